@@ -13,7 +13,7 @@ import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
-from support.child import MIB, SECONDS, Reader
+from support.child import MIB, SECONDS, Child, Reader, forget_peak, peak, resident
 from support.refusals import assert_refused, open_dataset, refused, rows_of, write
 from support.thrift_writer import OneColumn, Wire, binary, data_page, i32, i64, int64s
 
@@ -309,3 +309,25 @@ def test_a_footer_of_a_gigabyte_is_not_read(path: Path, reader: Reader) -> None:
         file.seek(1 << 30)
         file.write(((1 << 30) - 4).to_bytes(4, "little") + b"PAR1")
     assert_refused(reader, path)
+
+
+def first_rows(path: str) -> tuple[list[int], int]:
+    """The rows of the first batch, and the bytes that it takes to have it."""
+    forget_peak()
+    before = resident()
+    batch = next(iter(fr.ParquetDataset(path, batch_size=10, rank=0, world_size=1)))
+    return batch["x"].tolist(), peak() - before
+
+
+@pytest.mark.slow
+def test_a_row_group_takes_a_few_hundred_bytes(path: Path) -> None:
+    """There may be a million of them: what is kept of each is what reading needs."""
+    count, footer = 200_000, ONE.footer()
+    group = tw.encode(tw.row_group(footer, 0))
+    footer |= {tw.NUM_ROWS: i64(10 * count), tw.ROW_GROUPS: tw.listing(Wire.STRUCT, [])}
+    listed = b"\x19\xfc" + tw.varint(count) + group * count
+    ONE.write(path, tw.encode(footer).replace(b"\x19\x0c", listed))
+    with Child() as child:
+        rows, taken = child.call(first_rows, str(path))
+    assert rows == list(range(10))
+    assert taken < count * 400 + 10 * MIB, f"{taken / count:.0f} bytes for each"

@@ -60,7 +60,7 @@ impl Summary {
             .with_encoding_stats_as_mask(false)
             .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
         for group in footer.row_groups(options) {
-            let group = group?;
+            let group = group?.metadata;
             data_bytes = data_bytes.saturating_add(to_count(group.total_byte_size()));
             for ((number, extent), entry_bytes) in extents.iter_mut().zip(&mut entry_bytes) {
                 let column = &columns[*number];
@@ -79,7 +79,7 @@ impl Summary {
             footer_hash,
             footer_bytes,
             columns: columns.into(),
-            group_rows: footer.group_rows().collect(),
+            group_rows: footer.into_group_rows(),
             data_bytes,
             extents,
             large_pages,

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use parquet::basic::{Encoding, Type as Physical};
-use parquet::file::statistics::Statistics;
+use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::decode::convert::{Conversion, Converter, RowShape};
@@ -123,13 +122,13 @@ impl OpenFile {
         if !is_kept || !is_flat {
             return None;
         }
-        let Statistics::Int64(told) = self.leaves().chunk(row_group, column.leaf).ok()?.statistics()? else {
+        let told = self.leaves().chunk(row_group, column.leaf).ok()?;
+        let [Some(least), Some(most)] = told.bounds.map(|bound| bound.map(i64::cast_unsigned)) else {
             return None;
         };
-        let [least, most] = [told.min_opt()?, told.max_opt()?].map(|bound| bound.cast_unsigned());
         let has_room = |floor: u64| {
             let is_above = |number: u64| u32::try_from(number.wrapping_sub(floor)).is_ok();
-            let has_nulls = told.null_count_opt() != Some(0) && nulls != Nulls::Refused;
+            let has_nulls = !told.states_no_nulls && nulls != Nulls::Refused;
             let null = nulls.bits(0).ok().filter(|_| has_nulls);
             is_above(least) && is_above(most) && null.is_none_or(is_above)
         };
@@ -176,11 +175,7 @@ impl OpenFile {
             return Ok(None);
         }
         let leaf = self.leaf(column)?;
-        let encodings = self.leaves().chunk(row_group, column.leaf)?.page_encoding_stats_mask();
-        let is_told = encodings.is_some_and(|encodings| {
-            encodings.is_only(Encoding::PLAIN_DICTIONARY) || encodings.is_only(Encoding::RLE_DICTIONARY)
-        });
-        if !is_told {
+        if !self.leaves().chunk(row_group, column.leaf)?.encodings.are_dictionary() {
             return Ok(None);
         }
         let count = self.pages(row_group, column.leaf, &leaf, buffers)?.dictionary()?;

@@ -6,14 +6,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use parquet::basic::Type as Physical;
-use parquet::file::metadata::ColumnChunkMetaData;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::dataset::page_checks::PageChecks;
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::{Chunk, Encodings, start_of};
+use crate::format::metadata::column_chunk::{Chunk, StatedChunk};
 use crate::format::metadata::column_metadata::Leaves;
 use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_header::Header;
@@ -118,10 +117,10 @@ impl OpenFile {
         let chunk = self.leaves.chunk(row_group, leaf_number)?;
         let rows = self.leaves.rows(row_group);
         let is_flat = leaf.max_rep_level() == 0;
-        if is_flat && u64::try_from(chunk.num_values()) != Ok(rows) {
+        if is_flat && u64::try_from(chunk.values) != Ok(rows) {
             return Err(Error::data(format!(
                 "the column chunk claims {} values, its row group {rows} rows",
-                chunk.num_values()
+                chunk.values
             )));
         }
         let mut chunk = place(chunk, leaf, rows, self.leaves.writer(), self.page_checks.max_page_bytes)?;
@@ -147,7 +146,7 @@ impl OpenFile {
     /// `Data` if the index is damaged; `Source` if it can't be read.
     pub fn page_starts(&self, row_group: usize, column: &Column) -> Result<Option<Vec<u64>>> {
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
-        let Some(place) = index_place(self.leaves.chunk(row_group, column.leaf)?) else { return Ok(None) };
+        let Some(place) = self.leaves.chunk(row_group, column.leaf)?.offset_index() else { return Ok(None) };
         let told = read_index(self.source.as_ref(), place, &chunk)?;
         let mut memory = Vec::new();
         let (source, rows) = (Arc::clone(&self.source), chunk.rows);
@@ -164,8 +163,8 @@ impl OpenFile {
         let mut ranges = Vec::with_capacity(columns.len());
         for column in columns.iter().filter(|column| !column.stored.is_constant()) {
             let chunk = self.leaves.chunk(row_group, column.leaf)?;
-            let start = u64::try_from(start_of(chunk)).unwrap_or(u64::MAX);
-            let end = start.saturating_add(u64::try_from(chunk.compressed_size()).unwrap_or(0));
+            let start = u64::try_from(chunk.start).unwrap_or(u64::MAX);
+            let end = start.saturating_add(u64::try_from(chunk.compressed_bytes).unwrap_or(0));
             ranges.push(start.min(self.source.size())..end.min(self.source.size()));
         }
         Ok(ranges)
@@ -211,7 +210,7 @@ impl OpenFile {
     pub fn known_pages(&self, row_group: usize, column: &Column) -> Result<KnownPages> {
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
         let is_trusted = chunk.is_flat() || self.leaves.writer().indexes_list_rows();
-        let index = index_place(self.leaves.chunk(row_group, column.leaf)?).filter(|_| is_trusted);
+        let index = self.leaves.chunk(row_group, column.leaf)?.offset_index().filter(|_| is_trusted);
         let (mut memory, rows) = (Vec::new(), chunk.rows);
         let walk = PageWalk::new(Arc::clone(&self.source), chunk, Arc::default(), rows, &mut memory)?;
         Ok(walk.known_pages(index))
@@ -293,26 +292,19 @@ pub fn value_bytes(leaf: &ColumnDescPtr) -> Option<usize> {
     }
 }
 
-/// Where the index of a chunk's data pages lies, if there is one.
-fn index_place(chunk: &ColumnChunkMetaData) -> Option<Range<u64>> {
-    let (offset, length) = chunk.offset_index_offset().zip(chunk.offset_index_length())?;
-    let (offset, length) = (u64::try_from(offset).ok()?, u64::try_from(length).ok()?);
-    Some(offset..offset.saturating_add(length))
-}
-
 fn place(
-    chunk: &ColumnChunkMetaData,
+    stated: &StatedChunk,
     leaf: &ColumnDescPtr,
     rows: u64,
     writer: Writer,
     most_page_bytes: u64,
 ) -> Result<Chunk> {
-    let start = start_of(chunk);
-    let end = start.checked_add(chunk.compressed_size());
+    let start = stated.start;
+    let end = start.checked_add(stated.compressed_bytes);
     let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
         return Err(Error::data(format!(
             "the column chunk claims to start at {start} and to have {} bytes",
-            chunk.compressed_size()
+            stated.compressed_bytes
         )));
     };
     let levels =
@@ -320,15 +312,15 @@ fn place(
     Ok(Chunk {
         start,
         end,
-        index: index_place(chunk).filter(|_| levels[0] > 0 && writer.indexes_list_rows()),
+        index: stated.offset_index().filter(|_| levels[0] > 0 && writer.indexes_list_rows()),
         rows,
-        values: chunk.num_values().unsigned_abs(),
-        uncompressed_bytes: u64::try_from(chunk.uncompressed_size()).unwrap_or(0),
+        values: stated.values.unsigned_abs(),
+        uncompressed_bytes: u64::try_from(stated.uncompressed_bytes).unwrap_or(0),
         most_page_bytes,
-        compression: chunk.compression(),
+        compression: stated.compression,
         value_bytes: value_bytes(leaf),
         levels: levels.into(),
-        encodings: Encodings::of(chunk),
+        encodings: stated.encodings,
         writer,
     })
 }

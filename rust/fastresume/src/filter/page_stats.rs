@@ -2,14 +2,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use parquet::file::metadata::ColumnChunkMetaData;
-use parquet::file::statistics::Statistics;
-
 use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check};
 use crate::filter::row_group_stats::{Bound, Facts, knows_bounds, nulls};
 use crate::format::metadata::bloom_filter::BloomFilter;
+use crate::format::metadata::column_chunk::StatedChunk;
 use crate::format::metadata::page_index::PageIndex;
 use crate::projection::layout::Layout;
 use crate::schema::columns::{Column, Kind};
@@ -80,23 +78,13 @@ fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> 
     Ok(Details { pages, absent })
 }
 
-fn pages(
-    file: &OpenFile,
-    group: usize,
-    column: &Column,
-    chunk: &ColumnChunkMetaData,
-) -> Result<Vec<(u64, Facts)>> {
-    let is_flat = chunk.column_descr().max_rep_level() == 0;
-    let place = chunk.column_index_offset().zip(chunk.column_index_length());
-    let Some((offset, length)) = place.filter(|_| is_flat && column.kind != Kind::List) else {
-        return Ok(Vec::new());
-    };
-    // Some writers state -1 where they write none.
-    let (Ok(offset), Ok(length)) = (u64::try_from(offset), u64::try_from(length)) else {
+fn pages(file: &OpenFile, group: usize, column: &Column, chunk: &StatedChunk) -> Result<Vec<(u64, Facts)>> {
+    let is_flat = file.leaf(column)?.max_rep_level() == 0;
+    let Some(place) = chunk.column_index().filter(|_| is_flat && column.kind != Kind::List) else {
         return Ok(Vec::new());
     };
     let Some(starts) = file.page_starts(group, column)? else { return Ok(Vec::new()) };
-    let index = PageIndex::read(file.source(), offset..offset.saturating_add(length), starts.len())?;
+    let index = PageIndex::read(file.source(), place, starts.len())?;
     let (leaf, rows, writer) =
         (file.leaves().leaf(column.leaf)?, file.leaves().rows(group), file.leaves().writer());
     let has_bounds = knows_bounds(leaf, column, writer);
@@ -113,21 +101,14 @@ fn pages(
 }
 
 /// The indices of the sought values that are surely not in a column chunk.
-fn absent(
-    file: &OpenFile,
-    column: &Column,
-    chunk: &ColumnChunkMetaData,
-    sought: &[Bound],
-) -> Result<Vec<usize>> {
+fn absent(file: &OpenFile, column: &Column, chunk: &StatedChunk, sought: &[Bound]) -> Result<Vec<usize>> {
     let mut filter = None;
-    let offset = chunk.bloom_filter_offset().and_then(|offset| u64::try_from(offset).ok());
-    if let Some(offset) = offset.filter(|_| !sought.is_empty()) {
-        let length = chunk.bloom_filter_length().and_then(|length| u64::try_from(length).ok());
+    if let Some((offset, length)) = chunk.bloom_filter().filter(|_| !sought.is_empty()) {
         filter = BloomFilter::open(file.source(), offset, length)?;
     }
     // The bounds of numbers are values that are there: a filter that lacks one of them is none of this chunk.
-    if let (Some(found), Some(Statistics::Int64(told))) = (&filter, chunk.statistics()) {
-        for bound in [told.min_opt(), told.max_opt()].into_iter().flatten() {
+    if let Some(found) = &filter {
+        for bound in chunk.bounds.into_iter().flatten() {
             if found.excludes(&bound.to_le_bytes())? {
                 filter = None;
                 break;

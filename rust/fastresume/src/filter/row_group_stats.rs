@@ -89,7 +89,7 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
         .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
     for group in footer.row_groups(options) {
-        let group = group?;
+        let group = group?.metadata;
         for ((column, found), leaf) in columns.iter_mut().zip(&leaves) {
             found.push(facts(group.column(column.leaf), leaf, column, writer));
         }

@@ -11,7 +11,9 @@ use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::PageIndex;
 use crate::format::metadata::page_index::read_index;
-use crate::format::metadata::thrift_types::sift;
+use crate::format::metadata::thrift::{Walk, Wire};
+use crate::format::metadata::thrift_types::{sift, sift_row_group};
+use crate::format::metadata::thrift_writer::put_list;
 use crate::format::metadata::writer::Writer;
 use crate::schema::arrow_schema::ArrowFields;
 use crate::schema::columns::columns;
@@ -93,15 +95,15 @@ pub fn footers(bytes: &[u8]) {
     let file = [b"PAR1", bytes, &length, b"PAR1"].concat();
     let Ok(footer) = FooterBytes::read(&InMemory(file)).and_then(FooterBytes::parse) else { return };
     let file = footer.file();
-    assert!([0, footer.group_rows().sum::<u64>()].contains(&file.num_rows().unsigned_abs()));
+    assert!([0, footer.group_rows().iter().sum::<u64>()].contains(&file.num_rows().unsigned_abs()));
     // Parsed one at a time, row groups must be those of the whole.
     let each: Result<Vec<_>> = footer.row_groups(ParquetMetaDataOptions::new()).collect();
-    let whole = sift(bytes)
-        .and_then(|used| caught(|| ParquetMetaDataReader::decode_metadata(&used.bytes).map_err(Error::data)));
+    let whole = whole(bytes)
+        .and_then(|whole| caught(|| ParquetMetaDataReader::decode_metadata(&whole).map_err(Error::data)));
     match (whole, &each) {
         (Ok(whole), Ok(each)) => {
             assert_eq!(whole.num_row_groups(), each.len());
-            for (whole, one) in whole.row_groups().iter().zip(each) {
+            for (whole, one) in whole.row_groups().iter().zip(each.iter().map(|one| &one.metadata)) {
                 assert_eq!((whole.num_rows(), whole.columns()), (one.num_rows(), one.columns()));
             }
         }
@@ -117,6 +119,27 @@ pub fn footers(bytes: &[u8]) {
             assert!(column.leaf < leaves.max(1), "column {} is no leaf", column.name);
         }
     }
+}
+
+/// A footer without what is not used, with all of its row groups.
+fn whole(footer: &[u8]) -> Result<Vec<u8>> {
+    const ROW_GROUPS: i16 = 4;
+    let used = sift(footer)?;
+    let mut groups = Vec::new();
+    put_list(&mut groups, Wire::Struct, used.group_rows.len() as u64);
+    for group in used.group_starts.windows(2) {
+        sift_row_group(&footer[group[0] as usize..group[1] as usize], &mut groups)?;
+    }
+    let mut list = 0..0;
+    Walk::new(&used.bytes).fields(|walk, number, wire| {
+        if number == ROW_GROUPS {
+            let start = walk.position();
+            walk.pass(wire)?;
+            list = start..walk.position();
+        }
+        Ok(number == ROW_GROUPS)
+    })?;
+    Ok([&used.bytes[..list.start], &groups, &used.bytes[list.end..]].concat())
 }
 
 /// Pages one by one: the header, and the bytes behind it.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::OPEN_FILES;
-use crate::format::metadata::column_metadata::{CHUNK_BYTES, LEAF_BYTES};
+use crate::format::metadata::column_metadata::{CHUNK_BYTES, LEAF_BYTES, PARSED_CHUNK_BYTES};
 use crate::format::metadata::footer_cache;
 use crate::format::metadata::size_estimate::Extent;
 use crate::projection::layout::Layout;
@@ -62,7 +62,7 @@ impl Footprint {
             let kept = size.row_groups.saturating_mul((leaves.len() * CHUNK_BYTES + size_of::<u64>()) as u64);
             file_bytes = file_bytes.max(kept.saturating_add((leaves.len() * LEAF_BYTES) as u64));
             // The footer as it was read, what of it is parsed, its texts, and one row group, parsed.
-            let parsed = (columns.len() * (LEAF_BYTES + 2 * CHUNK_BYTES)) as u64;
+            let parsed = (columns.len() * (LEAF_BYTES + 2 * PARSED_CHUNK_BYTES)) as u64;
             opening_bytes = opening_bytes.max(size.bytes.saturating_mul(3).saturating_add(parsed));
         }
         // A file that two threads open at once is there twice for a moment.

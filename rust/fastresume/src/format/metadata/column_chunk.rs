@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use parquet::basic::{Compression, EncodingMask};
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::statistics::Statistics;
 
 use crate::format::metadata::writer::Writer;
 
@@ -46,6 +47,71 @@ impl Chunk {
     pub fn has_no_such_levels(&self, stated: Option<(usize, usize)>) -> bool {
         let (repetition, definition) = self.levels;
         stated.is_some_and(|stated| repetition == 0 && stated.0 > 0 || definition == 0 && stated.1 > 0)
+    }
+}
+
+/// What a footer states of a column chunk that is read, in few words: a file may have a million of them.
+#[derive(Debug, Clone)]
+pub struct StatedChunk {
+    /// The offset of the first page.
+    pub start: i64,
+    pub compressed_bytes: i64,
+    pub uncompressed_bytes: i64,
+    pub values: i64,
+    pub compression: Compression,
+    pub encodings: Encodings,
+    /// The least and the greatest value, of 64-bit integers.
+    pub bounds: [Option<i64>; 2],
+    /// Whether it states that there are no nulls, of 64-bit integers.
+    pub states_no_nulls: bool,
+    /// Offsets and lengths of the offset index, the column index and the bloom filter; -1 if there is none.
+    offsets: [i64; 3],
+    lengths: [i32; 3],
+}
+
+impl StatedChunk {
+    pub fn of(chunk: &ColumnChunkMetaData) -> Self {
+        let (mut bounds, mut states_no_nulls) = ([None; 2], false);
+        if let Some(Statistics::Int64(told)) = chunk.statistics() {
+            bounds = [told.min_opt().copied(), told.max_opt().copied()];
+            states_no_nulls = told.null_count_opt() == Some(0);
+        }
+        let offsets = [chunk.offset_index_offset(), chunk.column_index_offset(), chunk.bloom_filter_offset()];
+        let lengths = [chunk.offset_index_length(), chunk.column_index_length(), chunk.bloom_filter_length()];
+        Self {
+            start: start_of(chunk),
+            compressed_bytes: chunk.compressed_size(),
+            uncompressed_bytes: chunk.uncompressed_size(),
+            values: chunk.num_values(),
+            compression: chunk.compression(),
+            encodings: Encodings::of(chunk),
+            bounds,
+            states_no_nulls,
+            offsets: offsets.map(|offset| offset.unwrap_or(-1)),
+            lengths: lengths.map(|length| length.unwrap_or(-1)),
+        }
+    }
+
+    /// Where the index of its data pages lies, if there is one.
+    pub fn offset_index(&self) -> Option<Range<u64>> {
+        self.index(0)
+    }
+
+    /// Where the bounds of its pages lie, if there are some.
+    pub fn column_index(&self) -> Option<Range<u64>> {
+        self.index(1)
+    }
+
+    /// The offset of its bloom filter, if it has one, and the length if that is stated.
+    pub fn bloom_filter(&self) -> Option<(u64, Option<u64>)> {
+        Some((u64::try_from(self.offsets[2]).ok()?, u64::try_from(self.lengths[2]).ok()))
+    }
+
+    /// Some writers state -1 where they write none.
+    fn index(&self, kind: usize) -> Option<Range<u64>> {
+        let (offset, length) = (self.offsets[kind], self.lengths[kind]);
+        let (offset, length) = (u64::try_from(offset).ok()?, u64::try_from(length).ok()?);
+        Some(offset..offset.saturating_add(length))
     }
 }
 

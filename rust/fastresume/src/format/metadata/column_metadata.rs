@@ -10,15 +10,20 @@ use parquet::file::metadata::{
 use parquet::schema::types::{ColumnDescPtr, Type};
 
 use crate::error::{Error, Result};
-use crate::format::metadata::footer::Footer;
+use crate::format::metadata::column_chunk::StatedChunk;
+use crate::format::metadata::footer::{Footer, ParsedGroup};
 use crate::format::metadata::thrift_types::Unreadable;
 use crate::format::metadata::writer::Writer;
+use crate::memory::vectors::{collected, with_room};
 
 /// The estimated memory of a leaf, with its path and its type.
 pub const LEAF_BYTES: usize = 1 << 10;
 
-/// The estimated memory of a column chunk's metadata.
-pub const CHUNK_BYTES: usize = size_of::<ColumnChunkMetaData>();
+/// The estimated memory of a column chunk's metadata, while its row group is parsed.
+pub const PARSED_CHUNK_BYTES: usize = size_of::<ColumnChunkMetaData>();
+
+/// The memory of what is kept of a column chunk's metadata.
+pub const CHUNK_BYTES: usize = size_of::<StatedChunk>();
 
 /// A leaf column of a file's schema.
 #[derive(Debug)]
@@ -61,7 +66,7 @@ pub struct Leaves {
     writer: Writer,
     group_rows: Vec<u64>,
     /// The column chunks of all leaves, row group after row group.
-    chunks: Vec<ColumnChunkMetaData>,
+    chunks: Vec<StatedChunk>,
 }
 
 impl Leaves {
@@ -70,20 +75,24 @@ impl Leaves {
     /// # Errors
     /// `Data` if the footer is damaged, or the file has fewer leaves.
     pub fn of(footer: &Footer, numbers: &[usize]) -> Result<Self> {
-        let each = Leaf::all(footer.file(), numbers)?.into_iter();
-        let each: Vec<Leaf> =
-            each.map(|leaf| Leaf { unreadable: footer.unreadable(leaf.number), ..leaf }).collect();
+        let mut each = Leaf::all(footer.file(), numbers)?;
         let bounded = each.iter().filter(|leaf| leaf.described.physical_type() == Physical::INT64);
         let bounded: Vec<usize> = bounded.map(|leaf| leaf.number).collect();
         let options = ParquetMetaDataOptions::new()
             .with_column_stats_policy(ParquetStatisticsPolicy::skip_except(&bounded))
             .with_encoding_stats_policy(ParquetStatisticsPolicy::skip_except(numbers))
             .with_size_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        let group_rows: Vec<u64> = footer.group_rows().collect();
-        let mut chunks = Vec::with_capacity(group_rows.len().saturating_mul(each.len()));
+        let group_rows = collected(footer.group_rows().iter().copied())?;
+        let mut chunks = with_room(group_rows.len().saturating_mul(each.len()))?;
+        for leaf in &mut each {
+            leaf.unreadable = footer.unreadable(leaf.number);
+        }
         for group in footer.row_groups(options) {
-            let group = group?;
-            chunks.extend(numbers.iter().map(|&number| group.column(number).clone()));
+            let ParsedGroup { metadata: group, unreadable } = group?;
+            for leaf in each.iter_mut().filter(|_| !unreadable.is_empty()) {
+                leaf.unreadable = leaf.unreadable.or(unreadable.get(&leaf.number).copied());
+            }
+            chunks.extend(numbers.iter().map(|&number| StatedChunk::of(group.column(number))));
         }
         let writer = Writer::of(footer.file().created_by());
         Ok(Self { each, writer, group_rows, chunks })
@@ -101,7 +110,7 @@ impl Leaves {
     ///
     /// # Errors
     /// `Data` if it is not among those that were read.
-    pub fn chunk(&self, row_group: usize, number: usize) -> Result<&ColumnChunkMetaData> {
+    pub fn chunk(&self, row_group: usize, number: usize) -> Result<&StatedChunk> {
         if let Some(why) = self.leaf(number)?.unreadable {
             return Err(why.told());
         }
@@ -121,9 +130,7 @@ impl Leaves {
 
     /// The memory that they take, in bytes.
     pub fn bytes(&self) -> usize {
-        let paths = self.chunks.iter().filter_map(ColumnChunkMetaData::file_path).map(str::len);
-        let leaves = self.each.len() * LEAF_BYTES;
-        leaves + size_of_val(&self.group_rows[..]) + size_of_val(&self.chunks[..]) + paths.sum::<usize>()
+        self.each.len() * LEAF_BYTES + size_of_val(&self.group_rows[..]) + size_of_val(&self.chunks[..])
     }
 
     /// Metadata of row groups with these numbers of rows.

@@ -3,7 +3,6 @@
 //! Source: <https://parquet.apache.org/docs/file-format/>
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use parquet::file::metadata::{
     FileMetaData, ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, RowGroupMetaData,
@@ -12,7 +11,7 @@ use parquet::file::metadata::{
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::lookalike;
 use crate::format::metadata::thrift::Walk;
-use crate::format::metadata::thrift_types::{Sifted, Unreadable, sift};
+use crate::format::metadata::thrift_types::{Sifted, Unreadable, sift, sift_row_group};
 use crate::source::byte_source::Source;
 
 /// The deepest schema that is accepted. The parser recurses, so a deeper one could exhaust the stack.
@@ -30,9 +29,6 @@ const MAX_FOOTER_BYTES: u64 = 256 << 20;
 /// Length of a footer's hash in bytes.
 pub const HASH_BYTES: usize = 16;
 
-/// The header of an empty list of structs, in Thrift's compact protocol.
-const EMPTY_LIST_OF_STRUCTS: u8 = 0x0c;
-
 /// A footer of one row group, up to that group, and its end. Before it come a version (1), a number of rows
 /// (0), and the header of the list.
 const ONE_ROW_GROUP: (&[u8], u8) = (&[0x15, 0x02, 0x26, 0x00, 0x19, 0x1c], 0);
@@ -47,19 +43,22 @@ const FIRST_READ_BYTES: u64 = 64 << 10;
 /// A footer. Its row groups are parsed one at a time: all of them together take many times its bytes.
 #[derive(Debug)]
 pub struct Footer {
+    /// As the file holds it.
     bytes: Vec<u8>,
     /// All metadata but the row groups.
     metadata: ParquetMetaData,
-    groups: Vec<RowGroup>,
-    /// The leaves that can't be read.
+    group_rows: Vec<u64>,
+    /// Where each row group begins in the bytes, and where the last one ends.
+    group_starts: Vec<u32>,
+    /// The leaves whose types are not known.
     unreadable: BTreeMap<usize, Unreadable>,
 }
 
-/// The rows of a row group, and where the footer has the rest of it.
-#[derive(Debug)]
-struct RowGroup {
-    rows: i64,
-    bytes: Range<usize>,
+/// A row group, parsed.
+pub struct ParsedGroup {
+    pub metadata: RowGroupMetaData,
+    /// The leaves that can't be read in it.
+    pub unreadable: BTreeMap<usize, Unreadable>,
 }
 
 /// A footer as the file holds it, and the hash of its bytes.
@@ -130,13 +129,11 @@ impl FooterBytes {
     /// # Errors
     /// `Data` if it is damaged, nested too deep, or disagrees with itself about rows.
     pub fn parse(self) -> Result<Footer> {
-        let Sifted { bytes, unreadable } = sift(&self.bytes)?;
-        drop(self.bytes);
-        let Outline { list, groups } = outline(&bytes)?;
-        let no_groups = if list.is_empty() { &[][..] } else { &[EMPTY_LIST_OF_STRUCTS] };
-        let metadata = decoded(&[&bytes[..list.start], no_groups, &bytes[list.end..]].concat(), None)?;
-        check_row_counts(metadata.file_metadata().num_rows(), &groups)?;
-        Ok(Footer { bytes, metadata, groups, unreadable })
+        let Sifted { bytes, group_rows, group_starts, unreadable } = sift(&self.bytes)?;
+        check_schema_of(&bytes)?;
+        let metadata = decoded(&bytes, None)?;
+        check_row_counts(metadata.file_metadata().num_rows(), &group_rows)?;
+        Ok(Footer { bytes: self.bytes, metadata, group_rows, group_starts, unreadable })
     }
 }
 
@@ -146,35 +143,37 @@ impl Footer {
         self.metadata.file_metadata()
     }
 
-    /// Why a leaf can't be read, if it can't.
+    /// Why a leaf can't be read in any row group, if it can't.
     pub fn unreadable(&self, leaf: usize) -> Option<Unreadable> {
         self.unreadable.get(&leaf).copied()
     }
 
     /// The rows of each row group.
-    pub fn group_rows(&self) -> impl Iterator<Item = u64> {
-        // Never negative: they were checked.
-        self.groups.iter().map(|group| group.rows.unsigned_abs())
+    pub fn group_rows(&self) -> &[u64] {
+        &self.group_rows
+    }
+
+    /// The rows of each row group, without the rest.
+    pub fn into_group_rows(self) -> Vec<u64> {
+        self.group_rows
     }
 
     /// The row groups, each parsed when the iterator reaches it.
     ///
     /// # Errors
     /// `Data` if one is damaged.
-    pub fn row_groups(
-        &self,
-        options: ParquetMetaDataOptions,
-    ) -> impl Iterator<Item = Result<RowGroupMetaData>> {
+    pub fn row_groups(&self, options: ParquetMetaDataOptions) -> impl Iterator<Item = Result<ParsedGroup>> {
         let options = options.with_schema(self.file().schema_descr_ptr());
         let (start, end) = ONE_ROW_GROUP;
         let mut one = Vec::new();
-        self.groups.iter().map(move |group| {
+        self.group_starts.windows(2).map(move |group| {
             one.clear();
             one.extend_from_slice(start);
-            one.extend_from_slice(&self.bytes[group.bytes.clone()]);
+            let unreadable = sift_row_group(&self.bytes[group[0] as usize..group[1] as usize], &mut one)?;
             one.push(end);
             let parsed = decoded(&one, Some(&options))?.into_builder().take_row_groups().pop();
-            parsed.ok_or_else(|| Error::data("damaged footer: a row group is not there"))
+            let metadata = parsed.ok_or_else(|| Error::data("damaged footer: a row group is not there"))?;
+            Ok(ParsedGroup { metadata, unreadable })
         })
     }
 }
@@ -190,53 +189,15 @@ fn usize_of(count: u64) -> usize {
     usize::try_from(count).unwrap_or(usize::MAX)
 }
 
-/// Where a footer has its list of row groups, header included (empty if it has none), and each row group.
-struct Outline {
-    list: Range<usize>,
-    groups: Vec<RowGroup>,
-}
-
-/// Finds the row groups of a footer, and refuses what the parser could not take.
-fn outline(bytes: &[u8]) -> Result<Outline> {
+/// Refuses a footer whose schema the parser could not take.
+fn check_schema_of(bytes: &[u8]) -> Result<()> {
     const SCHEMA: i16 = 2;
-    const ROW_GROUPS: i16 = 4;
-    let mut found = Outline { list: 0..0, groups: Vec::new() };
     Walk::new(bytes).fields(|walk, number, _| {
-        match number {
-            SCHEMA => check_schema(walk)?,
-            ROW_GROUPS if found.list.is_empty() => {
-                let start = walk.position();
-                let (_, length) = walk.list()?;
-                for _ in 0..length {
-                    found.groups.push(row_group(walk)?);
-                }
-                found.list = start..walk.position();
-            }
-            ROW_GROUPS => return Err(Error::data("damaged footer: it lists row groups twice")),
-            _ => return Ok(false),
+        if number == SCHEMA {
+            check_schema(walk)?;
         }
-        Ok(true)
-    })?;
-    Ok(found)
-}
-
-fn row_group(walk: &mut Walk<'_>) -> Result<RowGroup> {
-    const COLUMNS: i16 = 1;
-    const NUM_ROWS: i16 = 3;
-    let start = walk.position();
-    let (mut rows, mut has_columns) = (None, false);
-    walk.fields(|walk, number, _| {
-        has_columns |= number == COLUMNS;
-        if number == NUM_ROWS {
-            rows = Some(walk.integer()?);
-        }
-        Ok(number == NUM_ROWS)
-    })?;
-    // A row group of a single byte would take many times as much here.
-    let rows = rows.filter(|_| has_columns);
-    let rows =
-        rows.ok_or_else(|| Error::data("damaged footer: a row group lacks its columns or its rows"))?;
-    Ok(RowGroup { rows, bytes: start..walk.position() })
+        Ok(number == SCHEMA)
+    })
 }
 
 /// Refuses a schema that is nested too deep for a recursive parser, or that counts children which are not
@@ -294,16 +255,10 @@ fn check_schema(walk: &mut Walk<'_>) -> Result<()> {
     Ok(())
 }
 
-fn check_row_counts(stated: i64, groups: &[RowGroup]) -> Result<()> {
-    let mut sum = 0_i64;
-    for (index, RowGroup { rows, .. }) in groups.iter().enumerate() {
-        if *rows < 0 {
-            return Err(Error::data(format!("the row group claims {rows} rows")).in_row_group(index));
-        }
-        sum = sum
-            .checked_add(*rows)
-            .ok_or_else(|| Error::data("the rows of the row groups do not fit 63 bits"))?;
-    }
+fn check_row_counts(stated: i64, groups: &[u64]) -> Result<()> {
+    let sum = groups.iter().try_fold(0_u64, |sum, &rows| sum.checked_add(rows));
+    let sum = sum.and_then(|sum| i64::try_from(sum).ok());
+    let sum = sum.ok_or_else(|| Error::data("the rows of the row groups do not fit 63 bits"))?;
     // Some writers state no rows, and have some.
     if sum != stated && stated != 0 {
         return Err(Error::data(format!("the footer claims {stated} rows, its row groups hold {sum}")));
@@ -353,11 +308,14 @@ mod tests {
             let found = parse(bytes).unwrap();
             let each: Result<Vec<_>> = found.row_groups(ParquetMetaDataOptions::new()).collect();
             for (one, expected) in each.unwrap().iter().zip(whole.row_groups()) {
+                let one = &one.metadata;
                 assert_eq!((one.columns(), one.num_rows()), (expected.columns(), expected.num_rows()));
             }
             assert_eq!(found.file(), whole.file_metadata());
-            let rows: Vec<u64> = found.group_rows().collect();
-            assert_eq!(rows, group_rows.iter().map(|rows| rows.unsigned_abs()).collect::<Vec<_>>());
+            assert_eq!(
+                found.group_rows(),
+                group_rows.iter().map(|rows| rows.unsigned_abs()).collect::<Vec<_>>()
+            );
         }
     }
 
@@ -367,13 +325,13 @@ mod tests {
         // {1: version 1, 2: a root without children, 3: rows, 4: row groups}
         let start = [0x15, 0x02, 0x19, 0x1c, 0x48, 0x01, b'r', 0x15, 0x00, 0x00, 0x16];
         let of_rows = |rows: u8, rest: &[u8]| [&start[..], &[2 * rows], rest].concat();
-        assert_eq!(parse(of_rows(0, &[0x19, 0x0c, 0])).unwrap().group_rows().count(), 0);
-        assert_eq!(parse(of_rows(0, &[0])).unwrap().group_rows().count(), 0);
+        assert_eq!(parse(of_rows(0, &[0x19, 0x0c, 0])).unwrap().group_rows(), [0_u64; 0]);
+        assert_eq!(parse(of_rows(0, &[0])).unwrap().group_rows(), [0_u64; 0]);
         assert!(message(of_rows(4, &[0])).contains("claims 4 rows, its row groups hold 0"));
         assert!(message(of_rows(0, &[0x19, 0x0c, 0x09, 0x08, 0x0c, 0])).contains("lists row groups twice"));
         assert!(message(of_rows(0, &[0x19, 0x1c, 0, 0])).contains("lacks its columns or its rows"));
         let group = [0x19, 0x1c, 0x19, 0x0c, 0x16, 0x00, 0x16, 0x06, 0, 0];
-        assert_eq!(parse(of_rows(3, &group)).unwrap().group_rows().collect::<Vec<_>>(), [3]);
+        assert_eq!(parse(of_rows(3, &group)).unwrap().group_rows(), [3]);
         assert!(message(of_rows(4, &group)).contains("claims 4 rows, its row groups hold 3"));
     }
 
@@ -386,7 +344,7 @@ mod tests {
             bytes.extend([0x55, 0x02, 0x00]);
         }
         bytes.extend([0x00, 0x00]);
-        let error = outline(&bytes).err().unwrap();
+        let error = check_schema_of(&bytes).err().unwrap();
         assert_eq!(error.to_string(), "the schema is nested more than 100 deep");
     }
 }

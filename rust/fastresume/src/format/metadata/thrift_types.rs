@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::metadata::schema_element::{self, BYTE_ARRAY, Node};
 use crate::format::metadata::thrift::{Walk, Wire};
 use crate::format::metadata::thrift_writer::{FieldWriter, put_integer, put_list, put_text};
+use crate::memory::vectors::room_for;
 
 /// What a field holds.
 #[derive(Clone, Copy)]
@@ -35,6 +36,7 @@ enum FieldType {
     /// With the fields, and the numbers of those without which it is left out.
     Struct(Fields, &'static [i16]),
     Schema,
+    RowGroups,
     Chunks,
     /// The order of a column: the crate knows what it knows.
     Order,
@@ -46,21 +48,24 @@ enum FieldType {
 type Fields = &'static [(i16, FieldType)];
 
 use FieldType::{
-    Binary, Bool, Chunks, Code, Codec, Count, I32, I64, List, Noted, Order, Physical, Schema, Struct, Text,
+    Binary, Bool, Chunks, Code, Codec, Count, I32, I64, List, Noted, Order, Physical, RowGroups, Schema,
+    Struct, Text,
 };
 
 const FILE: Fields = &[
     (VERSION, I32),
     (2, Schema),
     (3, I64),
-    (ROW_GROUPS, List(&Struct(ROW_GROUP, &[]))),
+    (ROW_GROUPS, RowGroups),
     (5, List(&Struct(&[(1, Text), (2, Text)], &[1]))),
     (6, Text),
     (7, List(&Order)),
 ];
 const VERSION: i16 = 1;
 const ROW_GROUPS: i16 = 4;
-const ROW_GROUP: Fields = &[(1, Chunks), (2, I64), (3, I64)];
+const ROW_GROUP: Fields = &[(COLUMNS, Chunks), (2, I64), (NUM_ROWS, I64)];
+const COLUMNS: i16 = 1;
+const NUM_ROWS: i16 = 3;
 const COLUMN_CHUNK: Fields = &[
     (FILE_OFFSET, I64),
     (METADATA, Struct(COLUMN_METADATA, &[])),
@@ -132,10 +137,15 @@ impl Unreadable {
     }
 }
 
-/// A footer without what is not used.
+/// A footer without what is not used, and without its row groups: each of them is sifted when it is parsed, since a file may
+/// have a million.
 pub struct Sifted {
     pub bytes: Vec<u8>,
-    /// The leaves that can't be read.
+    /// The rows of each row group.
+    pub group_rows: Vec<u64>,
+    /// Where each row group begins in the footer, and where the last one ends.
+    pub group_starts: Vec<u32>,
+    /// The leaves whose types are not known.
     pub unreadable: BTreeMap<usize, Unreadable>,
 }
 
@@ -144,7 +154,7 @@ pub struct Sifted {
 /// # Errors
 /// `Data` if its structure is damaged.
 pub fn sift(footer: &[u8]) -> Result<Sifted> {
-    let mut sifted = Sifted { bytes: Vec::with_capacity(footer.len()), unreadable: BTreeMap::new() };
+    let mut sifted = Sifted::new(Vec::new());
     let kept = sifted.structure(&mut Walk::new(footer), FILE)?;
     let mut more = FieldWriter::resumed(&mut sifted.bytes, i16::MAX);
     if !kept.has(VERSION) {
@@ -158,6 +168,18 @@ pub fn sift(footer: &[u8]) -> Result<Sifted> {
     Ok(sifted)
 }
 
+/// Adds a row group without what is not used to bytes; gives the leaves that can't be read in it.
+///
+/// # Errors
+/// `Data` if its structure is damaged.
+pub fn sift_row_group(row_group: &[u8], bytes: &mut Vec<u8>) -> Result<BTreeMap<usize, Unreadable>> {
+    let mut sifted = Sifted::new(std::mem::take(bytes));
+    sifted.structure(&mut Walk::new(row_group), ROW_GROUP)?;
+    sifted.bytes.push(0);
+    *bytes = sifted.bytes;
+    Ok(sifted.unreadable)
+}
+
 /// Which of the numbers up to 15 of fields were kept.
 #[derive(Default)]
 struct Kept(u32, Option<i64>);
@@ -169,6 +191,10 @@ impl Kept {
 }
 
 impl Sifted {
+    fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, group_rows: Vec::new(), group_starts: Vec::new(), unreadable: BTreeMap::new() }
+    }
+
     /// Keeps the fields of a struct, whose end is not written.
     fn structure(&mut self, walk: &mut Walk<'_>, fields: Fields) -> Result<Kept> {
         let (mut kept, mut last) = (Kept::default(), 0);
@@ -224,6 +250,7 @@ impl Sifted {
                 return Ok(true);
             }
             (List(kind), Wire::List) => return self.list(walk, *kind),
+            (RowGroups, Wire::List) => return self.row_groups(walk),
             (Schema | Chunks, Wire::List) => {
                 let (element, length) = walk.list()?;
                 if element != Wire::Struct && length > 0 {
@@ -298,6 +325,50 @@ impl Sifted {
             put_list(&mut head, own, count);
             self.bytes.splice(start..first, head);
         }
+        Ok(true)
+    }
+
+    /// Notes row groups, and writes an empty list; gives whether they are some.
+    fn row_groups(&mut self, walk: &mut Walk<'_>) -> Result<bool> {
+        let mut before = walk.clone();
+        let (element, length) = walk.list()?;
+        if element != Wire::Struct && length > 0 {
+            before.pass(Wire::List)?;
+            *walk = before;
+            return Ok(false);
+        }
+        if !self.group_starts.is_empty() {
+            return Err(Error::data("damaged footer: it lists row groups twice"));
+        }
+        put_list(&mut self.bytes, Wire::Struct, 0);
+        let place = |walk: &Walk<'_>| {
+            u32::try_from(walk.position()).map_err(|_| Error::data("a footer of more than 4 GiB"))
+        };
+        for _ in 0..length {
+            room_for(&mut self.group_rows, 1)?;
+            room_for(&mut self.group_starts, 1)?;
+            self.group_starts.push(place(walk)?);
+            let (mut rows, mut has_columns) = (None, false);
+            walk.fields(|walk, number, wire| {
+                has_columns |= (number, wire) == (COLUMNS, Wire::List);
+                if (number, wire) != (NUM_ROWS, Wire::I64) {
+                    return Ok(false);
+                }
+                rows = Some(walk.integer()?);
+                Ok(true)
+            })?;
+            // A row group of a single byte would take many times as much here.
+            let rows = rows
+                .filter(|_| has_columns)
+                .ok_or_else(|| Error::data("damaged footer: a row group lacks its columns or its rows"))?;
+            let index = self.group_rows.len();
+            self.group_rows.push(
+                u64::try_from(rows).map_err(|_| {
+                    Error::data(format!("the row group claims {rows} rows")).in_row_group(index)
+                })?,
+            );
+        }
+        self.group_starts.push(place(walk)?);
         Ok(true)
     }
 
