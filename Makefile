@@ -71,6 +71,11 @@ $(VENV)/.azurite: $(VENV)/.python
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
 	touch $@
 
+# Frameworks that only slow tests run. torchtitan asks for an older `datasets`, of which it needs nothing here.
+$(VENV)/.frameworks: $(VENV)/.tools requirements/frameworks.lock
+	$(UV_INSTALL) --no-deps -r requirements/frameworks.lock
+	touch $@
+
 # What only builds the site.
 $(VENV)/.site: $(VENV)/.tools requirements/site.lock
 	$(UV_INSTALL) -r requirements/site.lock
@@ -151,7 +156,7 @@ bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blo
 test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs, which is all but the slow ones
 
 .PHONY: test-all
-test-all: test-rust develop site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
+test-all: test-rust develop $(VENV)/.frameworks site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
 # Always the whole workspace: another choice of packages is another set of features, and compiles parquet again.
@@ -261,8 +266,9 @@ format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 
 .PHONY: lock
 lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
-	cd requirements && for set in bootstrap dev bench site; do \
+	cd requirements && for set in bootstrap dev bench frameworks site; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
-	    $$set.in $$([[ $$set =~ bootstrap|site ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench); \
+	    $$set.in $$([[ $$set =~ bootstrap|site ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
+	    --overrides <([ $$set != frameworks ] || echo 'datasets>=5'); \
 	done

@@ -39,6 +39,7 @@ STEPS = ROWS // BATCH
 """What `make` reads and `steps` expects: rows of the data, rows of a batch, steps of a pass."""
 
 Work = Callable[[], object]
+Seen = Callable[[torch.nn.Module, tuple[Any, ...]], torch.Tensor | None]
 
 
 def write_data(directory: Path, rows: int) -> None:
@@ -72,8 +73,20 @@ def program(path: Path) -> Work:
     return lambda: runpy.run_path(str(path), run_name="__main__")
 
 
+def rows_in_inputs(module: torch.nn.Module, inputs: tuple[Any, ...]) -> torch.Tensor | None:
+    """The rows that a linear model is trained on; None of another module."""
+    if not module.training or not isinstance(module, torch.nn.Linear):
+        return None
+    return (inputs[0].detach()[:, 0].double() * SCALE).round().long()
+
+
 def run(
-    work: Work, directory: Path, world_size: int = 1, kill_at: int | None = None, is_launched: bool = False
+    work: Work,
+    directory: Path,
+    world_size: int = 1,
+    kill_at: int | None = None,
+    is_launched: bool = False,
+    rows_of: Seen = rows_in_inputs,
 ) -> list[list[list[int]]]:
     """Run a program on so many ranks, in `directory`; return the rows of each step of each rank.
 
@@ -84,6 +97,7 @@ def run(
         kill_at: the step that rank 0 begins, and does not live to do; the others are then killed, too. It is
             the one that saves, so all steps before are saved.
         is_launched: whether they find each other by the environment, as under torchrun.
+        rows_of: the rows that a module sees; None of any but the one that tells them, once a step.
     """
     # Optimizers and FSDP import these with their first step, which takes each fork seconds.
     for module in ("torch._dynamo", "torch.distributed.fsdp"):
@@ -103,7 +117,7 @@ def run(
             "ACCELERATE_USE_CPU": "true",  # as `accelerate launch --cpu` says it
         }
         to_be_killed = kill_at if rank == 0 else None
-        arguments = (work, directory, rank, environment if store else {}, to_be_killed)
+        arguments = (work, directory, rank, environment if store else {}, to_be_killed, rows_of)
         ranks.append(context.Process(target=_live, args=arguments))
     for process in ranks:
         process.start()
@@ -125,7 +139,12 @@ def run(
 
 
 def _live(
-    work: Work, directory: Path, rank: int, environment: Mapping[str, str], kill_at: int | None
+    work: Work,
+    directory: Path,
+    rank: int,
+    environment: Mapping[str, str],
+    kill_at: int | None,
+    rows_of: Seen,
 ) -> None:
     os.chdir(directory)
     os.environ.update(environment)
@@ -142,13 +161,13 @@ def _live(
     def note(module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
         """Take note of a step before it is done, as the model sees it."""
         nonlocal steps
-        if not module.training or not isinstance(module, torch.nn.Linear):
+        rows = rows_of(module, inputs)
+        if rows is None:
             return
         if steps == kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         steps += 1
-        rows = (inputs[0].detach()[:, 0].double() * SCALE).round().long().tolist()
-        os.write(log, (json.dumps(rows) + "\n").encode())
+        os.write(log, (json.dumps(rows.tolist()) + "\n").encode())
 
     torch.nn.modules.module.register_module_forward_pre_hook(note)
     torch.manual_seed(1)
