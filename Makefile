@@ -81,12 +81,35 @@ $(VENV)/.site: $(VENV)/.tools requirements/site.lock
 	$(UV_INSTALL) -r requirements/site.lock
 	touch $@
 
+# What only builds wheels for other machines, and inspects them.
+$(VENV)/.wheels: $(VENV)/.tools requirements/wheels.lock
+	$(UV_INSTALL) -r requirements/wheels.lock
+	touch $@
+
 .PHONY: develop
 develop: $(VENV)/.dev ## Install the tools and the extension (optimised, with its checks on) into .venv
 
 .PHONY: wheel
 wheel: $(VENV)/.tools ## Build a release wheel into target/wheels
 	$(BIN)/maturin build --release $(LOCKED)
+
+# What is linked by zig needs no newer glibc than that of the tag, whatever machine builds it.
+WHEEL_PLATFORM := manylinux_2_28
+WHEEL_TARGETS := x86_64-unknown-linux-gnu aarch64-unknown-linux-gnu
+
+.PHONY: wheels
+wheels: $(VENV)/.wheels ## Build the wheels and the sdist of a release into target/wheels, inspect them, try what runs here; rustup
+	rm -rf target/wheels
+	rustup target add $(WHEEL_TARGETS)
+	for target in $(WHEEL_TARGETS); do \
+	  $(BIN)/python release/licenses.py $$target; \
+	  $(BIN)/maturin build --release $(LOCKED) --zig --target $$target --compatibility $(WHEEL_PLATFORM); \
+	done
+	rm LICENSE-THIRD-PARTY.txt
+	$(BIN)/maturin sdist
+	$(BIN)/python release/check_wheel.py target/wheels/*.whl
+	PYTHONPATH=tests $(BIN)/python release/try_package.py target/wheels/*$(WHEEL_PLATFORM)_$$(uname -m).whl $(BIN)/python $(PYTHONS)
+	PYTHONPATH=tests $(BIN)/python release/try_package.py target/wheels/*.tar.gz $(BIN)/python
 
 .PHONY: site
 site: $(VENV)/.site ## Build the site into target/site/html; a warning is an error
@@ -266,9 +289,9 @@ format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 
 .PHONY: lock
 lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
-	cd requirements && for set in bootstrap dev bench frameworks site; do \
+	cd requirements && for set in bootstrap dev bench frameworks site wheels; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
-	    $$set.in $$([[ $$set =~ bootstrap|site ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
+	    $$set.in $$([[ $$set =~ bootstrap|site|wheels ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
 	    --overrides <([ $$set != frameworks ] || echo 'datasets>=5'); \
 	done
