@@ -20,10 +20,10 @@ from fastresume.agreement import same_state
 from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_messages
+from fastresume.mixing.delivery_log import audited
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import OF_LOADER, refuse_unknown
-from fastresume.packing.delivery_log import audited
 from fastresume.reading.device import Device, device_of
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar

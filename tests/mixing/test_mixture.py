@@ -398,15 +398,12 @@ def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
     for sources, how, words in cases:
         with pytest.raises((ValueError, TypeError), match=words):
             fr.Mixture(sources, batch_size=2, rank=0, world_size=1, **how)
-    made = fr.Mixture({"web": (web, 1)}, batch_size=2, rank=0, world_size=1)
     two = fr.Mixture(
         {"web": (web, 3), "code": (source(root, "code"), 1)}, stages=[(9, {"web": 1})], batch_size=2
     )
     flat = r'multiplied, as \{"all/web": \(web, 0\.375\), "all/code": \(code, 0\.125\)\}'
     with pytest.raises(TypeError, match=flat):
         fr.Mixture({"all": (two, 0.5)}, batch_size=2)  # type: ignore[dict-item]
-    with pytest.raises(TypeError, match="of a Mixture it proves nothing yet"):
-        fr.Loader(made, audit="log")
     with pytest.raises(fr.FastresumeError, match="of no Mixture"):
         _ = web.read_rows([1]).source
     with pytest.raises(

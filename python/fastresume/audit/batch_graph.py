@@ -68,7 +68,7 @@ class Lineage:
         for index, state in self.states.items():
             self.parsed[state] = parsed = json.loads(starts[index].cursor)
             self.epoch_of[state] = parsed["epoch"]
-            if parsed["consumed"] == parsed["cuts"] == []:
+            if nothing_done(parsed):
                 self.pass_starts[state] = parsed["epoch"]
         self.kept = np.empty(0, np.int64)
         self.edges = self._connect(members)
@@ -258,6 +258,13 @@ class Lineage:
         """Where a record is, in words."""
         start = self.starts[self.records.start[index]]
         return f"rank {start.rank} of {start.world_size}: {start.file}, byte {self.records.offset[index]}"
+
+
+def nothing_done(state: dict[str, Any]) -> bool:
+    """Whether a state says that nothing of its pass is delivered; of a mixture, of no pass of its sources."""
+    order = state["order"]
+    is_new = not order.get("stages") and all(source[4:] == [[]] for source in order.get("sources", ()))
+    return is_new and state["consumed"] == state["cuts"] == []
 
 
 def _changes(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

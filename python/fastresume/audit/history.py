@@ -20,6 +20,7 @@ from typing import Self
 import numpy as np
 
 from fastresume.audit.batch_graph import Edge, Lineage
+from fastresume.audit.blame import Blame
 from fastresume.audit.growth import State, before_growth, hash_in, is_beginning
 from fastresume.audit.log_format import Integers, Records, Start, digest, state_hash
 from fastresume.audit.order import Dataset, Order
@@ -54,12 +55,10 @@ class History:
         self._introduce(self._fingerprint, len({starts[index].file for index in members}))
         self._trusted = {state_hash(item.text): item for item in declared}
         self._lineage = Lineage(starts, members, records, self._trusted, self.report.problem)
-        # For each cause of a missing proof, a file that shows it.
-        self._causes: dict[tuple[int | None, int], str] = {}
+        self._blame = Blame(self._lineage, self.report)
         # The states at which files came, each with the state of fewer files that it was, and whether it went
         # back into a pass that was done.
         self._grown: dict[int, tuple[History, int, bool]] = {}
-        self._blamed_before: set[int] = set()
         self._finished: set[int] = set()
         self._is_gone_on_from = False
 
@@ -74,7 +73,7 @@ class History:
         """Finds the states at which files came, in the histories of the files that were there before."""
         lineage = self._lineage
         for index, state in lineage.states.items():
-            if state in lineage.proven or state in self._blamed_before:
+            if state in lineage.proven or state in self._blame.elsewhere:
                 continue
             now = lineage.parsed[state]
             if (declared := self._declared_before(now)) is not None:
@@ -96,8 +95,8 @@ class History:
                 self._grown[state] = before
                 lineage.prove([state])
             else:
-                self._blamed_before.add(state)
-                other._blame(found, lineage.starts[index].file)
+                self._blame.elsewhere.add(state)
+                other._blame.state(found, lineage.starts[index].file)
 
     def _find(self, state: State, newer: Dataset | None) -> int | None:
         """A state of files that are the first of others; None if it is no state of these."""
@@ -146,7 +145,7 @@ class History:
     def tell(self) -> None:
         """Reports each pass, and why it is not proven if it is not."""
         for state, file in self._lineage.unproven():
-            self._blame(state, file)
+            self._blame.state(state, file)
         lines = self.report.lines
         first = len(lines)
         for epoch in sorted({edge.epoch for edge in self._lineage.edges}):
@@ -158,8 +157,7 @@ class History:
         self.report.counted = {self._counted}
         self.report.finished = [] if self._is_gone_on_from else [len(self._finished)]
         passes, lines[first:] = lines[first:], []
-        for (number, state), file in self._causes.items():
-            self._tell_cause(number, state, file)
+        self._blame.tell()
         lines += passes  # causes come before their consequences
 
     def _introduce(self, fingerprint: str, logs: int) -> None:
@@ -177,34 +175,6 @@ class History:
             what = "dataset" if self._selection is None else "dataset or of its selection"
             self.report.problem(f"the description of the {what} is missing or damaged: rows have no names")
 
-    def _blame(self, state: int, file: str) -> None:
-        if state in self._lineage.proven:
-            return
-        number, unknown = self._lineage.cause(state)
-        if number is not None or unknown not in self._blamed_before:
-            self._causes.setdefault((number, unknown), file)
-
-    def _tell_cause(self, number: int | None, state: int, file: str) -> None:
-        if number is None:
-            epoch = self._lineage.epoch_of.get(state, "unknown")
-            self.report.problem(
-                f"{file} starts from a state that no log leads to (pass {epoch})",
-                ["declare it with --start if that was meant; if logs are missing, bring them here"],
-            )
-            return
-        edge = self._lineage.edges[number]
-        world_size = self._lineage.start_of(edge).world_size
-        absent = sorted(set(range(world_size)) - set(self._lineage.ranks_of(edge)))
-        if absent:  # else ranks disagree, which was reported
-            ranks = f"rank {absent[0]}" if len(absent) == 1 else "ranks " + ", ".join(map(str, absent[:8]))
-            self.report.problem(
-                f"pass {edge.epoch}, batch {edge.step}: {ranks} of {world_size} never delivered it",
-                [
-                    f"but {file} goes on after it",
-                    "either rows were lost, or a log is missing: then bring it here",
-                ],
-            )
-
     # ---------------------------------------------------------------------------------------------- a pass
 
     def _tell_pass(self, epoch: int) -> bool:
@@ -216,7 +186,7 @@ class History:
             proven = [self._tell_finished(number) for number in whole]
             return all(proven)
         for number in ends:  # a kill leaves some ranks one batch behind, never two
-            self._blame(lineage.edges[number].before, lineage.start_of(lineage.edges[number]).file)
+            self._blame.state(lineage.edges[number].before, lineage.start_of(lineage.edges[number]).file)
         self._tell_unfinished(epoch)
         return False
 
@@ -291,18 +261,7 @@ class History:
                 what = "not proven, as the states that it goes on from are not"
             self.report.lines.append(f"  pass {epoch}: {what}")
         for state in furthest:
-            self._blame_absent(state)
-
-    def _blame_absent(self, state: int) -> None:
-        """Blames a rank that has no log at all, if others have gone two batches on without it."""
-        lineage = self._lineage
-        for number in lineage.leaving.get(state, ()):
-            edge = lineage.edges[number]
-            start = lineage.start_of(edge)
-            if not edge.is_whole and lineage.leaving.get(edge.after):
-                world_size = start.world_size
-                if len(lineage.ranks_logged(world_size)) < world_size:
-                    self._blame(edge.after, start.file)
+            self._blame.absent(state)
 
     def _turn(self, edge: Edge) -> Turn:
         return Turn(edge.epoch, self._lineage.generation_ends(edge))

@@ -59,10 +59,19 @@ def state_hash(text: str) -> int:
     return int.from_bytes(blake2b(_NO_PLACE.sub("", text).encode(), digest_size=8).digest(), "little")
 
 
-def digest(rows: npt.NDArray[np.int64]) -> int:
-    """The digest of a multiset of rows: the sum modulo 2^64 of SplitMix64's finalizer of row + 1."""
+def key_of(source: str) -> int:
+    """What the digest of a source's rows is made with, so that other sources' rows are others."""
+    return int.from_bytes(blake2b(source.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
+
+
+def digest(rows: npt.NDArray[np.int64], key: int = 0) -> int:
+    """The digest of a multiset of rows: the sum modulo 2^64 of SplitMix64's finalizer of row + 1.
+
+    With a key, of these numbers, each combined with it by exclusive or.
+    """
     words = rows.astype(np.uint64)
     words += np.uint64(1)
+    words ^= np.uint64(key)
     return int(mix(words).sum(dtype=np.uint64))
 
 
@@ -102,7 +111,11 @@ def varints(numbers: Sequence[int]) -> bytes:
 
 @dataclass(frozen=True)
 class Start:
-    """A place at which a rank began to iterate."""
+    """A place at which a rank began to iterate.
+
+    Of a mixture, `stage` is the state as the stage that begins has it. `sources` has the fingerprint and
+    selection of each source's files.
+    """
 
     file: str
     offset: int
@@ -114,6 +127,8 @@ class Start:
     tail: str
     on_iter: str
     continues: str | None
+    stage: str | None = None
+    sources: Mapping[str, tuple[str, str | None]] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 
 from fastresume.audit.history import History
 from fastresume.audit.log_format import Records, Start, read_log
+from fastresume.audit.mixture_history import MixtureHistory
 from fastresume.audit.report import Declared, Report
 
 
@@ -34,8 +35,12 @@ def audit(directory: Path, declared: Sequence[Declared] = ()) -> Report:
             report.problem(damage, ["from there on it does not count: is there a copy of the file?"])
     report.logs = len(parts)
     jobs: dict[str, list[int]] = defaultdict(list)
+    mixed: list[int] = []
     for index, start in enumerate(starts):
         state = json.loads(start.cursor)
+        if "mixture" in state["order"]:
+            mixed.append(index)
+            continue
         jobs[json.dumps([state["dataset"], state["order"], state["selection"]])].append(index)
     if starts:
         names = [column.name for column in fields(Records)]
@@ -49,4 +54,8 @@ def audit(directory: Path, declared: Sequence[Declared] = ()) -> Report:
         for history in histories:
             history.tell()
             report.add(history.report)
+        if mixed:
+            of_mixtures = MixtureHistory(directory, starts, mixed, records, declared)
+            of_mixtures.tell()
+            report.add(of_mixtures.report)
     return report

@@ -143,6 +143,10 @@ class DeliveryLog:
         """The digest of what is counted (rows, units), and that of what units hold; None of rows."""
         return digest(of_runs(of_buffer(batch.runs))), None
 
+    def stage_at(self, _before: _core.Cursor) -> Mapping[str, Any]:
+        """What is told of the stage of a mixture that a cursor is in; nothing of one dataset."""
+        return {}
+
     def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
         """The digest of what the units at these positions of a cursor's pass hold; None of rows."""
         return None
@@ -177,7 +181,7 @@ class DeliveryLog:
         check = tip.check
         if tip.segment is not self._segment or tip.after != before:
             start = {"cursor": before.to_json(), "rank": self._rank, "world_size": self._world_size}
-            start |= {"continues": previous, **(self._segment or {})}
+            start |= {"continues": previous, **(self._segment or {}), **self.stage_at(before)}
             packed, check = record(bytes([START]) + json.dumps(start).encode(), check)
             data += packed
         if masked:
@@ -220,16 +224,7 @@ class DeliveryLog:
 
     def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
         """The files that describe what is read, by their names."""
-        yield dataset_file(self._manifest.fingerprint), self._dataset_text
-        if self._manifest.selection is not None:
-            yield selection_file(self._manifest.selection), self._selection_bytes
-
-    def _dataset_text(self) -> bytes:
-        return json.dumps(describe(self._manifest)).encode()
-
-    def _selection_bytes(self) -> bytes:
-        selected = self._manifest.selected
-        return b"" if selected is None else of_buffer(selected).astype("<i8").tobytes()
+        yield from descriptions_of(self._manifest)
 
     def _describe(self, name: str, content: Callable[[], bytes]) -> None:
         path = self._directory / name
@@ -238,6 +233,14 @@ class DeliveryLog:
                 files.put(path, content())
         except OSError as cause:
             raise _failure(path, cause) from None
+
+
+def descriptions_of(manifest: _core.Manifest) -> Iterator[tuple[str, Callable[[], bytes]]]:
+    """The files that describe a dataset and its selected rows, by their names."""
+    yield dataset_file(manifest.fingerprint), lambda: json.dumps(describe(manifest)).encode()
+    selected = manifest.selected
+    if manifest.selection is not None and selected is not None:
+        yield selection_file(manifest.selection), lambda: of_buffer(selected).astype("<i8").tobytes()
 
 
 def describe(manifest: _core.Manifest) -> dict[str, Any]:

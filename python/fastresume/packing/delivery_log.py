@@ -83,12 +83,12 @@ def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[Delivery
     """The delivery log of what is read, and the same spec, whose batches have what it notes.
 
     Raises:
-        TypeError: if it is a mixture.
+        TypeError: if it is of no files.
         SourceError: if the directory can't be created.
     """
     if isinstance(spec, UnitsSpec):
         log = UnitsLog(directory, spec)
         return log, log.spec
     if not isinstance(spec, FilesSpec):
-        raise TypeError("audit= knows one ParquetDataset: of a Mixture it proves nothing yet")
+        raise TypeError(f"audit= knows what ParquetDatasets read, found {type(spec).__name__}")
     return DeliveryLog(directory, spec.manifest, spec.world), spec

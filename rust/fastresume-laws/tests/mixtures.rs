@@ -26,6 +26,7 @@ struct Life {
     weights: Vec<(usize, u64)>,
     new_rows: Vec<u64>,
     stop: Stop,
+    tail: Tail,
     world_size: u64,
     lanes_each: u64,
     rows: u64,
@@ -44,11 +45,13 @@ fn lives() -> impl Strategy<Value = Life> {
         (1..400_u64).prop_map(Stop::Rows)
     ];
     let new_rows = prop::collection::vec(prop_oneof![3 => Just(0), 1 => 1..50_u64], 4);
-    (weights, new_rows, stop, 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
-        |(weights, new_rows, stop, world_size, lanes_each, rows, batches)| Life {
+    let tail = prop::sample::select(vec![Tail::Drop, Tail::Short, Tail::Pad]);
+    (weights, new_rows, (stop, tail), 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
+        |(weights, new_rows, (stop, tail), world_size, lanes_each, rows, batches)| Life {
             weights,
             new_rows,
             stop,
+            tail,
             world_size,
             lanes_each,
             rows,
@@ -95,7 +98,7 @@ impl Life {
 
     fn pass(&self, cursor: &Cursor) -> Pass {
         let cut = Cut::new(self.world_size * self.lanes_each, 1, self.rows).unwrap();
-        Pass::new(cursor, cut, Tail::Drop, self.world_size).unwrap()
+        Pass::new(cursor, cut, self.tail, self.world_size).unwrap()
     }
 }
 
@@ -249,7 +252,7 @@ fn check_history(rows: &[u64], lives: &[Life]) {
         let end = (pass.done() + life.batches).min(pass.batches());
         for batch in pass.done()..end {
             for rank in 0..life.world_size {
-                for range in pass.positions(batch, rank).unwrap() {
+                for range in pass.valid_positions(batch, rank).unwrap() {
                     for position in range {
                         let (name, place, generation) = at[usize::try_from(position).unwrap()];
                         let before = all[name].delivered.insert(place, generation);
@@ -326,6 +329,7 @@ fn a_pass_ends_with_that_of_a_source_or_of_all() {
         weights: vec![(0, 7), (1, 3)],
         new_rows: vec![0; 4],
         stop,
+        tail: Tail::Drop,
         world_size: 1,
         lanes_each: 1,
         rows: 10,

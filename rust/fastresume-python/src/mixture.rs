@@ -59,8 +59,8 @@ impl FilesArgument<'_> {
     }
 }
 
-/// A source: its name, the cursor of its start, what was named of its order, its files if they may be more than they were,
-/// and whether a state of fewer of them fits.
+/// A source: its name, the cursor of its start, and what was named of its order. Then its files, where a state can be of
+/// the first of them, and whether such a state fits.
 type SourceArguments<'py> = (String, PyRef<'py, Cursor>, ChoiceNumbers, Option<FilesArgument<'py>>, bool);
 
 fn source((name, start, choice, files, appends): SourceArguments<'_>) -> NamedSource {

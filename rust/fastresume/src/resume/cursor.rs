@@ -361,7 +361,12 @@ impl Cursor {
     /// The start of the next pass.
     #[must_use]
     pub fn next_pass(&self) -> Self {
-        self.next_of_mixture().unwrap_or_else(|| self.at_epoch(self.epoch + 1))
+        self.next_pass_behind(false)
+    }
+
+    /// The same behind a last batch that may have the rest, which is less than a whole one.
+    pub(super) fn next_pass_behind(&self, rest: bool) -> Self {
+        self.next_of_mixture(rest).unwrap_or_else(|| self.at_epoch(self.epoch + 1))
     }
 
     /// The start of any pass. A pass before this job's is the start of a job that begins there.

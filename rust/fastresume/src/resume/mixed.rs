@@ -268,10 +268,12 @@ impl Cursor {
         axes_before(mixture).map(|_| ())
     }
 
-    /// The start of the next pass of a mixture: what the present one has not taken of the sources comes first in it.
-    pub(super) fn next_of_mixture(&self) -> Option<Self> {
+    /// The start of the next pass of a mixture: what the present one has not taken of the sources comes first in it. If a
+    /// last batch of the tail has the `rest`, all was taken.
+    pub(super) fn next_of_mixture(&self, rest: bool) -> Option<Self> {
         let mixture = self.mixture()?;
-        let axes = self.taken().ok()?;
+        let left = if rest { Intervals::default() } else { self.remaining_of_cuts().ok()? };
+        let axes = self.axes().ok()?.after(self.identity.num_rows, &left);
         let sources = mixture.sources.iter().zip(axes).map(|(source, axis)| source.with_axis(axis));
         let least = self.cuts.last().map_or(mixture.least, |(cut, _)| cut.global_batch_rows());
         let next = Mixture { sources: sources.collect(), stages: Vec::new(), least, ..mixture.clone() };

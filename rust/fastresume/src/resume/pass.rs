@@ -143,7 +143,8 @@ impl Pass {
         if done >= self.batches() && done > self.done {
             // What a mixture takes of its sources next follows from all that was done of this stage.
             let done = done.min(self.division.batches());
-            return self.before.with_cut(self.division.cut(), done).next_pass();
+            let whole = self.before.with_cut(self.division.cut(), done);
+            return whole.next_pass_behind(self.tail_gives_batch());
         }
         self.before.with_cut(self.division.cut(), done)
     }

@@ -1,0 +1,69 @@
+"""Why states are not proven, told once each: logs that are missing, batches that a rank never delivered."""
+
+from __future__ import annotations
+
+from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.report import Report
+
+
+class Blame:
+    """The causes of missing proofs.
+
+    Args:
+        lineage: the states, and what leads to them.
+        report: what causes are told to.
+
+    Attributes:
+        elsewhere: states of which another history tells why they are not proven.
+    """
+
+    def __init__(self, lineage: Lineage, report: Report) -> None:
+        self._lineage, self._report = lineage, report
+        # For each cause, a file that shows it.
+        self._causes: dict[tuple[int | None, int], str] = {}
+        self.elsewhere: set[int] = set()
+
+    def state(self, state: int, file: str) -> None:
+        """Finds why a state is not proven; the file goes on from it."""
+        if state in self._lineage.proven:
+            return
+        number, unknown = self._lineage.cause(state)
+        if number is not None or unknown not in self.elsewhere:
+            self._causes.setdefault((number, unknown), file)
+
+    def absent(self, state: int) -> None:
+        """Blames a rank that has no log at all, if others have gone two batches on without it."""
+        lineage = self._lineage
+        for number in lineage.leaving.get(state, ()):
+            edge = lineage.edges[number]
+            start = lineage.start_of(edge)
+            if not edge.is_whole and lineage.leaving.get(edge.after):
+                world_size = start.world_size
+                if len(lineage.ranks_logged(world_size)) < world_size:
+                    self.state(edge.after, start.file)
+
+    def tell(self) -> None:
+        """Reports all causes."""
+        for (number, state), file in self._causes.items():
+            self._tell_cause(number, state, file)
+
+    def _tell_cause(self, number: int | None, state: int, file: str) -> None:
+        if number is None:
+            epoch = self._lineage.epoch_of.get(state, "unknown")
+            self._report.problem(
+                f"{file} starts from a state that no log leads to (pass {epoch})",
+                ["declare it with --start if that was meant; if logs are missing, bring them here"],
+            )
+            return
+        edge = self._lineage.edges[number]
+        world_size = self._lineage.start_of(edge).world_size
+        absent = sorted(set(range(world_size)) - set(self._lineage.ranks_of(edge)))
+        if absent:  # else ranks disagree, which was reported
+            ranks = f"rank {absent[0]}" if len(absent) == 1 else "ranks " + ", ".join(map(str, absent[:8]))
+            self._report.problem(
+                f"pass {edge.epoch}, batch {edge.step}: {ranks} of {world_size} never delivered it",
+                [
+                    f"but {file} goes on after it",
+                    "either rows were lost, or a log is missing: then bring it here",
+                ],
+            )
