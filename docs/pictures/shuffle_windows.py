@@ -30,10 +30,8 @@ def order() -> list[int]:
         dataset = fr.ParquetDataset(
             path,
             batch_size=1,
-            shuffle=True,
             seed=17,
-            block_rows=BLOCK,
-            window_rows=BLOCK * PER_WINDOW,
+            shuffle=fr.Shuffle(block_rows=BLOCK, window_rows=BLOCK * PER_WINDOW),
             rank=0,
             world_size=1,
         )

@@ -32,7 +32,7 @@ from support.strategies import Dataset
 
 ORDERS = pytest.mark.parametrize(
     "order",
-    [{}, {"shuffle": True, "seed": 3, "block_rows": 10, "window_rows": 30}],
+    [{}, {"shuffle": fr.Shuffle(block_rows=10, window_rows=30), "seed": 3}],
     ids=["plain", "shuffled"],
 )
 

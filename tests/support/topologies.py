@@ -28,7 +28,8 @@ class Shuffle:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of a ParquetDataset."""
-        return {"shuffle": True, **vars(self)}
+        sizes = fr.Shuffle(block_rows=self.block_rows, window_rows=self.window_rows)
+        return {"shuffle": sizes, "seed": self.seed}
 
 
 def seeds() -> st.SearchStrategy[int]:
