@@ -100,6 +100,16 @@ _HOMES = {
 }
 """Where each name comes from that the command has not imported yet."""
 
+_INSTEAD = {
+    "column": "fr.col(name)",
+    "field": "fr.col(name)",
+    "DataLoader": "fr.Loader(dataset)",
+    "Dataset": "fr.ParquetDataset(paths)",
+    "read_parquet": "fr.ParquetDataset(paths)",
+    "scan_parquet": "fr.ParquetDataset(paths)",
+}
+"""What to write for names that there were, or that are others' for the same."""
+
 if not TYPE_CHECKING:
 
     def __getattr__(name):
@@ -111,7 +121,8 @@ if not TYPE_CHECKING:
         elif name in __all__:
             found = import_module(f"fastresume.{name}")
         else:
-            raise AttributeError(f"module 'fastresume' has no attribute {name!r}")
+            told = f": write {_INSTEAD[name]}" if name in _INSTEAD else ""
+            raise AttributeError(f"module 'fastresume' has no attribute {name!r}{told}")
         globals()[name] = found
         return found
 

@@ -46,5 +46,19 @@ def test_all_names_of_the_package_are_there() -> None:
         fr.Loder  # type: ignore[attr-defined]  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("column", "fr.col(name)"),
+        ("DataLoader", "fr.Loader(dataset)"),
+        ("Dataset", "fr.ParquetDataset(paths)"),
+    ],
+)
+def test_a_name_of_before_or_of_others_says_what_to_write(name: str, instead: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(fr, name)
+    assert str(caught.value) == f"module 'fastresume' has no attribute '{name}': write {instead}"
+
+
 def test_the_help_of_bench_names_all_contenders() -> None:
     assert tuple(CONTENDERS) == NAMES
