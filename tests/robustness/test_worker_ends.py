@@ -24,6 +24,9 @@ QUICK = {
     "unclosed": 1,
     "whole": 1,
     "in_a_daemon_thread": 1,
+    "while_a_daemon_reads_of_workers": 1,
+    "while_a_daemon_reads_of_threads": 3,
+    "while_a_daemon_reads_alone": 3,
     "hung": 1,
     "hung_in_a_thread": 1,
     "seized": 1,
@@ -64,3 +67,12 @@ def test_a_job_that_ends_leaves_no_worker_and_says_nothing(data: Dataset) -> Non
 def test_it_does_so_where_workers_are_started_anew(data: Dataset, start: str) -> None:
     forms = ("again_and_again", "unclosed", "seized")
     assert faults(data, start, dict.fromkeys(forms, 100 if SOAK else 1)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("of", ["workers", "threads", "alone"])
+def test_a_script_ends_in_silence_while_a_daemon_thread_reads(data: Dataset, of: str) -> None:
+    """What it asks for as Python goes is never torn off in the midst of a batch."""
+    form = f"while_a_daemon_reads_{of}" if of == "alone" else f"while_a_daemon_reads_of_{of}"
+    assert faults(data, "fork", {form: 200}) == []

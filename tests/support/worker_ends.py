@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,36 @@ def in_a_daemon_thread(directory: str, start: str) -> None:
     time.sleep(random.random() * (0.3 if start == "fork" else 5))
 
 
+def for_ever(batches: Iterable[fr.Batch]) -> None:
+    """Read pass after pass."""
+    while True:
+        for batch in batches:
+            KEPT["batch"] = batch
+
+
+def while_it_reads(batches: Iterable[fr.Batch], seconds: float = 0.1) -> None:
+    """End while a thread that nobody waits for reads pass after pass."""
+    KEPT["batches"] = batches
+    threading.Thread(target=for_ever, args=(batches,), daemon=True).start()
+    time.sleep(random.random() * seconds)
+
+
+def while_a_daemon_reads_of_workers(directory: str, start: str) -> None:
+    """End while it reads what workers made."""
+    while_it_reads(loader_of(directory, start), 0.3 if start == "fork" else 5)
+
+
+def while_a_daemon_reads_of_threads(directory: str, _start: str) -> None:
+    """End while it reads what threads decoded, and others transformed."""
+    while_it_reads(fr.Loader(fr.ParquetDataset(directory, batch_size=10).map(same), threads=2))
+
+
+def while_a_daemon_reads_alone(directory: str, _start: str) -> None:
+    """End while it decodes by itself."""
+    dataset = fr.ParquetDataset(directory, batch_size=10)
+    while_it_reads(random.choice([dataset, dataset.map(same), fr.Loader(dataset, threads=2)]))
+
+
 def hung(directory: str, start: str) -> None:
     """Wait for a worker that never answers."""
     next(iter(loader_of(directory, start, hang)))
@@ -121,6 +151,9 @@ JOBS: dict[str, Callable[[str, str], None]] = {
         unclosed,
         whole,
         in_a_daemon_thread,
+        while_a_daemon_reads_of_workers,
+        while_a_daemon_reads_of_threads,
+        while_a_daemon_reads_alone,
         hung,
         hung_in_a_thread,
         seized,

@@ -16,6 +16,7 @@ from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered, cursor_after
 from fastresume.batch.origin import Planned
+from fastresume.reading import exiting
 from fastresume.reading.device import AHEAD, Device, Placed
 from fastresume.reading.monitor.activity import Making, ReaderActivity
 from fastresume.reading.monitor.stats import Stats
@@ -89,7 +90,7 @@ class BatchIterator(Iterator[Batch]):
         try:
             self._open().start()
         finally:
-            self._in_next.clear()
+            self._leave()
 
     def peek(self) -> Batch | None:
         """The next batch, which is not delivered by this; None at the end."""
@@ -98,7 +99,7 @@ class BatchIterator(Iterator[Batch]):
             front = self._front()
             return None if front is None else self._batch(front)
         finally:
-            self._in_next.clear()
+            self._leave()
 
     def __next__(self) -> Batch:
         while True:  # until a batch is not dropped, over which a transform failed
@@ -155,7 +156,7 @@ class BatchIterator(Iterator[Batch]):
                     if front.ends_pass:
                         self.close()
                         _log.info("pass %d ended: %r", front.epoch, self._stats)
-                    self._in_next.clear()
+                    self._leave()
                     if not is_dropped:
                         return batch
                 except BaseException:  # a signal handler's: the caller has not got the batch
@@ -170,7 +171,7 @@ class BatchIterator(Iterator[Batch]):
                         self._go_back(before)
                     raise
             except BaseException:
-                self._in_next.clear()
+                self._leave()
                 raise
 
     def close(self) -> None:
@@ -321,13 +322,19 @@ class BatchIterator(Iterator[Batch]):
 
         A thread that an exception of a signal handler led out, at whatever moment, may come in again.
         """
+        exiting.enter()
         thread = self._in_next.setdefault(os.getpid(), get_ident())
         if thread != get_ident():
+            exiting.leave()
             raise _core.FastresumeError(
                 f"thread {get_ident()} asks for a batch while thread {thread} is in next() of the same "
                 "iterator: let one thread draw the batches and hand them to the others by a queue, or hold a "
                 "lock around next()"
             )
+
+    def _leave(self) -> None:
+        self._in_next.clear()
+        exiting.leave()
 
     def _has_turn(self) -> bool:
         """Whether no newer iterator was made, and no state was loaded."""

@@ -21,6 +21,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 import fastresume._core as _core
+from fastresume.reading import exiting
 
 _log = logging.getLogger("fastresume")
 
@@ -129,6 +130,7 @@ class Ahead:
         while not self._slots and not self._is_closed:
             self._changed.acquire()
         if self._is_closed:
+            exiting.stay_if_exiting()
             raise _core.FastresumeError("the reader is closed")
         if self._slots[0].delivered is None and self._slots[0].error is not None:
             self._slots.popleft().wait()  # raises it; the reader may recover
@@ -311,5 +313,6 @@ _alive: weakref.WeakSet[Ahead | Beside] = weakref.WeakSet()
 @atexit.register
 def _end_all() -> None:
     """Waits for the threads before the interpreter exits."""
+    exiting.begin()
     for ahead in list(_alive):
         ahead.close()

@@ -23,6 +23,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin, Share
 from fastresume.batch.seeds import batch_seed
+from fastresume.reading import exiting
 from fastresume.reading.monitor.activity import Activity
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import some_of
@@ -30,7 +31,7 @@ from fastresume.reading.workers import shared_memory
 from fastresume.reading.workers.channel import HungUpError, wait
 from fastresume.reading.workers.exits import cause
 from fastresume.reading.workers.messages import Answer, Arrival, Failure, Made, Task
-from fastresume.reading.workers.shift import Shift, Worker, context_of, stay_if_exiting
+from fastresume.reading.workers.shift import Shift, Worker, context_of
 from fastresume.reading.workers.status_board import Board
 from fastresume.reading.workers.worker import Station, work
 
@@ -237,7 +238,7 @@ class Crew:
     def _death(self) -> _core.FastresumeError:
         """What is raised when a worker died."""
         self._is_sound = False
-        stay_if_exiting()
+        exiting.stay_if_exiting()
         shift = self._shift
         workers = [] if shift is None else shift.workers
         died: list[Worker] = []

@@ -26,6 +26,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.reading import exiting
 from fastresume.reading.workers.channel import Channel
 from fastresume.reading.workers.exits import kills_for_memory
 from fastresume.reading.workers.memory_file import Memory
@@ -148,7 +149,7 @@ class Shift:
         start_new_thread(_keep, (self,))
         self._is_up.acquire()
         if self.error is not None:
-            stay_if_exiting()
+            exiting.stay_if_exiting()
             raise self.error
 
     def end(self) -> None:
@@ -191,7 +192,7 @@ class Shift:
                 # Workers inherit this: until they are set up, none may raise there, or end them.
                 signal.pthread_sigmask(signal.SIG_SETMASK, signal.valid_signals())
             for number in range(self._count):
-                if _is_over or self._is_ending:
+                if exiting.has_begun() or self._is_ending:
                     raise _core.FastresumeError("the workers were ended while they were started")
                 self._start(number, Upbringing(self._process, method, self._mask))
 
@@ -249,22 +250,12 @@ def _python_children() -> set[Any]:
 _shifts: set[Shift] = set()
 _starting = threading.Lock()
 """Held while processes are started, which none is once the interpreter has begun to end."""
-_is_over = False
-
-
-def stay_if_exiting() -> None:
-    """Keeps a daemon thread from telling of workers that the end of the interpreter has ended."""
-    if _is_over and threading.current_thread().daemon:
-        forever = allocate_lock()
-        forever.acquire()
-        forever.acquire()
 
 
 @atexit.register
 def _end_shifts() -> None:
     """At the end of the process: no worker is left, and nothing is said about it."""
-    global _is_over  # noqa: PLW0603  (of this process)
-    _is_over = True
+    exiting.begin()
     is_held = _starting.acquire(timeout=GRACE_SECONDS)
     shifts = list(_shifts)
     for shift in shifts:
@@ -280,8 +271,8 @@ def _end_shifts() -> None:
 
 def _leave_shifts() -> None:
     """In a forked child: what it holds of its parent's workers would keep them from noticing an end."""
-    global _starting, _is_over
-    _starting, _is_over = threading.Lock(), False
+    global _starting  # noqa: PLW0603  (of this process)
+    _starting = threading.Lock()
     shifts = list(_shifts)
     _shifts.clear()
     for shift in shifts:
