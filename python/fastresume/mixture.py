@@ -41,8 +41,9 @@ class Mixture(ResumableDataset):
 
     Args:
         sources: `{"web": (dataset, 0.7), "code": (dataset, 0.3)}`. The datasets are made without a batch
-            size; where one has a batch size, ranks or lanes, the mixture's own count. Weights are numbers
-            above 0; they become integers that sum to at most 65,536.
+            size; where one has a batch size, ranks or lanes, the mixture's own count. What becomes of files
+            that come (`on_change`) and of rows that can't be read (`bad_rows`, `max_bad_rows`) is each
+            dataset's own. Weights are numbers above 0; they become integers that sum to at most 65,536.
         batch_size, global_batch_size: rows per rank and step, or over all ranks.
         stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
             soon as each source has ended its present pass; or a number of rows. The next pass of the mixture
@@ -208,13 +209,12 @@ def _check_source(name: str, dataset: ParquetDataset) -> None:
     """
     spec = dataset.spec
     if isinstance(spec, UnitsSpec) and isinstance(spec.unit, Bins):
-        raise ValueError(f"source {name!r} has unit={spec.unit!r}: a Mixture knows rows and fr.Packed alone")
+        raise ValueError(
+            f"source {name!r} has unit={spec.unit!r}: a place of a Mixture is a row or a sequence, and a bin "
+            "has as many rows as fit, so that weights would tell no share of rows: take rows, or fr.Packed"
+        )
     if spec.transforms:
         raise ValueError(f"source {name!r} is mapped: map the Mixture, as Mixture(...).map(function)")
-    if spec.masks_damage:
-        raise ValueError(
-            f"source {name!r} has bad_rows='mask', which a Mixture does not know yet: leave it out"
-        )
     if not spec.num_rows:
         raise ValueError(f"source {name!r} has no rows: leave it out")
 

@@ -390,7 +390,6 @@ def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
         ({"web": (web, 0)}, {}, "source 'web': a weight must be a number above 0, found 0"),
         ({"web": (web, float("nan"))}, {}, "a weight must be a number above 0"),
         ({"web": (web.map(lambda batch: batch), 1)}, {}, r"map the Mixture"),
-        ({"web": (source(root, "web", bad_rows="mask"), 1)}, {}, "bad_rows='mask'"),
         ({"web": (web, 1)}, {"stop": "last"}, "stop"),
         ({"web": (web, 1)}, {"stages": [(10, {"code": 1})]}, "a stage names 'code'; the sources are web"),
         ({"web": (web, 1)}, {"stages": [(0, {"web": 1})]}, "the rows of a stage must be at least 1"),

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Damage = tuple[tuple[int, int, str], ...]
-"""Ranges of row numbers `[start, end)`, each with its cause: column, row group and file are in it."""
+Range = tuple[int, int, str] | tuple[int, int, str, int]
+"""A range of row numbers `[start, end)` and its cause: column, row group and file are in it.
+
+Of a mixture, the source whose rows they are stands behind it.
+"""
+
+Damage = tuple[Range, ...]
+
+One = TypeVar("One", tuple[int, int, str], Range)
 
 Rows = npt.NDArray[np.int64]
 
 
-def among(damage: Sequence[tuple[int, int, str]], rows: Rows) -> npt.NDArray[np.bool_]:
-    """Which of these rows are damaged: bool `[n]`."""
+def among(damage: Sequence[Range], rows: Rows, sources: Rows | None = None) -> npt.NDArray[np.bool_]:
+    """Which of these rows are damaged: bool `[n]`. `sources` says which source of a mixture each is of."""
     found = np.zeros(len(rows), dtype=np.bool_)
-    for start, end, _ in damage:
-        found |= (rows >= start) & (rows < end)
+    for one in damage:
+        inside = (rows >= one[0]) & (rows < one[1])
+        found |= inside & (sources == one[3]) if len(one) == 4 and sources is not None else inside
     return found
 
 
 def masked_of(
-    damage: Sequence[tuple[int, int, str]], rows: Rows, failure: str | None
+    damage: Sequence[Range], rows: Rows, failure: str | None, sources: Rows | None = None
 ) -> list[tuple[str, Rows]]:
     """The rows that are masked of these, by cause: all of them, where a function failed over their batch."""
-    if failure is not None:
+    if failure is None:
+        return [(one[2], rows[among((one,), rows, sources)]) for one in of_rows(damage, rows, sources)]
+    if sources is None:
         return [(failure, rows)]
-    return [(one[2], rows[among((one,), rows)]) for one in of_rows(damage, rows)]
+    return [(f"source {of}: {failure}", rows[sources == of]) for of in np.unique(sources).tolist()]
 
 
-def of_rows(damage: Sequence[tuple[int, int, str]], rows: Rows) -> Damage:
+def of_rows(damage: Sequence[One], rows: Rows, sources: Rows | None = None) -> tuple[One, ...]:
     """The ranges that have one of these rows: none, where all of them can be read."""
-    return tuple(one for one in damage if among((one,), rows).any())
+    return tuple(one for one in damage if among((one,), rows, sources).any())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import fastresume._core as _core
+from fastresume.batch.damage import Range
 
 
 class Delivered(Protocol):
@@ -52,7 +53,7 @@ class Delivered(Protocol):
         """The row numbers of the valid rows, in the batch's order, as ranges."""
 
     @property
-    def damage(self) -> Sequence[tuple[int, int, str]]:
+    def damage(self) -> Sequence[Range]:
         """The rows that could not be decoded, and others beside them: `[start, end)`, and why."""
 
     @property

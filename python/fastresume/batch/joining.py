@@ -9,6 +9,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 import fastresume._core as _core
+from fastresume.batch.damage import Damage
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.origin import UnitRows
 from fastresume.buffers import members
@@ -27,11 +28,13 @@ class Chunk(NamedTuple):
         memory: the memory of their tensors; none is made of it where rows are joined to others.
         rows: their row numbers, int64 `[n]`; of units, those of all their rows or documents.
         offsets: where those of each unit begin, then their number; None of rows.
+        damage: the rows that could not be decoded, and others beside them.
     """
 
     memory: _core.Memory
     rows: Words
     offsets: Words | None
+    damage: Damage = ()
 
     @property
     def size(self) -> int:

@@ -170,7 +170,7 @@ class Origin(NamedTuple):
         if self.failed is not None:
             return np.zeros(self.num_rows, dtype=np.bool_)
         valid = np.arange(self.num_rows) < self.valid_rows
-        return valid & ~among(self.damage, of_runs(self.runs)) if self.damage else valid
+        return valid & ~among(self.damage, of_runs(self.runs), self.sources) if self.damage else valid
 
     @property
     def runs(self) -> Intervals:

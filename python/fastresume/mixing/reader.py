@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.batch.damage import of_rows
 from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece, repeated, row_numbers
 from fastresume.batch.origin import Planned
 from fastresume.buffers import of_buffer, of_words, runs_of_one
@@ -95,12 +96,18 @@ class MixtureReader(ComposedReader):
                 "pass: name it with a weight to read that batch again"
             )
         # What comes source after source goes to the places that the sources have in the batch.
-        pieces = [piece for place, first, last in stretches for piece in self._take(place, first, last)]
+        taken = [(place, self._take(place, first, last)) for place, first, last in stretches]
+        pieces = [piece for _, found in taken for piece in found]
+        whose = [int(self._number_at[place]) for place, found in taken for _ in found]
         count = planned.shape(number, rank)[0]
         chunks = [(chunk.memory, start, end) for chunk, start, end in pieces]
         tensors = self._schema.tensors(self._joiner.joined(chunks, order, count))
         rows, units = row_numbers(pieces, order, count)
-        return Rows(tensors, runs_of_one(rows), (), repeated(at, count), units)
+        sources = repeated(at, count)
+        marked = zip(pieces, whose, strict=True)
+        told = dict.fromkeys((*one[:3], of) for (chunk, _, _), of in marked for one in chunk.damage)
+        damage = of_rows(tuple(told), rows, sources)
+        return Rows(tensors, runs_of_one(rows), damage, sources, units)
 
     def _take(self, place: int, first: int, last: int) -> list[Piece[Chunk]]:
         """The rows of a source at some of its ordinals, which are all of one pass of it."""

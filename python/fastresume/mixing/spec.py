@@ -16,7 +16,7 @@ from fastresume.options.rows import OrderChoice
 from fastresume.reading.draws import Draws
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
-from fastresume.reading.masked_rows import MaskedRows
+from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import ReadSpec, Rows
 from fastresume.reading.workers.messages import Arrival
@@ -64,10 +64,24 @@ class MixtureSpec(ReadSpec):
             for blend in self.blends
         ]
         object.__setattr__(self, "_cores", tuple(cores))
-        # No source masks damage, so that only functions given to `map` count.
-        object.__setattr__(
-            self, "masked_rows", MaskedRows(self.sources[0][1].manifest, self.most_bad_rows or 0)
-        )
+        bounds = [
+            Bound(self._most_bad_rows_of(name, spec), spec.manifest, name) for name, spec in self.sources
+        ]
+        of_failures = Bound(self.most_bad_rows or 0, self.sources[0][1].manifest)
+        object.__setattr__(self, "masked_rows", MaskedRows([*bounds, of_failures]))
+
+    def _most_bad_rows_of(self, name: str, spec: FilesSpec) -> int:
+        """How many rows of a source may be masked of a pass, by what was named of it.
+
+        A share is of a pass of the source, or of what it gives to one of the mixture if that is more.
+        """
+        rows = spec.num_rows
+        for blend, core in zip(self.blends, self._cores, strict=True):
+            if name in blend.weights:
+                weight = core.weights[list(blend.weights).index(name)]
+                given = core.start(self.global_batch_size).num_rows * weight // sum(core.weights)
+                rows = max(rows, given)
+        return bound_of(spec.max_bad_rows, rows // self.world.world_size)
 
     def shares(self, epoch: int) -> dict[str, float]:
         """The share of each source in a pass, as it is read."""

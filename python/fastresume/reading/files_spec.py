@@ -55,7 +55,7 @@ class FilesSpec(ReadSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "masked_rows", MaskedRows(self.manifest, self.most_bad_rows or 0))
+        object.__setattr__(self, "masked_rows", MaskedRows.of_files(self.manifest, self.most_bad_rows or 0))
 
     @property
     def fingerprint(self) -> str:
@@ -139,14 +139,15 @@ class FilesSpec(ReadSpec):
         if delivered is None:
             return None
         reader.advance()
-        return Chunk(delivered.memory, of_runs(of_buffer(delivered.written.runs())), None)
+        rows = of_runs(of_buffer(delivered.written.runs()))
+        return Chunk(delivered.memory, rows, None, tuple(delivered.damage))
 
     def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
         """So many rows of a pass from a cursor on, and nothing else."""
         (start, _), *_ = of_buffer(cursor.remaining()).tolist()
         runs = of_buffer(self.row_order(cursor).rows(np.array([[start, start + count]], dtype=np.int64)))
-        memory, _ = self.layout.read_rows(self.manifest, runs, count)
-        return Chunk(memory, of_runs(runs), None)
+        memory, written = self.layout.read_rows(self.manifest, runs, count)
+        return Chunk(memory, of_runs(runs), None, tuple(written.damage))
 
     @property
     def files_of_state(self) -> _core.Manifest | _core.Units:
@@ -275,6 +276,6 @@ class FilesSpec(ReadSpec):
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         layout = self.columns.layout(self.manifest).masking_damage(self.masks_damage)
-        masked_rows = MaskedRows(self.manifest, self.most_bad_rows or 0)
+        masked_rows = MaskedRows.of_files(self.manifest, self.most_bad_rows or 0)
         self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))
         self.__dict__.update(masked_rows=masked_rows)

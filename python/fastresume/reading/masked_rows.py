@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.batch.damage import among, masked_of, of_rows
+from fastresume.batch.damage import Range, among, masked_of, of_rows
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.origin import Failed
@@ -36,35 +37,53 @@ class MaskedCount(NamedTuple):
     """What was masked of one pass.
 
     Args:
+        rows: how many rows were masked, under each bound.
         place: the pass, and how many states were loaded before it.
-        rows: how many rows were masked.
         rows_of_batch: how many of these are of the last batch.
         causes: why, of the first of them.
     """
 
+    rows: tuple[int, ...]
     place: tuple[int, int] = (0, 0)
-    rows: int = 0
     rows_of_batch: int = 0
     causes: tuple[str, ...] = ()
+
+
+class Bound(NamedTuple):
+    """How many rows of a pass may be masked.
+
+    Args:
+        rows: so many.
+        manifest: the files whose rows they are.
+        source: of a mixture, the name of the source.
+    """
+
+    rows: int
+    manifest: _core.Manifest
+    source: str | None = None
 
 
 class MaskedRows:
     """Counts and tells what is masked, in this process.
 
     Args:
-        manifest: the files.
-        bound: so many rows of a pass may be masked.
+        bounds: of a mixture, that of each source; rows of batches over which a function failed count under
+            the last one.
 
     Attributes:
         count: what was masked of the present pass.
     """
 
-    def __init__(self, manifest: _core.Manifest, bound: int) -> None:
-        self._manifest = manifest
-        self._bound = bound
+    def __init__(self, bounds: Sequence[Bound]) -> None:
+        self._bounds = tuple(bounds)
         self._logged: set[object] = set()
         self._form: dict[str, object] | None = None
-        self.count = MaskedCount()
+        self.count = MaskedCount((0,) * len(bounds))
+
+    @classmethod
+    def of_files(cls, manifest: _core.Manifest, bound: int) -> Self:
+        """That of one dataset, of which so many rows of a pass may be masked."""
+        return cls([Bound(bound, manifest)])
 
     def counted(self, batch: Delivered, loads: int, failed: Failed | None = None) -> MaskedCount:
         """What will be masked of the pass with this batch, over which a function may have failed.
@@ -73,21 +92,33 @@ class MaskedRows:
             DataError: if that is more than the bound; it says how many, where, and the first causes.
         """
         place = batch.epoch, loads
-        before = self.count if self.count.place == place else MaskedCount(place)
+        nothing = MaskedCount((0,) * len(self._bounds), place)
+        before = self.count if self.count.place == place else nothing
         if not batch.damage and failed is None:
             return before._replace(rows_of_batch=0)
-        rows = of_runs(of_buffer(batch.runs))
-        found = of_rows(batch.damage, rows)
-        masked = int(among(found, rows).sum()) if failed is None else batch.valid_rows
+        rows, sources = _numbers(batch)
+        found = of_rows(batch.damage, rows, sources)
+        counts = list(before.rows)
+        if failed is not None:
+            masked = batch.valid_rows
+            counts[-1] += masked
+        else:
+            is_masked = among(found, rows, sources)
+            masked = int(is_masked.sum())
+            own = np.zeros(masked, np.int64) if sources is None else sources[is_masked]
+            for number, count in zip(*np.unique(own, return_counts=True), strict=True):
+                counts[int(number)] += int(count)
         texts = [self._text(one) for one in found] + ([] if failed is None else [failed.cause])
         new = [text for text in texts if text not in before.causes]
-        after = MaskedCount(place, before.rows + masked, masked, (*before.causes, *new)[:_NAMED])
-        if after.rows > self._bound:
-            raise _core.DataError(
-                f"max_bad_rows allows {self._bound} masked rows of a pass in this process, pass "
-                f"{batch.epoch} has {after.rows} by now: {'; '.join(after.causes)}. The state stands before "
-                "this batch: mend what is wrong and go on, or name a larger max_bad_rows"
-            )
+        after = MaskedCount(tuple(counts), place, masked, (*before.causes, *new)[:_NAMED])
+        for bound, count in zip(self._bounds, counts, strict=True):
+            if count > bound.rows:
+                of = "" if bound.source is None else f"of source {bound.source!r} "
+                raise _core.DataError(
+                    f"max_bad_rows {of}allows {bound.rows} masked rows of a pass in this process, pass "
+                    f"{batch.epoch} has {count} by now: {'; '.join(after.causes)}. The state stands before "
+                    "this batch: mend what is wrong and go on, or name a larger max_bad_rows"
+                )
         return after
 
     def drops(self, batch: Batch) -> bool:
@@ -110,22 +141,33 @@ class MaskedRows:
             return []
         dropped = "dropped whole: " if is_dropped else ""
         failure = None if failed is None else f"{dropped}{failed.cause}"
-        return masked_of(batch.damage, of_runs(of_buffer(batch.runs)), failure)
+        rows, sources = _numbers(batch)
+        return masked_of(batch.damage, rows, failure, sources)
 
     def tell(self, batch: Delivered, failed: Failed | None = None, is_dropped: bool = False) -> None:
         """Logs what is masked of a batch: each range once, and the failure of a function."""
         if failed is not None and failed not in self._logged and len(self._logged) < _MOST_LOGGED:
             self._logged.add(failed)
             _log.warning("%s: %s", "dropped whole" if is_dropped else "masked as not valid", failed.cause)
-        for one in of_rows(batch.damage, of_runs(of_buffer(batch.runs))):
+        for one in of_rows(batch.damage, *_numbers(batch)):
             if one not in self._logged and len(self._logged) < _MOST_LOGGED:
                 self._logged.add(one)
                 _log.warning("masked as not valid: %s", self._text(one))
 
-    def _text(self, one: tuple[int, int, str]) -> str:
-        start, end, cause = one
-        _, group, first = locate(self._manifest, [start])[0]
-        return f"rows [{first}, {first + end - start}) of row group {group}: {cause}"
+    def _text(self, one: Range) -> str:
+        start, end, cause, *source = one
+        bound = self._bounds[int(source[0]) if source else 0]
+        of = "" if bound.source is None else f"source {bound.source!r}: "
+        _, group, first = locate(bound.manifest, [start])[0]
+        return f"{of}rows [{first}, {first + end - start}) of row group {group}: {cause}"
+
+
+def _numbers(batch: Delivered) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
+    """The numbers of the valid rows of a batch; of a mixture, also which source each is of."""
+    rows = of_runs(of_buffer(batch.runs))
+    made: Any = getattr(batch, "batch", None)  # the core's own, of one dataset, has none
+    sources = None if made is None else made._origin.sources
+    return rows, None if sources is None else sources[: len(rows)]
 
 
 def _form(batch: Batch) -> dict[str, object]:

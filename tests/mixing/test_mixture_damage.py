@@ -1,0 +1,124 @@
+"""Rows of a source that can't be read are masked where it says so: nothing else of the mixture changes."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader
+
+import fastresume as fr
+from support.audits import assert_proven
+from support.rotten_pages import pages_of, rot, write_file
+
+MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
+ORDERS = [{}, {"shuffle": fr.Shuffle(block_rows=8, window_rows=32), "seed": 3}]
+COLUMNS = ["x", "code"]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Two files of whose numbers other rows can't be read: 20 to 29, and 50 to 59."""
+    found = {}
+    for name, first in (("web", 20), ("code", 50)):
+        found[name] = write_file(tmp_path / f"{name}.parquet", "1.0", has_index=False)
+        pages = pages_of(found[name], "1.0", has_index=False)
+        rot(found[name], next(page for page in pages if page.column == "x" and page.rows.start == first))
+    return found
+
+
+def mixture(files: dict[str, Path], **how: Any) -> fr.Mixture:
+    source = {"columns": COLUMNS, **MASK, **how.pop("source", {})}
+    given = {name: (fr.ParquetDataset(path, **source), 1) for name, path in files.items()}
+    return fr.Mixture(given, **{"batch_size": 10, "rank": 0, "world_size": 1, **how})
+
+
+def rows_of(batches: Any) -> list[tuple[int, int, bool, int, int]]:
+    """Source, row number, whether it is valid, and the values of each row."""
+    found = []
+    for batch in batches:
+        values = batch["x"].tolist(), batch["code"].tolist()
+        found += zip(batch.source.tolist(), batch.rows().tolist(), batch.valid.tolist(), *values, strict=True)
+    return found
+
+
+ROTTEN = {(0, row) for row in range(20, 30)} | {(1, row) for row in range(50, 60)}
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("order", ORDERS, ids=["sequential", "shuffled"])
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"num_workers": 2}], ids=str)
+def test_rows_of_a_source_are_masked_by_themselves(
+    files: dict[str, Path], order: dict[str, Any], how: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    lanes = {"lanes": 2} if "num_workers" in how else {}
+    with fr.Loader(mixture(files, source=order, **lanes), **how) as loader, caplog.at_level(logging.WARNING):
+        found = rows_of(loader)
+        assert loader.stats()["masked_rows"] == 20
+    assert {(source, row) for source, row, is_valid, *_ in found if not is_valid} == ROTTEN
+    for _, row, is_valid, x, code in found:
+        assert x == (row + 1 if is_valid else 0)
+        assert code == row % 7 + 1, "other columns of a masked row are read"
+    assert len({(source, row) for source, row, *_ in found}) == len(found) == 200
+    told = [record.getMessage() for record in caplog.records if "masked as not valid" in record.getMessage()]
+    assert len(told) == 2
+    assert "source 'web': rows [20, 30) of row group 0" in told[0] + told[1]
+    assert "source 'code': rows [0, 10) of row group 1" in told[0] + told[1]
+
+
+@pytest.mark.law(2)
+def test_positions_and_states_are_those_of_whole_files(files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "whole").mkdir()
+    whole = {name: tmp_path / "whole" / path.name for name, path in files.items()}
+    for path in whole.values():
+        write_file(path, "1.0", has_index=False)
+    order = {"source": ORDERS[1]}
+    made, masked = mixture(whole, **order), mixture(files, **order)
+    batches, others = list(made), list(masked)
+    assert [batch.rows().tolist() for batch in batches] == [batch.rows().tolist() for batch in others]
+    assert [batch.step for batch in batches] == [batch.step for batch in others]
+    again = mixture(files, **order)
+    again.load_state_dict(others[6].state_dict())
+    assert rows_of(again) == rows_of(others[7:])
+    for step in (3, 11):
+        assert rows_of([masked.batch_at(0, step)]) == rows_of([others[step]])
+    assert rows_of([pickle.loads(pickle.dumps(others[3]))]) == rows_of([others[3]])
+    loaded = DataLoader(mixture(files, lanes=2, **order), batch_size=None, num_workers=2)
+    assert sorted(rows_of(loaded)) == sorted(rows_of(others))
+
+
+def test_each_source_has_its_own_bound(files: dict[str, Path]) -> None:
+    web = fr.ParquetDataset(files["web"], columns=COLUMNS, **MASK)
+    code = fr.ParquetDataset(files["code"], columns=COLUMNS, bad_rows="mask", max_bad_rows=3)
+    strict = fr.ParquetDataset(files["code"], columns=COLUMNS)
+    made = fr.Mixture({"web": (web, 1), "code": (code, 1)}, batch_size=10, rank=0, world_size=1)
+    words = (
+        r"max_bad_rows of source 'code' allows 3 masked rows of a pass in this process, pass 0 has \d+ by now"
+    )
+    with pytest.raises(fr.DataError, match=words):
+        list(made)
+    made = fr.Mixture({"web": (web, 1), "code": (strict, 1)}, batch_size=10, rank=0, world_size=1)
+    with pytest.raises(fr.DataError, match=r"code\.parquet"):
+        list(made)
+    state = made.state_dict()
+    other = mixture(files)
+    other.load_state_dict(state)
+    assert sum(not is_valid for _, _, is_valid, *_ in rows_of(other)) > 0
+
+
+def test_a_share_counts_of_what_a_source_gives(files: dict[str, Path]) -> None:
+    how: dict[str, Any] = {"source": {"max_bad_rows": 0.1}, "stop": 600}
+    # Each source is read three times, and a tenth of it can't be.
+    assert sum(not is_valid for _, _, is_valid, *_ in rows_of(mixture(files, **how))) == 60
+    with pytest.raises(fr.DataError, match="max_bad_rows of source 'web' allows 27"):
+        rows_of(mixture(files, source={"max_bad_rows": 0.09}, stop=600))
+
+
+def test_the_audit_lists_masked_rows_and_proves_all(files: dict[str, Path], tmp_path: Path) -> None:
+    loader = fr.Loader(mixture(files), audit=tmp_path / "logs")
+    list(loader)
+    said = assert_proven(tmp_path / "logs", 2)
+    assert said.count("10 of these rows were masked as not valid: ") == 2
