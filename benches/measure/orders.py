@@ -106,7 +106,7 @@ class Contender:
 
 def fastresume_shuffle(data: Data, window_rows: int, block_rows: int, ranks: int = 1) -> Contender:
     """Mix within windows; on several ranks, a global batch is made of one window per rank."""
-    sizes = {"shuffle": fr.Shuffle(window_rows=window_rows, block_rows=block_rows), "seed": SEED}
+    sizes = {"shuffle": True, "seed": SEED, "window_rows": window_rows, "block_rows": block_rows}
     datasets = [open_dataset(data, rank, ranks, **sizes) for rank in range(ranks)]
     plan = datasets[0].plan()
     blocks = plan.blocks / plan.windows

@@ -258,7 +258,7 @@ def price_report(directory: Path, num_rows: int = 2_000_000, rounds: int = 3) ->
     torch.set_num_threads(1)
     window_rows = 4 * GROUP_ROWS
     blocks = [GROUP_ROWS >> halved for halved in (0, 1, 2, 3, 4, 5, 7)]
-    orders = [{"shuffle": fr.Shuffle(window_rows=window_rows, block_rows=block)} for block in blocks]
+    orders = [{"shuffle": True, "window_rows": window_rows, "block_rows": block} for block in blocks]
     ratios: list[list[float]] = [[] for _ in blocks]
     for number in range(rounds):
         say(f"what smaller blocks cost, round {number + 1} of {rounds}")

@@ -30,8 +30,10 @@ def order() -> list[int]:
         dataset = fr.ParquetDataset(
             path,
             batch_size=1,
+            shuffle=True,
             seed=17,
-            shuffle=fr.Shuffle(block_rows=BLOCK, window_rows=BLOCK * PER_WINDOW),
+            block_rows=BLOCK,
+            window_rows=BLOCK * PER_WINDOW,
             rank=0,
             world_size=1,
         )

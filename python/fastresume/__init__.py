@@ -30,7 +30,7 @@ if TYPE_CHECKING or not _IS_COMMAND:
     from fastresume.filter.resolve import FilterReport
     from fastresume.loader import Loader
     from fastresume.mixture import Mixture
-    from fastresume.options.rows import Intervals, Shuffle, Split
+    from fastresume.options.rows import Intervals, Split
     from fastresume.options.topology import World
     from fastresume.options.units import Bins, Packed
     from fastresume.packing.attention import cu_seqlens
@@ -56,7 +56,6 @@ __all__ = [
     "ParquetDataset",
     "Plan",
     "Schema",
-    "Shuffle",
     "SourceError",
     "Split",
     "Stack",
@@ -89,7 +88,6 @@ _HOMES = {
     "ParquetDataset": "dataset",
     "Plan": "plan",
     "Schema": "batch.schema",
-    "Shuffle": "options.rows",
     "Split": "options.rows",
     "Stack": "columns.stack",
     "Stats": "reading.monitor.stats",

@@ -27,7 +27,7 @@ from fastresume.options.checks import (
     path_or_address,
     truth,
 )
-from fastresume.options.rows import Rows, Shuffle, order_choice, select
+from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.stores import Credentials, options_of, stores_of
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.units import Bins, Packed, check_unit
@@ -90,11 +90,14 @@ class ParquetDataset(FilesDataset):
         filter_cache: a file in which to keep what a filter selects, for the same files, filter and rows.
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
-            pass alone choose it, whatever the ranks, workers and batch sizes. `fr.Shuffle(window_rows=...)`
-            in the place of True says how far rows move.
+            pass alone choose it, whatever the ranks, workers and batch sizes.
         seed: of the shuffled order, and of what transforms draw (`batch.row_seeds()`, `batch.generator()`).
             If None, that of a loaded state, or 0. The state of a sequential order holds none: there it is
             the one that is named, or 0.
+        block_rows: rows of a block of the shuffled order. If None, those of a loaded state, or chosen for
+            the dataset; `plan()` tells.
+        window_rows: rows of a window of the shuffled order: larger windows shuffle better and take more
+            memory. If None, those of a loaded state, or as many as take 256 MiB.
         lanes: into how many contiguous parts the order is divided, a multiple of the ranks times `groups`;
             by default one per rank and group. With `lanes` and `groups` named, the global batches are the
             same at every world size that divides `lanes / groups`. With 1, every global batch is one
@@ -209,8 +212,10 @@ class ParquetDataset(FilesDataset):
         rows: Rows | None = None,
         filter: object = None,  # noqa: A002  (what users call it)
         filter_cache: Path | None = None,
-        shuffle: bool | Shuffle = False,
+        shuffle: bool = False,
         seed: int | None = None,
+        block_rows: int | None = None,
+        window_rows: int | None = None,
         lanes: int | None = None,
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
@@ -251,7 +256,7 @@ class ParquetDataset(FilesDataset):
         rows_of_rank = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
         named_tail = one_of("tail", tail, ("drop", "short", "pad"))
-        choice = order_choice(shuffle, seed)
+        choice = order_choice(shuffle, seed, block_rows, window_rows)
         own_seed = 0 if seed is None else at_least(0, "seed", seed)
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         named_groups = None if groups is None else at_least(1, "groups", groups)

@@ -193,8 +193,7 @@ def _advice(
     window_bytes = window_rows * spec.row_bytes
     if window_bytes > LARGE_WINDOW_BYTES:
         large = in_units(window_bytes)
-        smaller = "name fewer, as shuffle=fr.Shuffle(window_rows=...)"
-        advice.append(f"a window of {window_rows:,} rows takes {large}: {smaller}")
+        advice.append(f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows")
     return tuple(advice)
 
 
@@ -211,9 +210,9 @@ def _remedy(
         )
     elif windows:
         remedy = (
-            f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole ones; name "
-            f"a smaller fr.Shuffle(window_rows=...) (now {window_rows}, where a lane has "
-            f"{spec.num_rows // lanes})" + (" or fewer lanes" if lanes > ways else "")
+            f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole ones; name a "
+            f"smaller window_rows (now {window_rows}, where a lane has {spec.num_rows // lanes})"
+            + (" or fewer lanes" if lanes > ways else "")
         )
     else:
         return said

@@ -31,7 +31,7 @@ def loader_of(path: Path, logs: Path, how: dict[str, Any], function: Any = None,
 
 
 ORDERS = pytest.mark.parametrize(
-    "order", [{}, {"shuffle": fr.Shuffle(block_rows=8, window_rows=32)}], ids=["sequential", "shuffled"]
+    "order", [{}, {"shuffle": True, "block_rows": 8, "window_rows": 32}], ids=["sequential", "shuffled"]
 )
 MASK = {"bad_rows": "mask"}
 

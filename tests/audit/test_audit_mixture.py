@@ -24,7 +24,7 @@ from fastresume.buffers import of_buffer
 from support.audits import assert_proven, found_in, log_of, text_of
 from support.jobs import FEW
 
-ORDER: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=10)}
+ORDER: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 10}
 pytestmark = pytest.mark.filterwarnings("ignore:the pass ends here")
 
 

@@ -55,7 +55,7 @@ def source(root: Path, name: str, **how: Any) -> fr.ParquetDataset:
 
 
 def mixture(root: Path, weights: dict[str, float], shuffle: bool = False, **how: Any) -> fr.Mixture:
-    order: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=8, window_rows=64)} if shuffle else {}
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 64} if shuffle else {}
     sources = {
         name: (source(root, name, **({**order, "seed": PLACE[name]} if shuffle else {})), weight)
         for name, weight in weights.items()

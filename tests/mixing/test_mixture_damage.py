@@ -15,7 +15,7 @@ from support.audits import assert_proven
 from support.rotten_pages import pages_of, rot, write_file
 
 MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
-ORDERS = [{}, {"shuffle": fr.Shuffle(block_rows=8, window_rows=32), "seed": 3}]
+ORDERS = [{}, {"shuffle": True, "block_rows": 8, "window_rows": 32, "seed": 3}]
 COLUMNS = ["x", "code"]
 
 

@@ -20,7 +20,7 @@ import fastresume as fr
 from support.jobs import FEW
 
 PLACE = {"web": 0, "code": 1_000_000}
-ORDER: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=10)}
+ORDER: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 10}
 
 
 def write(root: Path, name: str, day: int, rows: range) -> None:

@@ -45,7 +45,7 @@ def test_every_token_is_in_one_sequence_or_counted_as_dropped(
         {} if chosen is None else {"rows": fr.Intervals([[row, row + 1] for row in sorted(chosen)])}
     )
     if data.draw(st.booleans()):
-        how |= {"shuffle": fr.Shuffle(block_rows=4, window_rows=data.draw(st.sampled_from((4, 40))))}
+        how |= {"shuffle": True, "block_rows": 4, "window_rows": data.draw(st.sampled_from((4, 40)))}
     unit = fr.Packed("tokens", length=length, separator=separator, rest=rest)
     if not oracle.units:
         with pytest.raises(ValueError, match="no batch would come from 0 sequences"):
@@ -83,7 +83,7 @@ def test_resume_after_every_batch_equals_no_interruption(
     tmp_path: Path, shuffle: bool, unit: Any, how: dict[str, Any]
 ) -> None:
     directory = write(tmp_path / "data", [documents(2, 300, 40), documents(3, 150, 40)], row_group_size=64)
-    order: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=8, window_rows=32)} if shuffle else {}
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 32} if shuffle else {}
 
     def told(batch: fr.Batch) -> Any:
         values = {
@@ -118,9 +118,7 @@ def test_other_ranks_and_workers_go_on_where_others_stood(tmp_path: Path, unit: 
 
     for world_size, steps in ((1, 3), (3, 4), (2, 5)):
         for rank in range(world_size):
-            dataset = opened(
-                directory, unit, rank=rank, world_size=world_size, shuffle=fr.Shuffle(block_rows=4)
-            )
+            dataset = opened(directory, unit, rank=rank, world_size=world_size, shuffle=True, block_rows=4)
             if state is not None:
                 dataset.load_state_dict(state)
             for _, batch in zip(range(steps), iter(dataset)):  # noqa: B905  (so many)
@@ -195,7 +193,7 @@ def test_packed_sources_are_mixed_by_sequences(tmp_path: Path) -> None:
     for name, own, weight in (("web", files[0], 3), ("code", files[1], 1)):
         unit = fr.Packed("tokens", length=32)
         directory = write(tmp_path / name, own)
-        sources[name] = (fr.ParquetDataset(directory, unit=unit, shuffle=fr.Shuffle(block_rows=2)), weight)
+        sources[name] = (fr.ParquetDataset(directory, unit=unit, shuffle=True, block_rows=2), weight)
         oracles.append({str(each) for each in Oracle(own, 32, None, "drop").units})
     mixture = fr.Mixture(sources, batch_size=4, rank=0, world_size=1)
     seen: Counter[tuple[int, str]] = Counter()

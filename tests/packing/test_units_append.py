@@ -15,7 +15,7 @@ from support.audits import assert_proven
 from support.documents import Documents, Oracle, documents, units_of, write
 from support.jobs import FEW
 
-SHUFFLE = {"shuffle": fr.Shuffle(block_rows=3, window_rows=9)}
+SHUFFLE = {"shuffle": True, "block_rows": 3, "window_rows": 9}
 
 
 class Days:

@@ -14,7 +14,7 @@ from fastresume.buffers import of_runs
 from support.documents import Oracle, documents, opened, units_of, write
 from support.jobs import FEW
 
-SHUFFLE = {"shuffle": fr.Shuffle(block_rows=3, window_rows=9)}
+SHUFFLE = {"shuffle": True, "block_rows": 3, "window_rows": 9}
 
 
 def numbers(dataset: fr.ParquetDataset) -> list[int]:

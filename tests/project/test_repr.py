@@ -40,7 +40,6 @@ def objects(tmp_path: Path) -> dict[str, Any]:
         "Field": dataset.schema["both"],
         "Schema": dataset.schema,
         "Plan": dataset.plan(),
-        "Shuffle": fr.Shuffle(window_rows=64, block_rows=8),
         "Split": fr.Split(0.0, 0.9, seed=3),
         "FilterReport": fr.FilterReport(
             rows=100, kept=20, scanned=30, left_out_by_statistics=70, left_out_by_scan=10
@@ -79,7 +78,6 @@ WORDS = {
     "Field": ["'both'", "torch.int64", "('i_0', 'i_1')"],
     "Schema": ["both: int64 [B, 2] i_0, i_1", "label: float64 [B]", "name: uint8 [B, *] string, valid"],
     "Plan": ["32 rows left", "shuffled", "seed 17"],
-    "Shuffle": ["fr.Shuffle(window_rows=64, block_rows=8)"],
     "Split": ["0.0", "0.9", "seed=3"],
     "FilterReport": ["rows=100", "kept=20", "scanned=30", "left_out_by_statistics=70", "left_out_by_scan=10"],
     "Intervals": ["fr.Intervals([[3, 4], [10, 20]])"],

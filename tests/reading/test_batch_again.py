@@ -19,7 +19,7 @@ WORKERS: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}
 
 ORDERS = pytest.mark.parametrize(
     "order",
-    [{}, {"shuffle": fr.Shuffle(block_rows=10, window_rows=30), "seed": 3}],
+    [{}, {"shuffle": True, "seed": 3, "block_rows": 10, "window_rows": 30}],
     ids=["plain", "shuffled"],
 )
 

@@ -113,7 +113,7 @@ def test_a_window_is_decoded_while_the_one_before_it_is_consumed(tmp_path: Path)
     table = pa.table({"x": np.random.default_rng(0).random(2 * groups * rows)})
     path = tmp_path / "x.parquet"
     pq.write_table(table, path, row_group_size=rows, use_dictionary=False, compression="none")
-    window = {"shuffle": fr.Shuffle(block_rows=rows, window_rows=groups * rows)}
+    window = {"shuffle": True, "block_rows": rows, "window_rows": groups * rows}
     dataset = fr.ParquetDataset(path, batch_size=rows // 10, **window)  # type: ignore[arg-type]
     before = bytes_read()
     with fr.Loader(dataset, threads=2, prefetch_bytes=16 * groups * rows) as loader:
@@ -133,7 +133,7 @@ def test_damage_ends_a_shuffled_pass_before_the_first_batch_that_needs_what_is_d
     write_dataset: Write, damaged: int, threads: int | None
 ) -> None:
     files = write_dataset(plain_spec([40] * 12, checksum=True))
-    order = {"shuffle": fr.Shuffle(block_rows=40, window_rows=160), "seed": 5}
+    order = {"shuffle": True, "seed": 5, "block_rows": 40, "window_rows": 160}
     expected = rows_of(iter(make(files, 1, **order)))
     needing = next(number for number, [row] in enumerate(expected) if row // 40 == damaged)
     [path] = files.directory.iterdir()

@@ -229,7 +229,7 @@ def test_looking_back_disturbs_no_iteration(small_dataset: Dataset) -> None:
 def test_no_step_takes_longer_than_another(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Of 300,000 steps; a replay of them would take many times longer."""
     files = plain_spec([300_000]).write(tmp_path_factory.mktemp("many"))
-    dataset = make(files, 1, shuffle=fr.Shuffle(block_rows=100, window_rows=1000), seed=1)
+    dataset = make(files, 1, shuffle=True, seed=1, block_rows=100, window_rows=1000)
 
     def seconds(step: int) -> float:
         began = time.perf_counter()

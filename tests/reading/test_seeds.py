@@ -67,7 +67,7 @@ def test_no_two_rows_passes_or_draws_share_a_seed(small_dataset: Dataset) -> Non
     assert torch.equal(found[0], next(iter(dataset)).row_seeds())
 
 
-@pytest.mark.parametrize("order", [{}, {"shuffle": fr.Shuffle(block_rows=10, window_rows=40)}])
+@pytest.mark.parametrize("order", [{}, {"shuffle": True, "block_rows": 10, "window_rows": 40}])
 def test_a_row_draws_the_same_on_any_ranks_workers_and_batch_sizes(
     small_dataset: Dataset, order: dict[str, Any]
 ) -> None:
@@ -98,7 +98,7 @@ def test_a_row_draws_the_same_on_any_ranks_workers_and_batch_sizes(
 
 
 def test_a_loaded_state_brings_the_seed_of_its_order(small_dataset: Dataset) -> None:
-    order = {"shuffle": fr.Shuffle(block_rows=10, window_rows=40)}
+    order = {"shuffle": True, "block_rows": 10, "window_rows": 40}
     dataset = make(small_dataset, 10, seed=17, **order)
     iterator = iter(dataset)
     state = next(iterator).state_dict()

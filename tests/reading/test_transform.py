@@ -32,7 +32,7 @@ from support.strategies import Dataset
 
 ORDERS = pytest.mark.parametrize(
     "order",
-    [{}, {"shuffle": fr.Shuffle(block_rows=10, window_rows=30), "seed": 3}],
+    [{}, {"shuffle": True, "seed": 3, "block_rows": 10, "window_rows": 30}],
     ids=["plain", "shuffled"],
 )
 

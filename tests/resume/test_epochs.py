@@ -137,7 +137,7 @@ def train(
     return seen, loader.state_dict()
 
 
-SHUFFLED = {"shuffle": fr.Shuffle(block_rows=10, window_rows=30), "seed": 3}
+SHUFFLED = {"shuffle": True, "seed": 3, "block_rows": 10, "window_rows": 30}
 
 
 @pytest.mark.law(7)

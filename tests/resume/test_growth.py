@@ -57,7 +57,7 @@ def steps(
 @pytest.mark.parametrize("shuffle", [False, True])
 @pytest.mark.parametrize("done", [0, 1, 3, None])
 def test_each_row_comes_once_where_a_day_is_added(tmp_path: Path, shuffle: bool, done: int | None) -> None:
-    how = {"shuffle": fr.Shuffle(block_rows=5, window_rows=10)} if shuffle else {}
+    how = {"shuffle": shuffle, "block_rows": 5, "window_rows": 10} if shuffle else {}
     write(tmp_path, 0, 50, 0)
     first, state, _ = steps(tmp_path, None, 2, done, **how)
     write(tmp_path, 1, 33, 50)
@@ -84,7 +84,7 @@ def test_a_state_between_two_passes_goes_back_into_the_pass_that_was_done(tmp_pa
 
 
 def test_the_order_of_what_was_there_is_that_of_before(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=10), "lanes": 1}
+    how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 10, "lanes": 1}
     write(tmp_path, 0, 48, 0)
     whole, _, _ = steps(tmp_path, None, 1, None, **how)
     first, state, _ = steps(tmp_path, None, 1, 5, **how)
@@ -96,7 +96,7 @@ def test_the_order_of_what_was_there_is_that_of_before(tmp_path: Path) -> None:
 
 
 def test_batches_are_found_again_by_their_steps_after_a_day_was_added(tmp_path: Path) -> None:
-    how: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=10)}
+    how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 10}
     write(tmp_path, 0, 48, 0)
     _, state, _ = steps(tmp_path, None, 1, 5, **how)
     write(tmp_path, 1, 24, 48)
@@ -235,7 +235,7 @@ def test_all_files_that_can_not_be_read_are_in_one_error(tmp_path: Path) -> None
 def test_no_chain_of_topologies_and_new_files_loses_or_repeats_a_row(data: st.DataObject) -> None:
     how: dict[str, Any] = {}
     if data.draw(st.booleans(), label="shuffled"):
-        how = {"shuffle": fr.Shuffle(block_rows=3, window_rows=9), "seed": 5}
+        how = {"shuffle": True, "block_rows": 3, "window_rows": 9, "seed": 5}
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         total, state, ended = 0, None, False

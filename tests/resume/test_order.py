@@ -154,7 +154,7 @@ def test_any_positions_of_the_core_are_the_oracles_rows(spec: DatasetSpec, data:
 def test_every_pass_and_every_seed_is_another_permutation(small_dataset: Dataset) -> None:
     found = set()
     for seed in (0, 1, 2, 2**53 - 1):
-        dataset = make(small_dataset, 103, shuffle=fr.Shuffle(block_rows=10, window_rows=40), seed=seed)
+        dataset = make(small_dataset, 103, shuffle=True, seed=seed, block_rows=10, window_rows=40)
         for _ in range(4):
             (rows,) = rows_of(dataset)
             assert sorted(rows) == list(range(103))
@@ -177,11 +177,11 @@ def test_the_order_knows_nothing_of_ranks_threads_or_batch_sizes(small_dataset: 
 
 
 def test_without_a_seed_it_is_seed_0(small_dataset: Dataset) -> None:
-    sizes = fr.Shuffle(block_rows=20, window_rows=45)
-    unnamed = make(small_dataset, shuffle=sizes)
-    named = make(small_dataset, shuffle=sizes, seed=0)
+    sizes = {"block_rows": 20, "window_rows": 45}
+    unnamed = make(small_dataset, shuffle=True, **sizes)
+    named = make(small_dataset, shuffle=True, seed=0, **sizes)
     assert unnamed.state_dict() == named.state_dict()
-    assert rows_of(unnamed) == rows_of(named) != rows_of(make(small_dataset, shuffle=sizes, seed=1))
+    assert rows_of(unnamed) == rows_of(named) != rows_of(make(small_dataset, shuffle=True, seed=1, **sizes))
 
 
 def test_a_seed_has_no_effect_on_the_sequential_order(small_dataset: Dataset) -> None:

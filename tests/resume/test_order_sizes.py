@@ -36,11 +36,6 @@ def test_the_state_records_the_order_and_the_cursor_tells_it(small_dataset: Data
     assert fr.Cursor.from_state(make(small_dataset).state_dict()).order == {"kind": "sequential"}
 
 
-def shuffled(seed: int | None = None, **sizes: int) -> dict[str, Any]:
-    """The arguments of a shuffled order of which some numbers are named."""
-    return {"seed": seed, "shuffle": fr.Shuffle(**sizes) if sizes else True}
-
-
 @pytest.mark.parametrize("named", [{}, {"seed": 17}, {"block_rows": 20}, {"window_rows": 45}, vars(SHUFFLE)])
 @pytest.mark.parametrize("threads", [None, 2])
 def test_what_is_not_named_is_the_loaded_states(
@@ -49,7 +44,7 @@ def test_what_is_not_named_is_the_loaded_states(
     first = make(small_dataset, **SHUFFLE.arguments)
     batches = [*first, *first]
     state = batches[3].state_dict()
-    reader = make_reader(make(small_dataset, **shuffled(**named)), threads)
+    reader = make_reader(make(small_dataset, shuffle=True, **named), threads)
     reader.load_state_dict(state)
     assert reader.state_dict() == state
     assert rows_of([*reader, *reader]) == rows_of(batches[4:])
@@ -73,7 +68,7 @@ def test_what_is_named_and_differs_clashes_loudly(
     small_dataset: Dataset, named: dict[str, int], both: list[str]
 ) -> None:
     state = next(iter(make(small_dataset, **SHUFFLE.arguments))).state_dict()
-    dataset = make(small_dataset, **shuffled(**named))
+    dataset = make(small_dataset, shuffle=True, **named)
     before = dataset.state_dict()
     for load in (dataset.load_state_dict, fr.Loader(dataset).load_state_dict):
         with pytest.raises(fr.StateError) as caught:
@@ -101,19 +96,19 @@ def test_another_kind_of_order_is_refused_and_both_are_named(small_dataset: Data
 @pytest.mark.parametrize(
     ("arguments", "error", "named"),
     [
-        ({"block_rows": 10}, TypeError, ["block_rows", "shuffle=fr.Shuffle("]),
-        ({"window_rows": 10}, TypeError, ["window_rows", "shuffle=fr.Shuffle("]),
-        ({"shuffle": {"block_rows": 11, "window_rows": 10}}, ValueError, ["11", "10"]),
-        ({"shuffle": {"block_rows": 0}}, ValueError, ["block_rows", "0"]),
-        ({"shuffle": {"window_rows": 0}}, ValueError, ["window_rows", "0"]),
+        ({"block_rows": 10}, ValueError, ["block_rows", "shuffle=True"]),
+        ({"window_rows": 10}, ValueError, ["window_rows", "shuffle=True"]),
+        ({"shuffle": True, "block_rows": 11, "window_rows": 10}, ValueError, ["11", "10"]),
+        ({"shuffle": True, "block_rows": 0}, ValueError, ["block_rows", "0"]),
+        ({"shuffle": True, "window_rows": 0}, ValueError, ["window_rows", "0"]),
         ({"shuffle": True, "seed": -1}, ValueError, ["seed", "-1"]),
         ({"shuffle": True, "seed": 2**53}, ValueError, [str(2**53)]),
         ({"shuffle": True, "seed": 2**70}, ValueError, [str(2**70)]),
-        ({"shuffle": {"window_rows": 2**53}}, ValueError, [str(2**53)]),
+        ({"shuffle": True, "window_rows": 2**53}, ValueError, [str(2**53)]),
         ({"shuffle": True, "seed": 1.5}, TypeError, ["seed", "1.5"]),
         ({"shuffle": True, "seed": "x"}, TypeError, ["seed", "x"]),
         ({"shuffle": True, "seed": True}, TypeError, ["seed", "True"]),
-        ({"shuffle": {"block_rows": 2.0}}, TypeError, ["block_rows", "2.0"]),
+        ({"shuffle": True, "block_rows": 2.0}, TypeError, ["block_rows", "2.0"]),
         ({"shuffle": 1}, TypeError, ["shuffle", "1"]),
         ({"shuffle": None}, TypeError, ["shuffle", "None"]),
         ({"shuffle": "yes"}, TypeError, ["shuffle", "yes"]),
@@ -125,16 +120,15 @@ def test_another_kind_of_order_is_refused_and_both_are_named(small_dataset: Data
 def test_an_order_that_can_not_be_is_refused(
     small_dataset: Dataset, arguments: dict[str, Any], error: type[Exception], named: list[str]
 ) -> None:
-    sizes = arguments.get("shuffle")
     with pytest.raises(error) as caught:
-        make(small_dataset, **(arguments | (shuffled(**sizes) if isinstance(sizes, dict) else {})))
+        make(small_dataset, **arguments)
     for word in named:
         assert word in str(caught.value)
 
 
 def test_numpys_integers_are_integers(small_dataset: Dataset) -> None:
     named = {name: np.int64(value) for name, value in vars(SHUFFLE).items()}
-    dataset = make(small_dataset, **shuffled(**named))
+    dataset = make(small_dataset, shuffle=True, **named)
     assert dataset.state_dict() == make(small_dataset, **SHUFFLE.arguments).state_dict()
 
 
@@ -228,7 +222,7 @@ def test_small_values_count_with_the_bytes_of_their_type(write_dataset: Write) -
 
 def test_a_named_size_moves_the_other_ones_default(small_dataset: Dataset) -> None:
     def sizes(**named: int) -> tuple[int, int]:
-        return sizes_of(make(small_dataset, **shuffled(**named)))
+        return sizes_of(make(small_dataset, shuffle=True, **named))
 
     block_rows, window_rows = sizes()
     for named in (1, 3, 4, 100, 30_000, window_rows, window_rows + 1):

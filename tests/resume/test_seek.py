@@ -75,7 +75,7 @@ def test_parts_of_a_large_row_group_read_the_file_about_once(path: Path) -> None
     """Neither the headers of all pages before a part are read again, nor much of what comes behind it."""
     size = path.stat().st_size
     # A block of 40,000 rows ends in the midst of a page of 8,192 at both ends.
-    shuffled = {"shuffle": fr.Shuffle(block_rows=40_000, window_rows=160_000)}
+    shuffled = {"shuffle": True, "block_rows": 40_000, "window_rows": 160_000}
     for arguments, most in (({}, 1.25), (shuffled, 1.6)):
         dataset = fr.ParquetDataset(path, batch_size=BATCH, tail="short", **arguments)  # type: ignore[arg-type]
         before = bytes_read()
@@ -86,7 +86,7 @@ def test_parts_of_a_large_row_group_read_the_file_about_once(path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "arguments", [{}, {"shuffle": fr.Shuffle(block_rows=131_072)}], ids=["sequence", "shuffled"]
+    "arguments", [{}, {"shuffle": True, "block_rows": 131_072}], ids=["sequence", "shuffled"]
 )
 def test_parts_of_a_row_group_read_its_dictionaries_once(tmp_path: Path, arguments: dict[str, Any]) -> None:
     """Ten parts: to read dictionaries for each of them would be to read the file four times."""
@@ -112,7 +112,7 @@ def test_pages_of_lists_that_were_read_once_are_found_again(tmp_path: Path) -> N
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": lists}), path, use_dictionary=False, data_page_size=16 << 10)
     # Forty blocks, each in a window of its own, in any order.
-    order = {"shuffle": fr.Shuffle(block_rows=1500, window_rows=1500)}
+    order = {"shuffle": True, "block_rows": 1500, "window_rows": 1500}
     dataset = fr.ParquetDataset(path, batch_size=BATCH, tail="short", **order)  # type: ignore[arg-type]
     before = bytes_read()
     found = np.concatenate([batch["x"].values for batch in dataset])
@@ -166,11 +166,7 @@ def test_blocks_of_many_pages_have_their_rows_in_any_order(
         write_page_index=has_index,
     )
     dataset = fr.ParquetDataset(
-        tmp_path,
-        batch_size=100,
-        tail="short",
-        nulls="mask",
-        shuffle=fr.Shuffle(block_rows=173, window_rows=900),
+        tmp_path, batch_size=100, tail="short", nulls="mask", shuffle=True, block_rows=173, window_rows=900
     )
     for _ in range(2):
         seen = []

@@ -166,7 +166,7 @@ def test_a_dataset_has_few_keyword_arguments_besides_those_of_sources_growth_and
         name: parameter.kind for name, parameter in inspect.signature(fr.ParquetDataset).parameters.items()
     }
     named = {name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY}
-    assert len(named - OF_SOURCES_GROWTH_AND_DAMAGE) <= 20
+    assert len(named - OF_SOURCES_GROWTH_AND_DAMAGE) <= 22
 
 
 def test_loader_arguments_are_checked(path: Path) -> None:

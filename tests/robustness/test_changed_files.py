@@ -115,7 +115,7 @@ def test_a_file_that_changes_while_it_is_open_is_named_with_what_changed(
 def test_no_reader_delivers_rows_of_two_versions(path: Path, reader: str, shuffle: bool) -> None:
     other = write(path, version=1, mark="b")
     write(path)
-    dataset = opened(path, shuffle=fr.Shuffle(block_rows=8192, window_rows=65536) if shuffle else False)
+    dataset = opened(path, shuffle=shuffle, **({"block_rows": 8192, "window_rows": 65536} if shuffle else {}))
     loader = READERS[reader](dataset)
     batches = iter(loader)
     found = next(batches)["id"].tolist()
@@ -133,7 +133,7 @@ def test_a_file_that_was_closed_in_between_is_compared_with_what_it_was(tmp_path
     for index, path in enumerate(paths):
         write(path, version=index, rows=100)
     dataset = fr.ParquetDataset(
-        tmp_path, batch_size=4, shuffle=fr.Shuffle(block_rows=10, window_rows=40), rank=0, world_size=1
+        tmp_path, batch_size=4, shuffle=True, block_rows=10, window_rows=40, rank=0, world_size=1
     )
     batches = iter(dataset)
     assert len([next(batches) for _ in range(100)]) == 100, "of each file something was read"

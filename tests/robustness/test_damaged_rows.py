@@ -21,7 +21,7 @@ from support.rotten_pages import FILE_ROWS, KINDS, Page, pages_of, rot, write_fi
 
 ORDERS: dict[str, dict[str, Any]] = {
     "sequential": {},
-    "shuffled": {"shuffle": fr.Shuffle(block_rows=8, window_rows=32), "seed": 3},
+    "shuffled": {"shuffle": True, "seed": 3, "block_rows": 8, "window_rows": 32},
 }
 MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
 

@@ -225,7 +225,7 @@ def forked(measure: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[in
 AHEAD = {"threads": 2, "prefetch_bytes": 16 * MIB}
 STACK = {"columns": ["*", "!i*", "!c*", fr.stack("i*", name="wide"), fr.stack("c*", name="narrow")]}
 
-FEW_OF_A_WINDOW = {"batch_size": 2, "nulls": "mask", "shuffle": fr.Shuffle(window_rows=3)}
+FEW_OF_A_WINDOW = {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 3}
 
 SLOW = pytest.mark.slow  # large files: the others show the same of each kind of column
 IN_SOAK = pytest.mark.skipif(
@@ -243,32 +243,30 @@ IN_SOAK = pytest.mark.skipif(
         ("numbers", {"batch_size": 4096}),
         ("numbers", {"batch_size": 4096, **STACK}),
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True}),
-        ("numbers", {"batch_size": 4096, **STACK, "shuffle": fr.Shuffle(window_rows=40_000), "lanes": 4}),
+        ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
         ("large_dictionaries", {"batch_size": 4096}),
-        ("large_dictionaries", {"batch_size": 4096, "shuffle": fr.Shuffle(block_rows=50_000)}),
+        ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
         (
             "hashed_text",
             {"batch_size": 1000, "columns": ["*", fr.col("a").hash(1000), fr.col("b").hash(1000)]},
         ),
         pytest.param("text", {"batch_size": 512}, marks=SLOW),
         pytest.param("text", {"batch_size": 512, "shuffle": True}, marks=SLOW),
-        pytest.param("text", {"batch_size": 512, "shuffle": fr.Shuffle(window_rows=10_000)}, marks=SLOW),
+        pytest.param("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}, marks=SLOW),
         ("repeated_text", {"batch_size": 256}),
         ("repeated_text", {"batch_size": 256, "shuffle": True}),
         pytest.param("repeated_text", {"batch_size": 20_000}, marks=SLOW),
         pytest.param("lists", {"batch_size": 2, "nulls": "mask"}, marks=SLOW),
         pytest.param(
-            "lists", {"batch_size": 2, "nulls": "mask", "shuffle": fr.Shuffle(window_rows=8)}, marks=SLOW
+            "lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}, marks=SLOW
         ),
         ("many_lists", {"batch_size": 1024, "nulls": "mask"}),
         ("many_lists", {"batch_size": 1024, "nulls": "mask", "shuffle": True}),
         pytest.param("cells", {"batch_size": 1}, marks=SLOW),
-        pytest.param("cells", {"batch_size": 1, "shuffle": fr.Shuffle(window_rows=4)}, marks=SLOW),
+        pytest.param("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}, marks=SLOW),
         ("few_cells", {"batch_size": 16, "nulls": "mask"}),
         pytest.param(
-            "few_cells",
-            {"batch_size": 50, "nulls": "mask", "shuffle": fr.Shuffle(window_rows=100)},
-            marks=SLOW,
+            "few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}, marks=SLOW
         ),
         ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
         ("few_cells", {"batch_size": 100, "nulls": "mask", "columns": ["*", fr.col("b").hash(10)]}),

@@ -57,7 +57,7 @@ WAYS: list[dict[str, Any]] = [
     {"batch_size": 1},
     {"batch_size": 32},
     {"batch_size": 20_000},
-    {"batch_size": 32, "shuffle": fr.Shuffle(block_rows=64, window_rows=1024)},
+    {"batch_size": 32, "shuffle": True, "block_rows": 64, "window_rows": 1024},
     {"batch_size": 1, "rows": [[15_000, 15_001]]},
 ]
 

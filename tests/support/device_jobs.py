@@ -10,7 +10,7 @@ import fastresume as fr
 from support.jobs import assert_same_batch, make
 from support.strategies import Dataset
 
-SHUFFLED: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=700, window_rows=2100), "seed": 3}
+SHUFFLED: dict[str, Any] = {"shuffle": True, "seed": 3, "block_rows": 700, "window_rows": 2100}
 ORDERS = pytest.mark.parametrize("order", [{}, SHUFFLED], ids=["plain", "shuffled"])
 MAPPED = pytest.mark.parametrize("mapped", [False, True], ids=["read", "mapped"])
 BATCH = 600

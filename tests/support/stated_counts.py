@@ -204,7 +204,7 @@ def ways(path: Path, count: int) -> Iterator[tuple[str, Callable[[], list[tuple[
     yield "filter", lambda: read(filter=fr.col("row") >= middle)
     yield (
         "shuffled",
-        lambda: read(shuffle=fr.Shuffle(block_rows=max(count // 4, 1), window_rows=max(count // 4, 1))),
+        lambda: read(shuffle=True, block_rows=max(count // 4, 1), window_rows=max(count // 4, 1)),
     )
     yield "read_rows", at_random
     yield "resumed", resumed

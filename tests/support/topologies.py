@@ -28,8 +28,7 @@ class Shuffle:
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments of a ParquetDataset."""
-        sizes = fr.Shuffle(block_rows=self.block_rows, window_rows=self.window_rows)
-        return {"shuffle": sizes, "seed": self.seed}
+        return {"shuffle": True, **vars(self)}
 
 
 def seeds() -> st.SearchStrategy[int]:

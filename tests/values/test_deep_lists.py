@@ -81,7 +81,7 @@ def test_lists_of_any_depth_are_those_that_were_written(
         use_dictionary=data.draw(st.booleans()),
     )
     expected = mapped(rows, list) if leaf == "binary[3]" else rows
-    how: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=15)} if shuffle else {}
+    how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
     dataset = fr.ParquetDataset(path, batch_size=7, tail="short", nulls="mask", rank=0, world_size=1, **how)
     assert dataset.schema["x"].shape[: depth + 1] == ("B", *"*" * depth)
     found = {}

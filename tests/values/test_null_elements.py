@@ -59,7 +59,7 @@ def test_lists_with_null_elements_are_those_that_were_written(
         write_batch_size=data.draw(st.sampled_from([1, 3, 1024])),
         use_dictionary=data.draw(st.booleans()),
     )
-    how: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=15)} if shuffle else {}
+    how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
     found = read(opened(path, **how))
     assert found == dict(enumerate(rows))
     dataset = opened(path, **how)
@@ -133,7 +133,7 @@ def test_a_matrix_has_a_mask_of_its_elements(
     path = tmp_path_factory.mktemp("matrix") / "x.parquet"
     pages = {"data_page_size": data.draw(st.sampled_from([1, 64])), "write_batch_size": 3}
     pq.write_table(pa.table(table), path, row_group_size=data.draw(st.integers(1, 60)), **pages)
-    order: dict[str, Any] = {"shuffle": fr.Shuffle(block_rows=5, window_rows=15)} if shuffle else {}
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
     columns = ["row", fr.col("x").pad(4, truncate="tail"), fr.col("e").fixed(2)]
     dataset = opened(path, columns=columns, **order)
     assert list(dataset.schema)[2:] == [

@@ -72,7 +72,7 @@ def test_they_are_the_bytes_that_were_written(
     write(path, kind, rows, **how)
     columns = ["row", fr.col("x").raw().mask_null()]
     order: dict[str, Any] = data.draw(
-        st.sampled_from([{}, {"shuffle": fr.Shuffle(block_rows=3, window_rows=9)}])
+        st.sampled_from([{}, {"shuffle": True, "block_rows": 3, "window_rows": 9}])
     )
     dataset = fr.ParquetDataset(
         path, batch_size=4, tail="short", columns=columns, rank=0, world_size=1, **order

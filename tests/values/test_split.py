@@ -41,7 +41,7 @@ def test_a_text_is_the_list_of_what_stands_between_separators(
         data_page_size=data.draw(st.sampled_from([1, 1 << 20])),
     )
     order: dict[str, Any] = data.draw(
-        st.sampled_from([{}, {"shuffle": fr.Shuffle(block_rows=5, window_rows=15)}])
+        st.sampled_from([{}, {"shuffle": True, "block_rows": 5, "window_rows": 15}])
     )
     nulls = data.draw(st.sampled_from(["mask", ""]))
     x = fr.col("x").split("::")

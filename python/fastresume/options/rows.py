@@ -14,7 +14,7 @@ import fastresume._core as _core
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, quoted
+from fastresume.options.checks import at_least, truth
 
 PARTS = 2**53
 """Hashes of rows are counted in so many parts of the whole."""
@@ -213,52 +213,17 @@ OrderChoice = tuple[int | None, int | None, int | None] | None
 """Seed, rows of a block and rows of a window, as far as they were named; None of a sequential order."""
 
 
-@dataclass(frozen=True)
-class Shuffle:
-    """A shuffled order with its sizes, in the place of `shuffle=True`.
-
-    Args:
-        window_rows: rows of a window, within which rows are permuted: larger windows shuffle better and take
-            more memory. If None, those of a loaded state, or as many as take 256 MiB.
-        block_rows: rows of a block, of which a window holds several. If None, those of a loaded state, or
-            chosen for the dataset; `plan()` tells.
-
-    Raises:
-        ValueError: for a number below 1.
-        TypeError: for what is no integer.
-
-    Example:
-        >>> Shuffle(window_rows=65_536)
-        fr.Shuffle(window_rows=65536)
-    """
-
-    window_rows: int | None = None
-    block_rows: int | None = None
-
-    @bounds_messages
-    def __post_init__(self) -> None:
-        for name, value in self._named():
-            object.__setattr__(self, name, at_least(1, name, value))
-
-    def __repr__(self) -> str:
-        return f"fr.Shuffle({', '.join(f'{name}={value}' for name, value in self._named())})"
-
-    def _named(self) -> list[tuple[str, int]]:
-        sizes = ("window_rows", self.window_rows), ("block_rows", self.block_rows)
-        return [(name, value) for name, value in sizes if value is not None]
-
-
-def order_choice(shuffle: bool | Shuffle, seed: int | None) -> OrderChoice:
-    """What is named of the order; None of a sequential one.
-
-    Raises:
-        TypeError: if `shuffle` is neither a bool nor a `Shuffle`, or the seed is no integer.
-    """
+def order_choice(
+    shuffle: bool, seed: int | None, block_rows: int | None, window_rows: int | None
+) -> OrderChoice:
+    """What is named of the order; None of a sequential one."""
     named_seed = None if seed is None else at_least(0, "seed", seed)
-    if isinstance(shuffle, Shuffle):
-        return named_seed, shuffle.block_rows, shuffle.window_rows
-    if not isinstance(shuffle, bool):
-        raise TypeError(
-            f"shuffle must be True, False or fr.Shuffle(window_rows=...), found {quoted(shuffle)}"
+    block = None if block_rows is None else at_least(1, "block_rows", block_rows)
+    window = None if window_rows is None else at_least(1, "window_rows", window_rows)
+    if truth("shuffle", shuffle):
+        return named_seed, block, window
+    if block is not None or window is not None:
+        raise ValueError(
+            "block_rows and window_rows are sizes of the shuffled order: pass shuffle=True with them"
         )
-    return (named_seed, None, None) if shuffle else None
+    return None

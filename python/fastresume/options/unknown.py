@@ -50,16 +50,14 @@ ANYWHERE = {
     "generator": "seed= of ParquetDataset",
     "split": "rows=fr.Split(0.0, 0.9) of ParquetDataset",
     "streaming": "nothing: files are never read whole",
-    "shuffle_buffer": "shuffle=fr.Shuffle(window_rows=...) of ParquetDataset says how far rows move",
-    "buffer_size": "shuffle=fr.Shuffle(window_rows=...) of ParquetDataset says how far rows move",
+    "shuffle_buffer": "shuffle=True of ParquetDataset; window_rows= says how far rows move",
+    "buffer_size": "shuffle=True of ParquetDataset; window_rows= says how far rows move",
 }
 
 OF_DATASETS = {
     **ANYWHERE,
     **OF_COLUMNS,
     **OF_LOADERS,
-    "block_rows": "shuffle=fr.Shuffle(block_rows=...)",
-    "window_rows": "shuffle=fr.Shuffle(window_rows=...)",
     "skip": "rows=~fr.Intervals([[start, stop], ...])",
     "filters": "filter=",
     "data_files": "the first argument, paths",
