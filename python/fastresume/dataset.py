@@ -164,7 +164,8 @@ class ParquetDataset(FilesDataset):
             or order changes, so a state of a run that died on a page goes on under "mask". What a rule
             refuses (a null, a cast) is no damage. See docs/how-to/damaged-files.md.
         unit: what is counted in the place of rows: `fr.Packed(...)` sequences of one length, or
-            `fr.Bins(...)` of rows by cost; None for rows. See docs/how-to/pack.md.
+            `fr.Bins(...)` of rows by cost; None for rows. Under `bad_rows="mask"`, rows of which the cost
+            can't be read are in none. See docs/how-to/pack.md.
         max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
             rows of this rank: damaged ones, and those over which `map(..., on_error="mask")` failed. One more
             is a DataError before its batch; the state stands before it. So many rows a `filter` leaves out,
@@ -261,7 +262,7 @@ class ParquetDataset(FilesDataset):
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         named_groups = None if groups is None else at_least(1, "groups", groups)
         cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
-        check_unit(unit, bad_rows)
+        check_unit(unit)
         if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
             columns, nulls = unit.names if columns is None else columns, "mask"
         request = column_request(columns, nulls)

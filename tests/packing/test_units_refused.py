@@ -49,9 +49,6 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
         next(iter(opened(other, fr.Packed("gap", length=1), batch_size=1)))
     filled = opened(other, fr.Packed("gap", length=3), batch_size=1, columns=fr.col("gap").fill_null(7))
     assert next(iter(filled))["gap"].tolist() == [[1, 7, 2]]
-    for how in ({"bad_rows": "mask"},):
-        with pytest.raises(ValueError, match="is not known with unit= yet"):
-            opened(directory, fr.Packed("tokens", length=2), **how)
     dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
     with pytest.raises(fr.StateError):
         opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())

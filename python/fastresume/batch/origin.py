@@ -170,7 +170,12 @@ class Origin(NamedTuple):
         if self.failed is not None:
             return np.zeros(self.num_rows, dtype=np.bool_)
         valid = np.arange(self.num_rows) < self.valid_rows
-        return valid & ~among(self.damage, of_runs(self.runs), self.sources) if self.damage else valid
+        if not self.damage:
+            return valid
+        damaged = among(self.damage, of_runs(self.runs), self.sources)
+        if self.units is not None and self.units.are_documents:
+            damaged = np.diff(np.cumsum(np.append(0, damaged))[self.units.offsets]) > 0
+        return valid & ~damaged
 
     @property
     def runs(self) -> Intervals:

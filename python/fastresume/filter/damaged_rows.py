@@ -1,4 +1,4 @@
-"""Rows of which a filter can't tell whether it keeps them, since what it reads is damaged."""
+"""Rows of which a filter can't tell whether it keeps them, or what they cost, since a page is damaged."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ class DamagedRows:
 
     Args:
         most: so many may be left out; None if damage is an error.
+        by: who reads them, in words.
+        of: what they are left out of.
 
     Attributes:
         count: how many were left out.
     """
 
-    def __init__(self, most: int | None) -> None:
+    def __init__(self, most: int | None, by: str = "the filter", of: str = "what the filter keeps") -> None:
         self._most = most
+        self._by, self._of = by, of
         self._told: dict[tuple[int, int, str], None] = {}
         self.count = 0
 
@@ -50,12 +53,12 @@ class DamagedRows:
             if one not in self._told:
                 self._told[one] = None
                 start, end, cause = one
-                _log.warning("left out of what the filter keeps: rows [%d, %d): %s", start, end, cause)
+                _log.warning("left out of %s: rows [%d, %d): %s", self._of, start, end, cause)
         self.count += int(found.sum())
         if self._most is not None and self.count > self._most:
             causes = "; ".join(cause for _, _, cause in list(self._told)[:_NAMED])
             raise _core.DataError(
-                f"max_bad_rows allows {self._most} rows to be left out since the filter can't read them, and "
+                f"max_bad_rows allows {self._most} rows to be left out since {self._by} can't read them, and "
                 f"there are {self.count} by now: {causes}. Mend the files, or name a larger max_bad_rows"
             )
         return found

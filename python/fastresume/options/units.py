@@ -106,15 +106,11 @@ class Bins:
         return f"fr.Bins({', '.join(parts)})"
 
 
-def check_unit(unit: object, bad_rows: str) -> None:
-    """Refuses what is no unit, and what a dataset of units does not know.
+def check_unit(unit: object) -> None:
+    """Refuses what is no unit.
 
     Raises:
-        TypeError, ValueError: it says what to write.
+        TypeError: it says what to write.
     """
-    if unit is None:
-        return
-    if not isinstance(unit, Packed | Bins):
+    if unit is not None and not isinstance(unit, Packed | Bins):
         raise TypeError(f"unit must be fr.Packed(...) or fr.Bins(...), found {quoted(unit)}")
-    if bad_rows != "error":
-        raise ValueError(f"bad_rows={bad_rows!r} is not known with unit= yet: leave one of them out")

@@ -13,9 +13,10 @@ import torch
 
 import fastresume._core as _core
 from fastresume.batch.schema import Schema
-from fastresume.buffers import of_buffer, of_words
+from fastresume.buffers import of_buffer, of_runs, of_words
 from fastresume.columns.request import column_request
 from fastresume.options.topology import default_threads
+from fastresume.packing.unreadable import Unreadable
 
 Costs = npt.NDArray[np.int64]
 
@@ -28,7 +29,10 @@ _AT_ONCE = 64
 
 
 def list_lengths(
-    manifest: _core.Manifest, names: Sequence[str], groups: Sequence[int] | None = None
+    manifest: _core.Manifest,
+    names: Sequence[str],
+    groups: Sequence[int] | None = None,
+    unreadable: Unreadable | None = None,
 ) -> Iterator[Costs]:
     """The lengths of the selected rows' lists, a row group after another; several threads read levels alone.
 
@@ -36,25 +40,39 @@ def list_lengths(
         manifest: the files, and which of their rows are selected.
         names: the columns; in each row their lists have the same lengths.
         groups: the row groups, by their numbers over all files; all if None.
+        unreadable: what notes the rows that can't be read, and are left out; None if one is an error.
 
     Raises:
-        DataError: if a column is no list of values, or the lists of a row have different lengths.
+        DataError, SourceError: if a column is no list of values, the lists of a row have different lengths,
+            or a file can't be read.
     """
     starts = of_words(manifest.group_starts)
     chosen = None if manifest.selected is None else of_buffer(manifest.selected)
     groups, columns = range(len(starts) - 1) if groups is None else groups, list(names)
 
-    def lengths(group: int) -> Costs:
-        return of_words(_core.lengths_of_lists(manifest, group, columns))
+    def lengths(group: int) -> tuple[Costs, Sequence[tuple[int, int, str]]]:
+        try:
+            return of_words(_core.lengths_of_lists(manifest, group, columns)), ()
+        except (_core.DataError, _core.SourceError) as error:
+            if unreadable is None:
+                raise
+            first, end = starts[group : group + 2].tolist()
+            return unreadable.lengths(first, end - first, error)
 
     with ThreadPoolExecutor(default_threads()) as threads:
         for first in range(0, len(groups), _AT_ONCE):
             some = groups[first : first + _AT_ONCE]
-            for group, found in zip(some, threads.map(lengths, some), strict=True):
-                yield found if chosen is None else found[_selected(chosen, starts[group], len(found))]
+            for group, (found, damage) in zip(some, threads.map(lengths, some), strict=True):
+                rows = np.arange(starts[group], starts[group + 1])
+                if chosen is not None:
+                    mask = _selected(chosen, starts[group], len(found))
+                    rows, found = rows[mask], found[mask]  # noqa: PLW2901  (those that are selected)
+                if damage and unreadable is not None:
+                    found = found[~unreadable.among(damage, rows)]  # noqa: PLW2901  (those that are left)
+                yield found
 
 
-def costs_of(manifest: _core.Manifest, name: str) -> Iterator[Costs]:
+def costs_of(manifest: _core.Manifest, name: str, unreadable: Unreadable | None = None) -> Iterator[Costs]:
     """What each selected row costs by a column, a row group after another: see `Bins`.
 
     Raises:
@@ -63,30 +81,37 @@ def costs_of(manifest: _core.Manifest, name: str) -> Iterator[Costs]:
     layout = column_request([name], "error").layout(manifest)
     (field,) = Schema(layout).values()
     if field.kind == "list":
-        return list_lengths(manifest, [name])
+        return list_lengths(manifest, [name], None, unreadable)
     if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
         raise _core.DataError(
             f"column '{name}': a row costs the length of a list or an integer, found {field.dtype} of shape "
             f"{list(field.shape)}"
         )
-    return _numbers(manifest, layout)
+    return _numbers(manifest, layout, unreadable)
 
 
-def _numbers(manifest: _core.Manifest, layout: _core.Layout) -> Iterator[Costs]:
+def _numbers(
+    manifest: _core.Manifest, layout: _core.Layout, unreadable: Unreadable | None
+) -> Iterator[Costs]:
     """The numbers of a column in the selected rows, a row group after another."""
     cursor = _core.Cursor.start(manifest, None)
     planned = _core.Pass(cursor, (1, 1, _READ_ROWS), "short", 1)
-    reader = _core.Reader(manifest, layout, cursor, planned, (0, 1, 0, 1), default_threads(), _READ_BYTES)
-    schema, left = Schema(layout), np.empty(0, np.int64)
+    own = layout.masking_damage(unreadable is not None)
+    reader = _core.Reader(manifest, own, cursor, planned, (0, 1, 0, 1), default_threads(), _READ_BYTES)
+    schema, left, kept = Schema(layout), np.empty(0, np.int64), np.empty(0, np.bool_)
     try:
         for rows in _selected_rows(manifest):
             while len(left) < rows:
                 delivered: Any = reader.front()
                 numbers: Any = next(iter(schema.tensors(delivered.memory).values()))
                 left = np.concatenate([left, numbers.to(torch.int64).numpy()])
+                are_kept = np.ones(len(numbers), np.bool_)
+                if delivered.damage and unreadable is not None:
+                    are_kept = ~unreadable.among(delivered.damage, of_runs(of_buffer(delivered.runs)))
+                kept = np.concatenate([kept, are_kept])
                 reader.advance()
-            yield left[:rows]
-            left = left[rows:]
+            yield left[:rows][kept[:rows]]
+            left, kept = left[rows:], kept[rows:]
     finally:
         reader.close()
 

@@ -10,6 +10,7 @@ import torch
 
 import fastresume._core as _core
 from fastresume.audit.log_format import digest
+from fastresume.batch.damage import Damage, of_rows
 from fastresume.batch.joining import Chunk, Decoded, Piece, Words, repeated
 from fastresume.batch.origin import UnitRows
 from fastresume.batch.schema import Schema, Tensors
@@ -44,12 +45,14 @@ class Made(NamedTuple):
         runs: the row numbers that they are made of, unit after unit, as runs of one.
         units: which rows are of which unit.
         counts: how many rows these are, and how many of them are valid; None of sequences.
+        damage: the rows that can't be decoded, and others beside them.
     """
 
     memory: _core.Memory
     runs: Intervals
     units: UnitRows
     counts: tuple[int, int] | None
+    damage: Damage = ()
 
 
 class Cutter(ABC, Generic[Decoded]):
@@ -88,10 +91,11 @@ class _Documents(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows, and where those of each bin begin, then their number."""
+    """Rows, where those of each bin begin, then their number, and which of them are damaged."""
 
     chunk: Chunk
     offsets: Words
+    damage: Damage
 
 
 class SequenceCutter(Cutter[_Documents]):
@@ -158,22 +162,23 @@ class BinCutter(Cutter[_Rows]):
         source = self._source
         ordinals, _ = self._table.stretch(stretch, first, last)
         runs = self._runs(ordinals)
-        memory, _ = source.layout.read_rows(source.manifest, runs, ordinals[1] - ordinals[0])
-        return _Rows(Chunk(memory, of_runs(runs), None), self._table.offsets(stretch, first, last))
+        memory, written = source.layout.read_rows(source.manifest, runs, ordinals[1] - ordinals[0])
+        offsets = self._table.offsets(stretch, first, last)
+        return _Rows(Chunk(memory, of_runs(runs), None), offsets, tuple(written.damage))
 
     def made(self, parts: list[Piece[_Rows]], count: int, valid: int) -> Made:
         """The bins of all parts, over and over until there are `count`; `valid` of them do not repeat."""
         rows = [
-            Piece(chunk, int(offsets[start]), int(offsets[end])) for (chunk, offsets), start, end in parts
+            Piece(chunk, int(offsets[start]), int(offsets[end])) for (chunk, offsets, _), start, end in parts
         ]
         numbers = np.concatenate([chunk.rows[begin:stop] for chunk, begin, stop in rows])
         counts = np.concatenate([np.diff(each.offsets[start : end + 1]) for each, start, end in parts])
         inside, ends = members(counts, repeated(np.arange(len(counts)), count))
         stretches = [(chunk.memory, begin, stop) for chunk, begin, stop in rows]
         memory = self._joiner.joined(stretches, np.arange(len(numbers)), len(inside))
-        return Made(
-            memory, runs_of_one(numbers[inside]), UnitRows(ends, False), (len(inside), int(ends[valid]))
-        )
+        counts_of_rows = len(inside), int(ends[valid])
+        damage = of_rows([one for each, _, _ in parts for one in each.damage], numbers)
+        return Made(memory, runs_of_one(numbers[inside]), UnitRows(ends, False), counts_of_rows, damage)
 
     def content(self, _tensors: Tensors, runs: Intervals, units: UnitRows, valid: int) -> int:
         """The digest of the rows of the first `valid` bins."""

@@ -14,6 +14,7 @@ from fastresume.buffers import Intervals, of_buffer, of_mask, of_runs, of_words
 from fastresume.options.units import Packed
 from fastresume.packing.content import of_documents
 from fastresume.packing.costs import list_lengths
+from fastresume.packing.unreadable import Unreadable
 
 Words = npt.NDArray[np.int64]
 
@@ -55,14 +56,20 @@ class PackedTable:
     index: tuple[Words, ...]
 
     @classmethod
-    def of(cls, manifest: _core.Manifest, packed: Packed, columns: list[str]) -> PackedTable:
-        """The table of a dataset's selected rows.
+    def of(
+        cls,
+        manifest: _core.Manifest,
+        packed: Packed,
+        columns: list[str],
+        unreadable: Unreadable | None = None,
+    ) -> PackedTable:
+        """The table of a dataset's selected rows, without those that are `unreadable`.
 
         Raises:
             DataError, SourceError: if a column can't be packed, or a file not be read.
         """
         groups = of_words(manifest.file_groups)
-        lengths = list_lengths(manifest, columns)
+        lengths = list_lengths(manifest, columns, None, unreadable)
         first_ordinals, tokens, index = [0], [], []
         for first, last in zip(groups[:-1].tolist(), groups[1:].tolist(), strict=True):
             rows = total = 0

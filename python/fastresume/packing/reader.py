@@ -13,6 +13,7 @@ from fastresume.batch.origin import Planned, Proof
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.cutting import BinCutter, Cutter, Made, SequenceCutter, UnitSource
+from fastresume.packing.mended import MendedSequences
 from fastresume.packing.packed_table import PackedTable
 from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.monitor.activity import IdleActivity
@@ -31,6 +32,7 @@ class UnitsReader(ComposedReader):
         unit_bytes: bytes of a unit.
         is_ahead: whether units are decoded for later batches, too.
         is_audited: whether batches have what a delivery log notes.
+        masks_damage: whether sequences that can't be made are masked.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class UnitsReader(ComposedReader):
         unit_bytes: int,
         is_ahead: bool = True,
         is_audited: bool = False,
+        masks_damage: bool = False,
     ) -> None:
         super().__init__(planned, share, place, source.schema.masked)
         self._schema = source.schema
@@ -52,6 +55,9 @@ class UnitsReader(ComposedReader):
         self._chunk_units, self._kept = chunks_of(source.table, planned, order, place[1])
         self._is_ahead = is_ahead
         self._is_audited = is_audited
+        self._mended: MendedSequences | None = None
+        if masks_damage and isinstance(source.table, PackedTable):
+            self._mended = MendedSequences(source, source.table)
         stated = BATCHES_IN_USE * planned.cut[2] * unit_bytes
         self._cutter: Cutter[Any]
         if isinstance(source.table, PackedTable):
@@ -68,18 +74,24 @@ class UnitsReader(ComposedReader):
         """The rows of this rank's batch with a number in the cut: units of them."""
         planned, rank = self._planned, self._rank
         numbers, (count, valid, _) = self._numbers_of(number), planned.shape(number, rank)
-        memory, runs, units, counts = self._units(numbers, count, valid)
-        tensors = self._schema.tensors(memory)
+        try:
+            memory, runs, units, counts, damage = self._units(numbers, count, valid)
+            tensors = self._schema.tensors(memory)
+        except (_core.DataError, _core.SourceError):
+            if self._mended is None:
+                raise
+            tensors, runs, units, damage = self._mended.sequences(numbers, count)
+            counts = None
         if self._is_audited:
             own = of_runs(of_buffer(planned.valid_runs(number, rank, numbers)))
-            content = self._cutter.content(tensors, runs, units, valid)
+            content = None if damage else self._cutter.content(tensors, runs, units, valid)
             units = units._replace(proof=Proof(digest(own), content))
-        return Rows(tensors, runs, units=units, counts=counts)
+        return Rows(tensors, runs, damage, units=units, counts=counts)
 
     def content(self, numbers: Intervals) -> int:
         """The digest of what units hold."""
         count = int((numbers[:, 1] - numbers[:, 0]).sum())
-        memory, runs, units, _ = self._units(numbers, count, count)
+        memory, runs, units, *_ = self._units(numbers, count, count)
         return self._cutter.content(self._schema.tensors(memory), runs, units, count)
 
     def next_chunk(self) -> Chunk | None:
@@ -87,7 +99,7 @@ class UnitsReader(ComposedReader):
         if self._number >= self._planned.batches:
             return None
         count, valid, _ = self._planned.shape(self._number, self._rank)
-        memory, runs, units, _ = self._units(self._numbers_of(self._number), count, valid)
+        memory, runs, units, *_ = self._units(self._numbers_of(self._number), count, valid)
         self._number += self._workers
         return Chunk(memory, runs[:, 0], units.offsets)
 

@@ -22,7 +22,9 @@ from fastresume.packing.costs import costs_of
 from fastresume.packing.cutting import UnitSource
 from fastresume.packing.packed_table import PackedTable
 from fastresume.packing.reader import UnitsReader, chunks_of
+from fastresume.packing.unreadable import Unreadable
 from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.masked_rows import bound_of
 from fastresume.reading.spec import Rows
 from fastresume.reading.workers.messages import Arrival
 
@@ -38,12 +40,14 @@ class UnitsSpec(FilesSpec):
         units_table: which rows each unit is made of.
         row_schema: the tensors of rows, which units are made of.
         is_audited: whether batches have what a delivery log notes.
+        left_out: how many selected rows are in no unit, as they can't be read.
     """
 
     unit: Packed | Bins
     units_table: PackedTable | BinsTable
     row_schema: Schema
     is_audited: bool = False
+    left_out: int = 0
     _units: _core.Units = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +74,15 @@ class UnitsSpec(FilesSpec):
         return max(int(self.layout.row_bytes * rows), 1)
 
     @property
+    def most_bad_rows(self) -> int | None:
+        """How many sequences, or rows of bins, of a pass may be masked in a process; None: nothing is."""
+        if not self.masks_damage and not self.masking:
+            return None
+        is_packed = isinstance(self.unit, Packed)
+        of_pass = int(self.units_table.starts[-1]) if is_packed else self.manifest.num_selected
+        return bound_of(self.max_bad_rows, of_pass // self.world.world_size)
+
+    @property
     def is_mixed_here(self) -> bool:
         """Whether a batch is put together in Python of what the core has decoded."""
         return True
@@ -84,7 +97,8 @@ class UnitsSpec(FilesSpec):
         """What is counted in the place of rows, in words."""
         table, rows = self.units_table, self.manifest.num_selected
         what = f"{self.unit!r}: {self.num_rows:,} of {rows:,} rows, in an index of {table.num_bytes:,} bytes"
-        return f"{what}; {self.dropped_tokens:,} tokens behind the last whole ones of files are dropped"
+        what += f"; {self.dropped_tokens:,} tokens behind the last whole ones of files are dropped"
+        return f"{what}; {self.left_out:,} rows that can't be read are left out" if self.left_out else what
 
     @property
     def dropped_tokens(self) -> int:
@@ -137,7 +151,7 @@ class UnitsSpec(FilesSpec):
         is_ahead: bool = True,
     ) -> UnitsReader:
         given = (self._source, planned, self.order(cursor), self.share(planned, cursor), place)
-        return UnitsReader(*given, self.row_bytes, is_ahead, self.is_audited)
+        return UnitsReader(*given, self.row_bytes, is_ahead, self.is_audited, self.masks_damage)
 
     def content(self) -> int | None:
         """The digest of the tokens of all units; None of bins, which hold the selected rows.
@@ -166,8 +180,8 @@ class UnitsSpec(FilesSpec):
 
     @property
     def _columns(self) -> list[str]:
-        """The names of the columns in the files that are packed, or whose costs are asked for."""
-        names = self.unit.names if isinstance(self.unit, Packed) else (self.unit.name,)
+        """The names in the files of the columns that are packed."""
+        names = self.unit.names if isinstance(self.unit, Packed) else ()
         return [self.row_schema[name].columns[0] for name in names]
 
     def joiner(self, stated_bytes: int) -> _core.RowJoiner:
@@ -269,12 +283,18 @@ def of_units(spec: FilesSpec, unit: Packed | Bins) -> UnitsSpec:
         SourceError: if a file can't be read.
     """
     schema = schema_of(unit, spec.schema)
+    own = [schema[name].columns[0] for name in unit.names] if isinstance(unit, Packed) else [unit.name]
+    unreadable = None
+    if spec.masks_damage:
+        unreadable = Unreadable(spec.manifest, own, bound_of(spec.max_bad_rows, spec.num_rows))
     table: PackedTable | BinsTable
     if isinstance(unit, Packed):
-        table = PackedTable.of(spec.manifest, unit, [schema[name].columns[0] for name in unit.names])
+        table = PackedTable.of(spec.manifest, unit, own, unreadable)
     else:
-        table = BinsTable.of(unit, costs_of(spec.manifest, unit.name))
+        table = BinsTable.of(unit, costs_of(spec.manifest, unit.name, unreadable))
     what = f"{int(table.starts[-1]):,} units of {spec.manifest.num_selected:,} rows"
     _log.info("%r: %s, %d tokens dropped", unit, what, table.dropped_tokens)
-    given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init}
-    return UnitsSpec(**{**given, "schema": schema}, unit=unit, units_table=table, row_schema=spec.schema)
+    given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init} | {"schema": schema}
+    if unreadable is not None:
+        given |= {"manifest": unreadable.without(), "left_out": unreadable.count}
+    return UnitsSpec(**given, unit=unit, units_table=table, row_schema=spec.schema)

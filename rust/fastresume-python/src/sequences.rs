@@ -35,7 +35,8 @@ impl Packer {
         Self { packing: Packing { names, length, separators }, pool: Pool::new(stated_bytes) }
     }
 
-    /// The documents in ascending runs of row numbers, decoded now.
+    /// The documents in ascending runs of row numbers, decoded now. Refuses damaged ones, also where the layout masks
+    /// damage: where tokens of theirs would be can't be known.
     fn documents(
         &self,
         py: Python<'_>,
@@ -48,8 +49,9 @@ impl Packer {
             runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
         let (manifest, layout) = (&manifest.inner, &layout.inner);
         let inner = gate::run_stoppable(py, |stop| {
-            let ReadRows { fields, .. } =
+            let ReadRows { fields, written } =
                 random_access::read_into(&self.pool, (Arc::clone(manifest), layout.clone()), &runs, 0, stop)?;
+            written.check_undamaged(&runs)?;
             CoreDocuments::new(fields, layout, &self.packing, &runs)
         })?;
         Ok(Documents { inner })

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -45,8 +45,12 @@ class Arrival:
 
     @property
     def runs(self) -> _core.Buffer:
-        """The numbers of the valid rows, in the batch's order, as ranges."""
-        return self.planned.valid_runs(self.number, self.rank, self.batch._origin.runs)
+        """The numbers of the valid rows, in their order, as ranges; of units, those that they are made of."""
+        origin, (_, valid, _) = self.batch._origin, self.planned.shape(self.number, self.rank)
+        if origin.units is None:
+            return self.planned.valid_runs(self.number, self.rank, origin.runs)
+        runs: Any = origin.runs[: origin.units.offsets[valid]]
+        return cast("_core.Buffer", runs)  # an array is taken like one
 
     @property
     def damage(self) -> Damage:

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::slots::interleave::Move;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::vectors::{filled, room_for};
 
 /// The row numbers of a batch: noted as rows are written, worked out on request.
@@ -69,6 +69,18 @@ impl Written {
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
         &self.damage
+    }
+
+    /// Refuses damage of these rows; beside them it does not matter.
+    ///
+    /// # Errors
+    /// `Data`, with the cause.
+    pub fn check_undamaged(&self, rows: &[Range<u64>]) -> Result<()> {
+        let is_of = |one: &&Damage| rows.iter().any(|of| of.start < one.rows.end && one.rows.start < of.end);
+        match self.damage.iter().find(is_of) {
+            Some(Damage { cause, .. }) => Err(Error::data(cause.to_string())),
+            None => Ok(()),
+        }
     }
 
     /// The scattered rows, in the order in which they were noted.
