@@ -120,7 +120,7 @@ class ParquetDataset(FilesDataset):
             dropped), and any number of processes may share it. Where it can't be written, a warning says so
             and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it where
             `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of rows, and no
-            data.
+            data. The index of `unit=` is kept beside a local one, under its name and `.units-`.
         verify_checksums: compare the checksum (CRC-32) of each page that is read with the one in its header,
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No
@@ -306,7 +306,7 @@ class ParquetDataset(FilesDataset):
         )
         if on_change == "append":
             _check_appendable(request)
-        super().__init__(spec if unit is None else of_units(spec, unit))
+        super().__init__(spec if unit is None else of_units(spec, unit, _cache_path(manifest_cache)))
         self._filter_report = report
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
@@ -429,10 +429,14 @@ def _open_manifest(
     stores: _core.Stores,
     table: Snapshot | None,
 ) -> _core.Manifest:
-    path = None if cache is None else local_path(path_or_address("manifest_cache", cache))
+    path = _cache_path(cache)
     manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=4)
     if manifest.second_names is not None:  # some link files in order to read them twice
         _log.warning(manifest.second_names)
     return manifest
+
+
+def _cache_path(cache: Path | None) -> str | None:
+    return None if cache is None else local_path(path_or_address("manifest_cache", cache))

@@ -49,6 +49,17 @@ class BinsTable:
         first_ordinals = np.concatenate([np.empty(0, np.int64), *firsts, [rows]])
         return cls(bins, np.array(starts, np.int64), first_ordinals.astype(np.int64))
 
+    @classmethod
+    def of_arrays(cls, bins: Bins, arrays: list[Words]) -> BinsTable:
+        """The table of which these are the `arrays`."""
+        starts, first_ordinals = arrays
+        return cls(bins, starts, first_ordinals)
+
+    @property
+    def arrays(self) -> list[Words]:
+        """All of it but how units are made, to be kept."""
+        return [self.starts, self.first_ordinals]
+
     def file_starts(self, manifest: _core.Manifest) -> Words:
         """The first unit of each file, then the number of units."""
         starts: Words = self.starts[of_words(manifest.file_groups)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,11 +20,16 @@ from fastresume.columns.request import column_request
 from fastresume.options.topology import default_threads
 from fastresume.packing.unreadable import Unreadable
 
+_log = logging.getLogger("fastresume")
+
 Costs = npt.NDArray[np.int64]
 
 _READ_ROWS = 1 << 16
 _READ_BYTES = 64 << 20
 """A column of numbers is read in batches of so many rows, so many bytes ahead."""
+
+_SECONDS = 10.0
+"""So often the log tells how far it is."""
 
 _AT_ONCE = 64
 """Costs of so many row groups are in memory at a time."""
@@ -59,6 +66,7 @@ def list_lengths(
             first, end = starts[group : group + 2].tolist()
             return unreadable.lengths(first, end - first, error)
 
+    told, done = time.monotonic(), 0
     with ThreadPoolExecutor(default_threads()) as threads:
         for first in range(0, len(groups), _AT_ONCE):
             some = groups[first : first + _AT_ONCE]
@@ -69,6 +77,10 @@ def list_lengths(
                     rows, found = rows[mask], found[mask]  # noqa: PLW2901  (those that are selected)
                 if damage and unreadable is not None:
                     found = found[~unreadable.among(damage, rows)]  # noqa: PLW2901  (those that are left)
+                if time.monotonic() - told > _SECONDS:
+                    told = time.monotonic()
+                    _log.info("read the lengths of %d of %d row groups", done, len(groups))
+                done += 1
                 yield found
 
 

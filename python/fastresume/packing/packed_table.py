@@ -88,6 +88,19 @@ class PackedTable:
         starts = np.concatenate([[0], np.cumsum(units)]).astype(np.int64)
         return cls(packed, starts, np.array(first_ordinals, np.int64), counts, tuple(index))
 
+    @classmethod
+    def of_arrays(cls, packed: Packed, arrays: list[Words]) -> PackedTable:
+        """The table of which these are the `arrays`."""
+        starts, first_ordinals, tokens, index = arrays
+        entries = -(-np.diff(first_ordinals) // STRIDE)
+        return cls(packed, starts, first_ordinals, tokens, tuple(np.split(index, np.cumsum(entries)[:-1])))
+
+    @property
+    def arrays(self) -> list[Words]:
+        """All of it but how units are made, to be kept."""
+        index = np.concatenate([np.empty(0, np.int64), *self.index])
+        return [self.starts, self.first_ordinals, self.tokens, index]
+
     def file_starts(self, _manifest: _core.Manifest) -> Words:
         """The first unit of each file, then the number of units."""
         return self.starts

@@ -16,10 +16,12 @@ from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.options.checks import is_address
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import costs_of
 from fastresume.packing.cutting import UnitSource
+from fastresume.packing.index_cache import IndexCache
 from fastresume.packing.packed_table import PackedTable
 from fastresume.packing.reader import UnitsReader, chunks_of
 from fastresume.packing.unreadable import Unreadable
@@ -275,26 +277,41 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
     return Schema.of_fields(made)
 
 
-def of_units(spec: FilesSpec, unit: Packed | Bins) -> UnitsSpec:
-    """The same spec, which counts units.
+def of_units(spec: FilesSpec, unit: Packed | Bins, cache: str | None = None) -> UnitsSpec:
+    """The same spec, which counts units; their index is kept beside `cache`, if that is a local file.
 
     Raises:
         DataError: if rows can't be put together so.
         SourceError: if a file can't be read.
+
+    Warns:
+        UserWarning: if the index can't be kept.
     """
-    schema = schema_of(unit, spec.schema)
+    schema, manifest = schema_of(unit, spec.schema), spec.manifest
     own = [schema[name].columns[0] for name in unit.names] if isinstance(unit, Packed) else [unit.name]
     unreadable = None
     if spec.masks_damage:
-        unreadable = Unreadable(spec.manifest, own, bound_of(spec.max_bad_rows, spec.num_rows))
+        unreadable = Unreadable(manifest, own, bound_of(spec.max_bad_rows, spec.num_rows))
+    kept = None
+    if cache is not None and not is_address(cache):
+        told = {"unit": repr(unit), "columns": own, "verifies": manifest.verifies_checksums}
+        kept = IndexCache(
+            cache, {"fingerprint": manifest.fingerprint, "selection": manifest.selection, **told}
+        )
+    arrays = None if kept is None else kept.read()
     table: PackedTable | BinsTable
     if isinstance(unit, Packed):
-        table = PackedTable.of(spec.manifest, unit, own, unreadable)
+        known = arrays and PackedTable.of_arrays(unit, arrays)
+        table = known or PackedTable.of(manifest, unit, own, unreadable)
     else:
-        table = BinsTable.of(unit, costs_of(spec.manifest, unit.name, unreadable))
-    what = f"{int(table.starts[-1]):,} units of {spec.manifest.num_selected:,} rows"
+        known_bins = arrays and BinsTable.of_arrays(unit, arrays)
+        table = known_bins or BinsTable.of(unit, costs_of(manifest, unit.name, unreadable))
+    left_out = 0 if unreadable is None else unreadable.count
+    if kept is not None and arrays is None and not left_out:  # damaged files may be mended
+        kept.write(table.arrays)
+    what = f"{int(table.starts[-1]):,} units of {manifest.num_selected:,} rows"
     _log.info("%r: %s, %d tokens dropped", unit, what, table.dropped_tokens)
     given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init} | {"schema": schema}
     if unreadable is not None:
-        given |= {"manifest": unreadable.without(), "left_out": unreadable.count}
+        given |= {"manifest": unreadable.without(), "left_out": left_out}
     return UnitsSpec(**given, unit=unit, units_table=table, row_schema=spec.schema)
