@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.batch.damage import Damage, of_rows
+from fastresume.batch.damage import Damage, Range, among, of_rows
 from fastresume.batch.joining import Piece, repeated
 from fastresume.batch.origin import UnitRows
 from fastresume.batch.schema import Tensors
@@ -42,7 +42,7 @@ class MendedSequences:
         """
         parts: list[Tensors] = []
         rows: list[Intervals] = []
-        damage: dict[tuple[int, int, str], None] = {}
+        damage: dict[Range, None] = {}
         for unit in of_runs(numbers).tolist():
             try:
                 made = self._made(unit)
@@ -90,8 +90,7 @@ class MendedSequences:
     def _row(self, unit: int, damage: Damage) -> int:
         """The first damaged row that a sequence is cut from."""
         rows = of_runs(self._rows_of(unit))
-        start, end, _ = min(damage)
-        return int(rows[(rows >= start) & (rows < end)][0])
+        return int(rows[among(damage, rows)][0])
 
     def _padding(self) -> Tensors:
         tensors: Tensors = {}
