@@ -50,7 +50,7 @@ class Mixture(ResumableDataset):
             goes on in each source where it stands.
         stages: passes before those under `sources`' own weights: `[(rows, {"web": 0.9, "code": 0.1}), ...]`.
             Each is a pass of so many rows, which `iter()` ends with, and `batch.epoch` counts. A source that
-            is not named in one is not read in it.
+            is not named in one is not read in it. `len()` is that of the present pass.
         seed: that of `batch.row_seeds()` and `batch.generator()`; each source's order has its own.
         rank, world_size, world: as of a `ParquetDataset`.
         lanes, tail, on_iter: as of a `ParquetDataset`.
@@ -138,6 +138,11 @@ class Mixture(ResumableDataset):
             {'web': 0.7, 'code': 0.3}
         """
         return self.spec.shares(self.shared_cursor.cursor.epoch)
+
+    def _batches_of_pass(self) -> int:
+        """The batches of the present pass, with those that are done: passes differ in length."""
+        planned = self.spec.pass_from(self.shared_cursor.cursor, 1)
+        return planned.step_of(planned.batches)
 
     def plan(self, workers: int = 0) -> MixturePlan:
         """What is left of the present pass: steps, and what each source gives; prints as a table.

@@ -74,12 +74,12 @@ WEIGHTS = {"web": 0.7, "code": 0.25, "books": 0.05}
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_each_source_is_within_one_row_of_its_share_at_every_prefix(root: Path, shuffle: bool) -> None:
     made = mixture(root, WEIGHTS, shuffle)
-    counts: Counter[int] = Counter()
+    counts, steps = Counter[int](), len(made)
     for number, each in enumerate(np.concatenate([batch.source for batch in made]).tolist(), 1):
         counts[each] += 1
         for place, weight in enumerate(WEIGHTS.values()):
             assert abs(counts[place] - number * weight) <= 1
-    assert number == len(made) * 20
+    assert number == steps * 20
 
 
 @pytest.mark.parametrize("shuffle", [pytest.param(False, marks=pytest.mark.slow), True])
@@ -202,6 +202,7 @@ def test_a_loader_delivers_the_same(root: Path, how: dict[str, Any], shuffle: bo
     workers = how.get("num_workers", 1)
     lanes = {"lanes": 2} if workers > 1 else {}
     plain = mixture(root, WEIGHTS, shuffle)
+    steps = len(plain)
     with fr.Loader(mixture(root, WEIGHTS, shuffle, **lanes), **how) as loader:
         found = [(places(batch, loader.dataset), batch["x"].tolist()) for batch in loader]  # type: ignore[arg-type]
         again = [batch.rows().tolist() for batch in loader.replay(2)]
@@ -210,7 +211,7 @@ def test_a_loader_delivers_the_same(root: Path, how: dict[str, Any], shuffle: bo
         assert found == [(places(batch, plain), batch["x"].tolist()) for batch in plain]
     each = Counter(place for rows, _ in found for place in rows)
     assert set(each.values()) == {1}
-    assert sum(each.values()) == len(plain) * 20
+    assert sum(each.values()) == steps * 20
 
 
 def test_a_dataloader_with_workers_resumes(root: Path) -> None:
@@ -285,6 +286,30 @@ def test_stages_follow_in_time(root: Path) -> None:
         shares.append(dict(counts))
         assert made.epoch == epoch + 1
     assert shares == [{"web": 100}, {"code": 20, "books": 40}, {"web": 10, "code": 10, "books": 10}]
+
+
+@pytest.mark.filterwarnings("ignore:the pass ends here")
+def test_a_stage_is_a_pass_which_a_loader_ends_with_and_a_state_goes_on_in(root: Path) -> None:
+    stages = [(105, {"web": 1}), (60, {"web": 1, "code": 2})]
+    how: dict[str, Any] = {"stages": stages, "stop": 40, "batch_size": 10}
+    loader = fr.Loader(mixture(root, {"web": 1, "code": 1}, **how), threads=0)
+    made, whole = loader.dataset, []
+    assert isinstance(made, fr.Mixture)
+    for steps, rows in ((10, {"web": 105}), (6, {"web": 20, "code": 40}), (4, {"web": 20, "code": 20})):
+        assert (len(loader), loader.batches_left, made.plan().steps) == (steps, steps, steps)
+        assert made.plan().rows == rows
+        batches = list(loader)
+        assert [batch.step for batch in batches] == list(range(steps))
+        whole += [(batch.epoch, places(batch, made), batch.state_dict()) for batch in batches]
+    # What makes no whole batch of the first stage comes first of its source in the next one.
+    assert next(row for name, row in whole[10][1] if name == "web") == 100
+    for number in (3, 9, 12, 15):
+        again = fr.Loader(mixture(root, {"web": 1, "code": 1}, **how), threads=0)
+        again.load_state_dict(whole[number][2])
+        rest = [epoch for epoch, _, _ in whole[number + 1 :]]
+        assert len(again) == sum(epoch == rest[0] for epoch, _, _ in whole)
+        found = [(batch.epoch, places(batch, made)) for batch in again]
+        assert found == [(epoch, rows) for epoch, rows, _ in whole[number + 1 :] if epoch == rest[0]]
 
 
 PROGRAM = """

@@ -125,6 +125,9 @@ class ResumableDataset(IterableDataset[Batch]):
         check_counter(caller)
         self.check_trainer(caller)
         self.spec.cut(1)
+        return self._batches_of_pass()
+
+    def _batches_of_pass(self) -> int:
         return self._length
 
     @property
