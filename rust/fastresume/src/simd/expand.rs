@@ -113,11 +113,14 @@ fn expand_halves<P: Pod>(source: &[u32], bits: &[u64], null: P, output: &mut [u3
 }
 
 /// For each byte, and each of its bits: the number of ones below it, or -1 where the bit is 0.
+#[cfg(target_arch = "x86_64")]
 const ORDERS: [i64; 256] = orders(1);
 
 /// The same for four bits, each of which stands for two 32-bit halves.
+#[cfg(target_arch = "x86_64")]
 const HALVED_ORDERS: [i64; 16] = orders(2);
 
+#[cfg(target_arch = "x86_64")]
 const fn orders<const COUNT: usize>(values: usize) -> [i64; COUNT] {
     let mut orders = [-1; COUNT];
     let mut bits = 0;

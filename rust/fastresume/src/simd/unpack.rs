@@ -117,6 +117,7 @@ impl<'b> Groups<'b> {
 /// For each width whose integers lie within four bytes each: where those bytes are, and the bits before each
 /// integer in its first byte. For the first four integers of a group, they are counted from its first byte.
 /// For the last four, they are counted from the byte in which the fifth begins.
+#[cfg(target_arch = "x86_64")]
 #[allow(clippy::cast_possible_truncation, reason = "bytes of 16, and bits of a byte")]
 const PLACES: [([u8; 32], [u32; 8]); 26] = {
     let mut places = [([0; 32], [0; 8]); 26];
