@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from support.audits import assert_proven
 from support.jobs import FEW, arrays_of
 from support.profile import one_in
 
@@ -323,7 +324,7 @@ made = fr.Mixture(
     {name: (sources[name], weight) for name, weight in json.loads(weights).items()},
     batch_size=12 // int(world_size), rank=int(rank), world_size=int(world_size), lanes=int(world_size),
 )
-loader = fr.Loader(made, threads=1)
+loader = fr.Loader(made, threads=1, audit=state.parent / "audit")
 if state.exists():
     loader.load_state_dict(json.loads(state.read_text()))
 with open(log, "a") as out:
@@ -374,6 +375,14 @@ def test_a_killed_job_goes_on_on_other_ranks_with_a_source_added(root: Path, tmp
         assert len({json.dumps(line[3]) for line in lines if line[1] == lines[-1][1]}) == 1
         state.write_text(json.dumps(lines[-1][3]))
     assert len(seen) == len(set(seen)) == 3 * 5 * 12
+    told = assert_proven(tmp_path / "audit", 0, or_more=True)
+    assert "mixture of web, code, books: 6 logs" in told
+    for words in (
+        "pass 0, stage 0: web 75.00%, code 25.00%: ",
+        "pass 0, stage 1: web 60.00%, code 20.00%, books 20.00%: ",
+        "pass 0, stage 2: code 50.00%, books 50.00%: ",
+    ):
+        assert words in told, told
 
 
 def test_a_job_is_saved_whole_and_goes_on(root: Path, tmp_path: Path) -> None:
