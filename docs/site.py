@@ -33,6 +33,7 @@ KINDS = {
         "how-to/new-files-each-day.md",
         "how-to/damaged-files.md",
         "how-to/restarts.md",
+        "how-to/ray-train.md",
         "how-to/torchtitan.md",
         "how-to/thousands-of-ranks.md",
         "how-to/evaluation.md",

@@ -15,7 +15,7 @@ from support.topologies import Topology
 pytestmark = [pytest.mark.processes, pytest.mark.law(2), pytest.mark.law(3)]
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"with_torchtitan"}
+ELSEWHERE = {"with_ray", "with_torchtitan"}
 """Examples of frameworks that tests of their own kill, as these want more: at most 60 lines."""
 EXAMPLES = sorted({path.stem for path in (ROOT / "examples").glob("with_*.py")} - ELSEWHERE)
 ROWS = 2605  # five steps of 512 rows and a rest
