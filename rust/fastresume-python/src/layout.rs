@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::columns::{EntryArgument, NullArgument};
+use crate::error::to_python;
 use crate::gate;
 use crate::intervals;
 use crate::manifest::Manifest;
@@ -82,9 +83,12 @@ impl Layout {
 
     /// Of each column of which codes are delivered its number, the name of its tensor, and its dictionary for `known`.
     #[getter]
-    fn dictionaries<'py>(&self, py: Python<'py>) -> Vec<(usize, &str, Bound<'py, PyBytes>)> {
-        let each = self.inner.dictionaries();
-        each.map(|(number, name, values, _)| (number, name, PyBytes::new(py, &values.to_bytes()))).collect()
+    fn dictionaries<'py>(&self, py: Python<'py>) -> PyResult<Vec<(usize, &str, Bound<'py, PyBytes>)>> {
+        let each = self.inner.dictionaries().map(|(number, name, values, _)| {
+            let bytes = values.to_bytes().map_err(|error| to_python(py, &error))?;
+            Ok((number, name, PyBytes::new(py, &bytes)))
+        });
+        each.collect()
     }
 
     /// The values of the dictionary of a tensor, by their codes, and whether they are text.

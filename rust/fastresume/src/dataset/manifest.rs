@@ -21,6 +21,7 @@ use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
 use crate::format::metadata::size_estimate::Extent;
+use crate::memory::vectors::with_room;
 use crate::schema::columns::{Column, Kind};
 use crate::source::byte_source::Source;
 use crate::source::file_system::FileSystem;
@@ -168,7 +169,9 @@ impl Manifest {
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
         let mut schemas: Vec<Schema> = Vec::new();
         let mut numbers: HashMap<&[Column], usize> = HashMap::new();
-        let mut group_starts = vec![0];
+        let mut group_starts =
+            with_room(1 + found.iter().map(|found| found.summary.group_rows.len()).sum::<usize>())?;
+        group_starts.push(0);
         let mut rows = 0_u64;
         let mut data_bytes = 0_u64;
         for (index, (listed, FoundFile { summary, status, .. })) in listed.iter().zip(found).enumerate() {

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::memory::vectors::room_for;
 
 /// More blocks than any dataset needs: planning a pass over them would take seconds.
 const MAX_BLOCKS: u64 = 1 << 27;
@@ -27,17 +28,17 @@ impl Blocks {
         for group in group_starts.windows(2) {
             let rows = group[1] - group[0];
             if joined > 0 && joined + rows > block_rows {
-                blocks.push(group[0], 1);
+                blocks.push(group[0], 1)?;
                 joined = 0;
             }
             if rows <= block_rows {
                 joined += rows;
             } else {
-                blocks.push(group[1], rows.div_ceil(block_rows));
+                blocks.push(group[1], rows.div_ceil(block_rows))?;
             }
         }
         if joined > 0 {
-            blocks.push(group_starts.last().copied().unwrap_or(0), 1);
+            blocks.push(group_starts.last().copied().unwrap_or(0), 1)?;
         }
         if blocks.count() > MAX_BLOCKS {
             return Err(Error::Argument(format!(
@@ -48,9 +49,12 @@ impl Blocks {
         Ok(blocks)
     }
 
-    fn push(&mut self, end: u64, parts: u64) {
+    fn push(&mut self, end: u64, parts: u64) -> Result<()> {
+        room_for(&mut self.first_blocks, 1)?;
+        room_for(&mut self.starts, 1)?;
         self.first_blocks.push(self.count() + parts);
         self.starts.push(end);
+        Ok(())
     }
 
     pub fn count(&self) -> u64 {

@@ -5,6 +5,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
+use crate::memory::vectors::{collected, filled};
 use crate::order::blocks::Blocks;
 use crate::order::permutation::{Inverse, Permutation, key};
 
@@ -60,14 +61,14 @@ impl Shuffle {
     /// `Argument` if the blocks are too many for memory.
     pub fn new(keys: Keys, block_rows: u64, window_rows: u64, group_starts: &[u64]) -> Result<Self> {
         let start = group_starts.first().copied().unwrap_or(0);
-        let starts: Vec<u64> = group_starts.iter().map(|group| group - start).collect();
+        let starts: Vec<u64> = collected(group_starts.iter().map(|group| group - start))?;
         let blocks = Blocks::new(&starts, block_rows)?;
         let num_blocks = blocks.count();
         let block_order = Permutation::new(num_blocks, keys.of(0));
         let num_windows = num_blocks.div_ceil((window_rows / block_rows).max(1));
         // Block by block in memory order, not place by place: the table of windows is the smaller one, and
         // what is read out of order should fit the processor's caches.
-        let mut window_starts = vec![0; to_index(num_windows) + 1];
+        let mut window_starts = filled(to_index(num_windows) + 1, 0)?;
         blocks.each(|block, rows| {
             let window = window_of(block_order.inverse(block), num_windows, num_blocks);
             window_starts[to_index(window) + 1] += rows;

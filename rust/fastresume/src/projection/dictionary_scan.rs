@@ -12,6 +12,7 @@ use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::format::encoding::byte_array::plain;
 use crate::format::page::reader::Buffers;
+use crate::memory::vectors::{collected, no_memory};
 use crate::parallel;
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::dictionary::Vocabulary;
@@ -50,7 +51,8 @@ impl Distinct {
                      dictionary; .hash(buckets) makes numbers of them without one"
                 ))
             })?;
-            self.values.insert(value.into());
+            self.values.try_reserve(1).map_err(|_| no_memory(self.values.len() * size_of::<Box<[u8]>>()))?;
+            self.values.insert(collected(value.iter().copied())?.into_boxed_slice());
         }
         Ok(())
     }
@@ -79,7 +81,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
                 found.add(&text)?;
             }
         }
-        return Ok(Vocabulary::new(std::mem::take(&mut found.values).into_iter().collect()));
+        return Vocabulary::new(collected(std::mem::take(&mut found.values).into_iter())?);
     }
     let texts: Vec<Column> = columns.iter().map(|column| as_text(column)).collect();
     let mut parts = Vec::new();
@@ -111,7 +113,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
         open.check_unchanged()
     })?;
     let values = std::mem::take(&mut locked(&found).values);
-    Ok(Vocabulary::new(values.into_iter().collect()))
+    Vocabulary::new(collected(values.into_iter())?)
 }
 
 /// The same error, of damage with what to write so that it is not met here.

@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::memory::vectors::{filled, with_room};
+
+/// The most bytes that a number takes.
+const MOST_NUMBER_BYTES: usize = 11;
 
 /// Distinct values in the order of their bytes; the code of a value is its index.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -18,15 +22,18 @@ pub struct Vocabulary {
 
 impl Vocabulary {
     /// The vocabulary of distinct values, given in any order.
-    #[must_use]
-    pub fn new(mut values: Vec<Box<[u8]>>) -> Self {
+    ///
+    /// # Errors
+    /// `Argument` if there is no memory for them.
+    pub fn new(mut values: Vec<Box<[u8]>>) -> Result<Self> {
         values.sort_unstable();
-        let mut made = Self::default();
+        let bytes = with_room(values.iter().map(|value| value.len()).sum())?;
+        let mut made = Self { bytes, ends: with_room(values.len())?, ..Self::default() };
         for value in values {
             made.bytes.extend_from_slice(&value);
             made.ends.push(made.bytes.len());
         }
-        made
+        Ok(made)
     }
 
     /// The vocabulary of values that were named, whose codes are their places; `unknown` is the code of all others.
@@ -40,7 +47,7 @@ impl Vocabulary {
             let shown = shown(&values[twice[0]]);
             return Err(Error::Argument(format!("the value {shown:?} has two codes: it is named twice")));
         }
-        let mut made = Self::new(values.iter().map(|value| value.as_slice().into()).collect());
+        let mut made = Self::new(values.iter().map(|value| value.as_slice().into()).collect())?;
         made.codes = Some(order.into_iter().map(|place| place as u64).collect());
         made.unknown = unknown;
         Ok(made)
@@ -68,9 +75,15 @@ impl Vocabulary {
     }
 
     /// Its values as bytes.
-    #[must_use]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        postcard::to_allocvec(self).unwrap_or_default()
+    ///
+    /// # Errors
+    /// `Argument` if there is no memory for them.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let numbers = 4 + self.ends.len() + self.codes.as_ref().map_or(0, Vec::len);
+        let mut bytes = filled(self.bytes.len() + numbers * MOST_NUMBER_BYTES, 0)?;
+        let written = postcard::to_slice(self, &mut bytes).map_or(0, |written| written.len());
+        bytes.truncate(written);
+        Ok(bytes)
     }
 
     /// The number of values.
@@ -155,7 +168,7 @@ mod tests {
         }
         assert_eq!(all.code(b"c").unwrap(), 9);
         assert_eq!(all.values(), [&b"b"[..], b"", b"a"]);
-        assert_eq!(Vocabulary::from_bytes(&all.to_bytes()).unwrap(), all);
+        assert_eq!(Vocabulary::from_bytes(&all.to_bytes().unwrap()).unwrap(), all);
         let some = Vocabulary::of_named(&values, None).unwrap();
         assert!(some.code(b"c").unwrap_err().to_string().contains("none of the 3"));
         let twice = [b"a".to_vec(), b"b".to_vec(), b"a".to_vec()];
@@ -165,20 +178,20 @@ mod tests {
     #[test]
     fn a_code_is_the_place_of_a_value_in_the_order_of_bytes() {
         let values = ["b", "", "ab", "a", "é"].map(|text| text.as_bytes().into());
-        let vocabulary = Vocabulary::new(values.to_vec());
+        let vocabulary = Vocabulary::new(values.to_vec()).unwrap();
         for (code, text) in (0..).zip(["", "a", "ab", "b", "é"]) {
             assert_eq!(vocabulary.code(text.as_bytes()).unwrap(), code);
         }
         for text in ["aa", "c", "\u{10ffff}"] {
             assert!(vocabulary.code(text.as_bytes()).unwrap_err().to_string().contains("none of the 5"));
         }
-        assert_eq!(Vocabulary::from_bytes(&vocabulary.to_bytes()).unwrap(), vocabulary);
+        assert_eq!(Vocabulary::from_bytes(&vocabulary.to_bytes().unwrap()).unwrap(), vocabulary);
         assert!(Vocabulary::default().code(b"").is_err());
     }
 
     #[test]
     fn what_was_pickled_and_is_damaged_is_refused() {
-        let good = Vocabulary::new(vec![b"ab"[..].into(), b"c"[..].into()]).to_bytes();
+        let good = Vocabulary::new(vec![b"ab"[..].into(), b"c"[..].into()]).unwrap().to_bytes().unwrap();
         for place in 0..good.len() {
             for value in [0, 1, 9, 255] {
                 let mut bad = good.clone();
