@@ -8,6 +8,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -364,6 +365,7 @@ def test_a_killed_job_goes_on_on_other_ranks_with_a_source_added(root: Path, tmp
             for job, log in zip(jobs, logs, strict=True):
                 while not (log.exists() and log.read_text().count("\n") > step):
                     assert job.poll() is None
+                    time.sleep(0.01)
                 assert job.stdin is not None
                 job.stdin.write(b"\n")
                 job.stdin.flush()
