@@ -111,15 +111,15 @@ def test_all_columns_that_can_not_be_delivered_are_named_with_a_way_out(tmp_path
     with pytest.raises(fr.DataError) as caught:
         fr.ParquetDataset(path, batch_size=1)
     assert str(caught.value).startswith(
-        "2 columns can't be delivered; columns=['*', '!n', '!d'] leaves them out:\n"
-        "  'n': the type null is not supported yet (column 'n', "
+        "2 columns can't be delivered; columns=['*', '!d', fr.col('n').mask_null()] leaves out what can't be "
+        "delivered, and masks nulls:\n  'd': the type decimal"
     )
     words = (
         'may not fit 64 bits: .decimal() says whether it becomes "int64", "float64" or "bytes" (column \'d\''
     )
     assert words in str(caught.value)
     assert str(path) in str(caught.value)
-    with pytest.raises(fr.DataError, match=r"columns=\['\*', '!n'\] leaves it out") as caught:
+    with pytest.raises(fr.DataError, match=r"columns=\[..., fr.col\('n'\).mask_null\(\)\]") as caught:
         fr.ParquetDataset(path, batch_size=1, columns=["*", fr.col("d").decimal("float64")])
     assert "column 'n'" in str(caught.value)
     assert list(fr.ParquetDataset(path, batch_size=1, columns=["*", "!n", "!d"]).schema) == ["a", "b"]

@@ -281,12 +281,6 @@ def test_a_name_that_means_no_column_is_refused_but_where_it_is_optional(tmp_pat
     assert list(fr.ParquetDataset(tmp_path, batch_size=1, columns=every).schema) == ["a", "c"]
 
 
-def test_a_column_of_nulls_in_all_files_is_of_no_type(tmp_path: Path) -> None:
-    write(tmp_path, {"x": pa.array([None])}, {"x": pa.array([None])})
-    with pytest.raises(fr.DataError, match="the type null is not supported yet"):
-        fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col("*").fill_null(0))
-
-
 # ---------------------------------------------------------------------------------------------------- resumes
 
 

@@ -126,14 +126,16 @@ def test_the_index_is_left_out_by_its_name(tmp_path: Path) -> None:
         assert list(dataset.schema) == ["x"]
 
 
-def test_a_column_that_is_all_null_is_told_with_what_leaves_it_out(tmp_path: Path) -> None:
+def test_a_column_that_is_all_null_is_told_with_what_masks_it(tmp_path: Path) -> None:
     pd.DataFrame({"x": [1, 2], "s": [None, None]}).to_parquet(tmp_path / "a.parquet")
-    with pytest.raises(fr.DataError, match=r"columns=\['\*', '!s'\] leaves it out \(column 's', file "):
+    with pytest.raises(fr.DataError, match=r"\['\*', fr.col\('s'\).mask_null\(\)\] masks its nulls \("):
         fr.ParquetDataset(tmp_path, batch_size=2)
-    dataset = fr.ParquetDataset(tmp_path, batch_size=2, columns=["*", "!s"])
-    assert dataset.peek()["x"].tolist() == [1, 2]
+    dataset = fr.ParquetDataset(tmp_path, batch_size=2, columns=["*", fr.col("s").mask_null()])
+    assert dataset.peek()["s_valid"].tolist() == [False, False]
     # Another file tells the type.
     pd.DataFrame({"x": [3, 4], "s": ["a", "b"]}).to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(fr.DataError, match=r"fr.col\('s'\).mask_null\(\)\] masks its nulls"):
+        fr.ParquetDataset(tmp_path, batch_size=2)
     batch = fr.ParquetDataset(tmp_path, batch_size=4, columns=["x", fr.col("s").fill_null("")]).peek()
     assert batch["s"].to_strings() == ["", "", "a", "b"]
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fastresume::filter_layout::{self, Asked};
 use fastresume::{
     Bound as CoreBound, Details, Layout as CoreLayout, MemoryBound as CoreMemoryBound, ReadRows, Request,
-    Result, Vocabulary, missing_columns, page_stats, random_access, row_group_stats,
+    Result, Vocabulary, page_stats, random_access, row_group_stats,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -44,8 +44,7 @@ impl Layout {
         let resolve = || {
             let known = known.into_iter().map(|(column, data)| Ok((column, Vocabulary::from_bytes(&data)?)));
             let known = known.collect::<Result<HashMap<_, _>>>()?;
-            let inner = CoreLayout::resolve(&manifest.inner, &request)?;
-            missing_columns::check(&inner, &manifest.inner, &manifest.selection)?;
+            let inner = CoreLayout::of_rows(&manifest.inner, &request, Some(&manifest.selection))?;
             Ok((inner, known))
         };
         let (inner, known) = gate::run(py, resolve)?;

@@ -64,7 +64,6 @@ pub use self::pipeline::thread_pool::{Delivered, Pipeline, Polled, View};
 pub use self::projection::fill::Fill;
 pub use self::projection::layout::{Field, Layout};
 pub use self::projection::memory_estimate::Footprint;
-pub use self::projection::missing_columns;
 pub use self::projection::padding::End;
 pub use self::projection::patterns;
 pub use self::projection::request::{Codes, ColumnRules, Decimals, Entry, Expression, Pad, Policy, Request};

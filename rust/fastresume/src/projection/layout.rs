@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicBool;
 use crate::dataset::hive_partition;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
+use crate::order::selection::Selection;
 use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
+use crate::projection::refused_nulls;
 use crate::projection::request::{Policy, Request};
 use crate::projection::shape;
-use crate::projection::tensor_plan::{Make, Part, TensorPlan, plan, refusal, within};
+use crate::projection::tensor_plan::{Make, Part, TensorPlan, Wrong, plan, refusal, within};
 use crate::projection::unify::{Schemas, places};
 use crate::schema::columns::{Column, Dtype, Kind};
 use crate::schema::dictionary::Vocabulary;
@@ -45,6 +47,15 @@ impl Layout {
     /// columns differ in type; `Argument` if the request contradicts itself, or a value does not fit. All that is wrong
     /// with the columns is in one error.
     pub fn resolve(manifest: &Manifest, request: &Request) -> Result<Self> {
+        Self::of_rows(manifest, request, None)
+    }
+
+    /// The same for rows that are selected: nulls among them that are known before a value is read are wrong as well, where
+    /// they are errors.
+    ///
+    /// # Errors
+    /// As for [`Layout::resolve`].
+    pub fn of_rows(manifest: &Manifest, request: &Request, rows: Option<&Selection>) -> Result<Self> {
         let schemas = Schemas::new(manifest.schemas().collect())?;
         let (names, structs) = (schemas.names(false), schemas.names(true));
         let tensors = plan(&names, &structs, request).map_err(|error| error.in_file(schemas.first_file()))?;
@@ -60,14 +71,19 @@ impl Layout {
                         }
                     }
                 }
-                Err(error) => wrong.push((tensor, error)),
+                Err(error) => wrong.push(Wrong::of(tensor, error)),
             }
         }
+        let layout = Self::new(manifest, fields, columns);
+        wrong.extend(
+            rows.into_iter()
+                .flat_map(|rows| refused_nulls::find(&layout.fields, &layout.columns, manifest, rows)),
+        );
         if !wrong.is_empty() {
-            return Err(refusal(wrong));
+            return Err(refusal(&wrong, request.columns.is_none()));
         }
-        check_names(&fields)?;
-        Ok(Self::new(manifest, fields, columns))
+        check_names(&layout.fields)?;
+        Ok(layout)
     }
 
     /// The layout of these fields; `columns` are those of each schema, field after field.

@@ -223,36 +223,76 @@ fn what(tensor: &TensorPlan<'_>) -> String {
 /// An error tells of so many tensors, at most.
 const TOLD: usize = 20;
 
-/// The error that tells all that is wrong with tensors, and how to do without those that nothing was said of.
+/// What of a tensor is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It can't be delivered.
+    Whole,
+    /// It has nulls.
+    Nulls,
+}
+
+/// A tensor with which something is wrong.
+#[derive(Debug, Clone)]
+pub struct Wrong {
+    /// The name of the tensor.
+    pub name: String,
+    /// Whether nothing was said of it.
+    pub is_plain: bool,
+    /// What of it is wrong.
+    pub fault: Fault,
+    /// Why.
+    pub error: Error,
+}
+
+impl Wrong {
+    /// A tensor that can't be delivered.
+    #[must_use]
+    pub fn of(tensor: &TensorPlan<'_>, error: Error) -> Self {
+        Self { name: tensor.name.clone(), is_plain: tensor.make == Make::Plain, fault: Fault::Whole, error }
+    }
+}
+
+/// The error that tells all that is wrong with tensors, and how to do with those of which nothing was said: they are left
+/// out, or their nulls masked. `are_all` tells whether no list of columns was given.
 #[must_use]
-pub fn refusal(wrong: Vec<(&TensorPlan<'_>, Error)>) -> Error {
-    let is_plain = |tensor: &TensorPlan<'_>| tensor.make == Make::Plain;
-    let plain: Vec<String> = wrong
-        .iter()
-        .filter(|(tensor, _)| is_plain(tensor))
-        .take(TOLD)
-        .map(|(tensor, _)| format!("'!{}'", tensor.name))
-        .collect();
-    let without = match plain.as_slice() {
-        [] => String::new(),
-        [one] => format!("; columns=['*', {one}] leaves it out"),
-        many => format!("; columns=['*', {}] leaves them out", many.join(", ")),
+pub fn refusal(wrong: &[Wrong], are_all: bool) -> Error {
+    let named = |fault: Fault| {
+        let plain = wrong.iter().filter(move |one| one.is_plain && one.fault == fault);
+        plain.map(|one| one.name.as_str()).take(TOLD).collect::<Vec<_>>()
     };
-    let count = wrong.len();
-    if count == 1 {
-        return match wrong.into_iter().next() {
-            Some((_, Error::Data { reason, place, is_refused })) => {
-                Error::Data { reason: format!("{reason}{without}"), place, is_refused }
+    let (left_out, masked) = (named(Fault::Whole), named(Fault::Nulls));
+    let mut entries = vec![if are_all || masked.is_empty() { "'*'".to_owned() } else { "...".to_owned() }];
+    entries.extend(left_out.iter().map(|name| format!("'!{name}'")));
+    if !masked.is_empty() {
+        let columns: Vec<String> = masked.iter().map(|name| format!("'{name}'")).collect();
+        entries.push(format!("fr.col({}).mask_null()", columns.join(", ")));
+    }
+    let remedy = match (left_out.len(), masked.len()) {
+        (0, 0) => None,
+        (1, 0) => Some("leaves it out"),
+        (_, 0) => Some("leaves them out"),
+        (0, 1) => Some("masks its nulls"),
+        (0, _) => Some("masks their nulls"),
+        _ => Some("leaves out what can't be delivered, and masks nulls"),
+    };
+    let line = remedy.map_or_else(String::new, |what| format!("; columns=[{}] {what}", entries.join(", ")));
+    if let [one] = wrong {
+        return match one.error.clone() {
+            Error::Data { reason, place, is_refused } => {
+                Error::Data { reason: format!("{reason}{line}"), place, is_refused }
             }
-            Some((_, error)) => error,
-            None => Error::Argument("no column is selected".into()),
+            error => error,
         };
     }
-    let each = wrong.iter().take(TOLD).map(|(tensor, error)| format!("\n  '{}': {error}", tensor.name));
+    let count = wrong.len();
+    let each = wrong.iter().take(TOLD).map(|one| format!("\n  '{}': {}", one.name, one.error));
     let each = each.collect::<String>();
     let more = if count > TOLD { format!("\n  and {} more", count - TOLD) } else { String::new() };
-    let reason = format!("{count} columns can't be delivered{without}:{each}{more}");
-    if wrong.iter().all(|(_, error)| matches!(error, Error::Argument(_))) {
+    let are_nulls = wrong.iter().all(|one| one.fault == Fault::Nulls);
+    let what = if are_nulls { "have nulls" } else { "can't be delivered" };
+    let reason = format!("{count} columns {what}{line}:{each}{more}");
+    if wrong.iter().all(|one| matches!(one.error, Error::Argument(_))) {
         Error::Argument(reason)
     } else {
         Error::data(reason)

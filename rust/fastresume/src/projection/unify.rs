@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use crate::error::{Error, Result, shown};
+use crate::projection::fill::Fill;
 use crate::projection::patterns::is_meant;
-use crate::projection::request::{ColumnRules, Decimals};
+use crate::projection::request::{ColumnRules, Decimals, Policy};
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 
 /// The columns of the files of each schema, by their names.
@@ -180,8 +181,7 @@ pub fn lacked<'a>(
 fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, &'a Path)> {
     let there = || columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let unknown = there().find(|(column, _)| column.dtype.is_none() && !is_null(column));
-    let nulls_alone = || there().next().filter(|_| there().all(|(column, _)| is_null(column)));
-    let (column, file) = unknown.or_else(nulls_alone)?;
+    let (column, file) = unknown?;
     let hint = match column.stored {
         Stored::Decimal { .. } => {
             "may not fit 64 bits: .decimal() says whether it becomes \"int64\", \"float64\" or \"bytes\""
@@ -291,12 +291,15 @@ fn joined<'a>(
     let mut typed = columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let is_typed = |column: &Column| !is_null(column) && column.stored != Stored::NullElements;
     let told = typed.clone().find(|(column, _)| is_typed(column));
-    let Some((first, first_file)) = told.or_else(|| typed.clone().find(|(column, _)| !is_null(column)))
-    else {
-        let file = typed.next().map_or(Path::new(""), |(_, file)| file);
-        return Err((Error::data("the type null is not supported yet"), file));
+    let told = told.or_else(|| typed.clone().find(|(column, _)| !is_null(column)));
+    let Some((first, first_file)) = told.or_else(|| typed.next()) else {
+        return Err((Error::data("no file has the column"), Path::new("")));
     };
     let mut whole = first.clone();
+    if is_null(first) {
+        let (kind, dtype) = of_nulls(rules);
+        (whole.kind, whole.dtype) = (kind, Some(dtype));
+    }
     for (column, file) in typed.filter(|(column, _)| !is_null(column)) {
         let can_be_of_whole = whole.lists == 1 && (column.size == whole.size || has_bytes(&whole));
         if column.stored == Stored::NullElements && can_be_of_whole {
@@ -304,7 +307,12 @@ fn joined<'a>(
         }
         whole = widened(&whole, column, rules.cast.is_some()).ok_or_else(|| {
             let remedy = match (whole.dtype, column.dtype) {
-                (Some(one), Some(other)) if one != other && one != Dtype::Bool && other != Dtype::Bool => {
+                (Some(one), Some(other))
+                    if are_numbers(&whole, column)
+                        && one != other
+                        && one != Dtype::Bool
+                        && other != Dtype::Bool =>
+                {
                     format!(
                         "; fr.col('{}').cast(torch.float64) makes one of both, each value checked",
                         column.name
@@ -360,6 +368,24 @@ fn joined<'a>(
         None => Column { stored: Stored::Nothing, ..whole.clone() },
     });
     Ok(delivered.collect())
+}
+
+/// What nulls are delivered as where no file tells what they would be: what is asked for them, or what Parquet holds them
+/// as.
+fn of_nulls(rules: &ColumnRules) -> (Kind, Dtype) {
+    match rules.nulls {
+        _ if rules.codes.is_some() || rules.split.is_some() => (Kind::String, Dtype::Uint8),
+        Some(Policy::Fill(Fill::Empty)) => (Kind::String, Dtype::Uint8),
+        Some(Policy::Fill(Fill::Float(_))) => (Kind::Scalar, Dtype::Float64),
+        Some(Policy::Fill(Fill::Truth(_))) => (Kind::Scalar, Dtype::Bool),
+        _ => (Kind::Scalar, Dtype::Int32),
+    }
+}
+
+/// Whether both columns are numbers, in as many lists.
+fn are_numbers(one: &Column, other: &Column) -> bool {
+    let is_one = |column: &Column| matches!(column.kind, Kind::Scalar | Kind::List | Kind::Lists);
+    is_one(one) && is_one(other) && one.lists == other.lists && one.size == other.size
 }
 
 /// Whether integers are durations, as Arrow's schema says.
