@@ -10,11 +10,11 @@ from torch import Tensor
 # fmt: off
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
-    "Documents", "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture",
-    "Order", "Packer", "PageLock", "Pass", "Reader", "RowJoiner", "SourceError", "StateError",
-    "Statistics", "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "Units", "Written",
-    "__version__", "bounded", "cores", "digest", "greatest", "intersection", "keys", "lengths_of_lists",
-    "marked", "release_memory", "remaining", "slice_intervals", "split_rows",
+    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
+    "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SequenceTable", "SourceError",
+    "StateError", "Statistics", "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "Units",
+    "Written", "__version__", "bounded", "cores", "digest", "greatest", "intersection", "keys",
+    "lengths_of_lists", "marked", "release_memory", "remaining", "slice_intervals", "split_rows",
 ]
 # fmt: on
 __version__: str
@@ -32,6 +32,8 @@ class SourceError(FastresumeError, OSError): ...
 _Choice: TypeAlias = tuple[int | None, int | None, int | None] | None
 _Source: TypeAlias = tuple[str, Cursor, _Choice, Manifest | Units | None, bool]
 _Words: TypeAlias = npt.NDArray[np.int64]
+_Packing: TypeAlias = tuple[Sequence[str], int, Sequence[bytes] | None]
+_Files: TypeAlias = tuple[_Words, _Words, _Words]
 
 @final
 class Activity:
@@ -74,17 +76,16 @@ class RowJoiner:
     def joined(self, stretches: Sequence[tuple[Memory, int, int]], places: _Words, count: int) -> Memory: ...
 
 @final
-class Documents: ...
+class SequenceTable:
+    def __new__(cls, packing: _Packing, files: _Files, index: Sequence[_Words], stride: int) -> Self: ...
 
 @final
-class Packer:
+class SequenceReader:
     def __new__(
-        cls, names: Sequence[str], length: int, separators: Sequence[bytes] | None, stated_bytes: int
+        cls, files: tuple[Manifest, Layout], table: SequenceTable, chunks: tuple[int, int] | None, stated: int
     ) -> Self: ...
-    def documents(self, manifest: Manifest, layout: Layout, runs: _Words) -> Documents: ...
-    def sequences(
-        self, parts: Sequence[tuple[Documents, int, int]], count: int
-    ) -> tuple[Memory, Buffer, Buffer]: ...
+    def sequences(self, runs: _Words, count: int) -> tuple[Memory, Buffer, Buffer]: ...
+    def forget(self) -> None: ...
 
 @final
 class StoreCounts:

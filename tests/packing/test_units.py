@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from fastresume.packing import packed_table
 from support.documents import Oracle, documents, opened, units_of, write
 from support.jobs import FEW
 from support.profile import one_in
@@ -59,6 +60,38 @@ def test_every_token_is_in_one_sequence_or_counted_as_dropped(
         assert found == oracle.units
     assert dataset.num_rows == len(oracle.units)
     assert dataset.plan().dropped_tokens == oracle.dropped
+
+
+@pytest.mark.law(1)
+@pytest.mark.parametrize("order", [{}, {"shuffle": True, "block_rows": 8, "window_rows": 64}], ids=str)
+@pytest.mark.parametrize("page_bytes", [100, 1 << 20])
+def test_sequences_are_the_same_however_many_are_decoded_in_one_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: dict[str, Any], page_bytes: int
+) -> None:
+    files = [documents(6, 500, 90), documents(7, 130, 90)]
+    how: dict[str, Any] = {"row_group_size": 300, "data_page_size": page_bytes, "write_batch_size": 16}
+    directory = write(tmp_path / "data", files, compression="zstd", **how)
+    unit = fr.Packed("tokens", "labels", length=20, separator=-5)
+
+    def found() -> Any:
+        dataset = opened(directory, unit, tail="short", **order)
+        batches = list(dataset)
+        for step in (0, len(batches) // 2, len(batches) - 1):
+            again = dataset.batch_at(epoch=0, step=step)
+            assert torch.equal(again["labels"], batches[step]["labels"])
+        return [
+            (each, labels)
+            for batch in batches
+            for each, labels in zip(units_of(batch), batch["labels"].tolist(), strict=True)
+        ]
+
+    whole = found()
+    expected = Oracle(files, 20, -5, "drop").units
+    assert sorted(each for each, _ in whole) == sorted(expected)
+    monkeypatch.setattr(packed_table, "STRIDE", 8)
+    for tokens in (1, 90, 2000):
+        monkeypatch.setattr(packed_table, "CHUNK_TOKENS", tokens)
+        assert found() == whole
 
 
 def test_columns_are_packed_alike(tmp_path: Path) -> None:

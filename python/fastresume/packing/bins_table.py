@@ -11,7 +11,6 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_words
 from fastresume.options.units import Bins
-from fastresume.packing.packed_table import Stretch
 
 Words = npt.NDArray[np.int64]
 
@@ -85,11 +84,10 @@ class BinsTable:
         """How many units are decoded in one go."""
         return max(1, CHUNK_COST // self.bins.cost)
 
-    def stretch(self, group: int, start: int, end: int) -> Stretch:
-        """The rows of the bins `[start, end)` of a row group."""
+    def stretch(self, group: int, start: int, end: int) -> tuple[int, int]:
+        """The rows of the bins `[start, end)` of a row group: which of the selected ones, `[start, end)`."""
         first = int(self.starts[group])
-        ordinals = int(self.first_ordinals[first + start]), int(self.first_ordinals[first + end])
-        return Stretch(ordinals, ordinals[0])
+        return int(self.first_ordinals[first + start]), int(self.first_ordinals[first + end])
 
     def ordinals(self, units: Intervals, _manifest: _core.Manifest, _columns: list[str]) -> Intervals:
         """The selected rows that are in these units."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.batch.damage import Damage, Range, among, of_rows
-from fastresume.batch.joining import Piece, repeated
+from fastresume.batch.joining import repeated
 from fastresume.batch.origin import UnitRows
 from fastresume.batch.schema import Tensors
 from fastresume.buffers import Intervals, of_buffer, of_runs, runs_of_one
@@ -29,7 +29,7 @@ class MendedSequences:
     def __init__(self, source: UnitSource, table: PackedTable) -> None:
         self._source = source
         self._table = table
-        self._cutter = SequenceCutter(source, table, 0)
+        self._cutter = SequenceCutter(source, None, 0)
         self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
 
     def sequences(self, numbers: Intervals, count: int) -> tuple[Tensors, Intervals, UnitRows, Damage]:
@@ -71,13 +71,12 @@ class MendedSequences:
 
     def _made(self, unit: int) -> Made:
         """A sequence by itself: no rows are decoded but those that it is cut from."""
-        file, own = self._place(unit)
-        return self._cutter.made([Piece(self._cutter.decoded(file, own, own + 1), 0, 1)], 1, 1)
+        return self._cutter.made(np.array([[unit, unit + 1]], np.int64), 1, 1)
 
     def _rows_of(self, unit: int) -> Intervals:
         """The rows that a sequence is cut from."""
         file, own = self._place(unit)
-        ordinals, _ = self._table.stretch(file, own, own + 1)
+        ordinals = self._table.stretch(file, own, own + 1)
         return of_buffer(self._row_order.rows(np.array([ordinals], np.int64)))
 
     def _damage(self, unit: int) -> Damage:

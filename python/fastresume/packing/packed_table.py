@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 import fastresume._core as _core
+from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer, of_mask, of_runs, of_words
 from fastresume.options.units import Packed
 from fastresume.packing.content import of_documents
@@ -21,20 +22,8 @@ Words = npt.NDArray[np.int64]
 STRIDE = 256
 """So many selected rows lie between two entries of the index: 8 bytes for each."""
 
-CHUNK_TOKENS = 1 << 22
-"""About so many tokens are decoded in one go."""
-
-
-class Stretch(NamedTuple):
-    """The rows that some units of a file are cut from.
-
-    Args:
-        ordinals: which of the selected rows of all files, `[start, end)`.
-        tokens_before: how many tokens of the file come before the first one.
-    """
-
-    ordinals: tuple[int, int]
-    tokens_before: int
+CHUNK_TOKENS = 1 << 21
+"""About so many tokens are decoded in one go: fewer, and what a page says of rows is read again too often."""
 
 
 @dataclass(frozen=True)
@@ -126,14 +115,21 @@ class PackedTable:
         """How many units are decoded in one go."""
         return max(1, CHUNK_TOKENS // self.packed.length)
 
-    def stretch(self, file: int, start: int, end: int) -> Stretch:
-        """The rows that the units `[start, end)` of a file are cut from."""
-        index, first = self.index[file], int(self.first_ordinals[file])
-        length, total = self.packed.length, int(self.tokens[file])
+    def stretch(self, file: int, start: int, end: int) -> tuple[int, int]:
+        """The rows that the units `[start, end)` of a file are cut from: which of the selected ones."""
+        index, first, length = self.index[file], int(self.first_ordinals[file]), self.packed.length
         entry = max(int(np.searchsorted(index, start * length, side="right")) - 1, 0)
-        last = int(np.searchsorted(index, min(end * length, total), side="left"))
-        ordinals = (first + entry * STRIDE, min(first + last * STRIDE, int(self.first_ordinals[file + 1])))
-        return Stretch(ordinals, int(index[entry]))
+        last = int(np.searchsorted(index, min(end * length, int(self.tokens[file])), side="left"))
+        return first + entry * STRIDE, min(first + last * STRIDE, int(self.first_ordinals[file + 1]))
+
+    def sequences(self, rows: Schema) -> _core.SequenceTable:
+        """What makes the units of rows of a schema."""
+        packed, separators = self.packed, None
+        if packed.separator is not None:
+            elements = [torch.full((1,), packed.separator, dtype=rows[name].dtype) for name in packed.names]
+            separators = [bytes(element.view(torch.uint8).tolist()) for element in elements]
+        files = (self.starts, self.first_ordinals, self.tokens)
+        return _core.SequenceTable((packed.names, packed.length, separators), files, self.index, STRIDE)
 
     def ordinals(self, units: Intervals, manifest: _core.Manifest, columns: list[str]) -> Intervals:
         """The selected rows that have tokens in these units: the levels of their files are read again.

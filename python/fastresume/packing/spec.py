@@ -51,6 +51,7 @@ class UnitsSpec(FilesSpec):
     is_audited: bool = False
     left_out: int = 0
     _units: _core.Units = field(init=False, compare=False, repr=False)
+    _sequences: _core.SequenceTable | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +61,9 @@ class UnitsSpec(FilesSpec):
         table = self.units_table
         starts, file_starts = table.starts.tolist(), table.file_starts(self.manifest).tolist()
         units = _core.Units(self.manifest, starts, file_starts, table.told, self.row_bytes)
+        sequences = table.sequences(self.row_schema) if isinstance(table, PackedTable) else None
         object.__setattr__(self, "_units", units)
+        object.__setattr__(self, "_sequences", sequences)
 
     @property
     def num_rows(self) -> int:
@@ -115,7 +118,8 @@ class UnitsSpec(FilesSpec):
 
     @property
     def _source(self) -> UnitSource:
-        return UnitSource(self.manifest, self.layout, self.row_schema, self.schema, self.units_table)
+        given = (self.manifest, self.layout, self.schema, self.units_table)
+        return UnitSource(*given, self._sequences)
 
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The unit at each position of the pass that a cursor is in."""
@@ -245,8 +249,8 @@ class UnitsSpec(FilesSpec):
         return f"{super().name_at(cursor)}, unit={self.unit!r}"
 
     def __getstate__(self) -> dict[str, Any]:
-        found = super().__getstate__()
-        return {name: value for name, value in found.items() if name not in ("_units", "row_schema")}
+        found, made_anew = super().__getstate__(), ("_units", "_sequences", "row_schema")
+        return {name: value for name, value in found.items() if name not in made_anew}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         super().__setstate__(state)

@@ -19,6 +19,7 @@ mod mixture;
 mod order;
 mod pagelock;
 mod pass;
+mod process_lock;
 mod reader;
 mod reserve;
 mod sequences;
@@ -54,8 +55,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
-    module.add_class::<sequences::Documents>()?;
-    module.add_class::<sequences::Packer>()?;
+    module.add_class::<sequences::SequenceReader>()?;
+    module.add_class::<sequences::SequenceTable>()?;
     module.add_class::<stores::StoreCounts>()?;
     module.add_class::<stores::Stores>()?;
     module.add_class::<tensor::Memory>()?;

@@ -1,6 +1,6 @@
 //! The reader of one rank's (or worker's) share of a pass, as a Python class.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastresume::{
     Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled, WorkerId,
@@ -16,6 +16,7 @@ use crate::manifest::Manifest;
 use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
+use crate::process_lock::ProcessLock;
 use crate::reserve;
 use crate::stores::Stores;
 use crate::tensor::Memory;
@@ -95,11 +96,10 @@ impl Delivered {
 /// Returns the batches of what is left of a pass, in order.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Reader {
-    pipeline: Mutex<Option<Pipeline>>,
+    pipeline: ProcessLock<Option<Pipeline>>,
     front: Mutex<Option<Py<Delivered>>>,
     activity: Py<Activity>,
     stores: Arc<Py<Stores>>,
-    process: u32,
     rank: u64,
     page_lock: Option<&'static dyn CorePageLock>,
 }
@@ -136,11 +136,10 @@ impl Reader {
         let stores = Arc::clone(&manifest.stores);
         let activity = Activity::new(pipeline.view(), Arc::clone(&manifest.inner));
         Ok(Self {
-            pipeline: Mutex::new(Some(pipeline)),
+            pipeline: ProcessLock::new(Some(pipeline)),
             front: Mutex::new(None),
             activity: Py::new(py, activity)?,
             stores,
-            process: std::process::id(),
             rank,
             page_lock,
         })
@@ -196,7 +195,7 @@ impl Reader {
     /// Stops the threads and closes the files.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            if let Ok(mut pipeline) = self.pipeline() {
+            if let Ok(mut pipeline) = self.pipeline.lock() {
                 drop(pipeline.take());
             }
         });
@@ -208,23 +207,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Reader {
-    /// Takes the lock. It fails in a forked child, where the holder of the lock is gone.
-    fn pipeline(&self) -> Result<MutexGuard<'_, Option<Pipeline>>, Error> {
-        match self.pipeline.try_lock() {
-            Ok(pipeline) => Ok(pipeline),
-            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) if self.process == std::process::id() => Ok(locked(&self.pipeline)),
-            Err(TryLockError::WouldBlock) => Err(Error::State(format!(
-                "this iterator was in use in process {} when it forked: make a new one in process {}",
-                self.process,
-                std::process::id()
-            ))),
-        }
-    }
-
     /// Call this only without the GIL: another thread may hold the lock and want the GIL.
     fn with<T>(&self, work: impl FnOnce(&mut Pipeline) -> Result<T, Error>) -> Result<T, Error> {
-        match self.pipeline()?.as_mut() {
+        match self.pipeline.lock()?.as_mut() {
             Some(pipeline) => work(pipeline),
             None => Err(Error::State("the reader is closed".into())),
         }

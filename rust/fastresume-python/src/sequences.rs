@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use fastresume::{Documents as CoreDocuments, Packing, Part, Pool, ReadRows, random_access, sequences};
+use fastresume::{
+    Chunks, Error, Packing, SequenceReader as CoreReader, SequenceSource, SequenceTable as CoreTable,
+    Sequences,
+};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -11,72 +14,108 @@ use crate::gate;
 use crate::intervals;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
+use crate::process_lock::ProcessLock;
 use crate::tensor::Memory;
 
-/// Rows of lists, from which sequences are cut.
+/// How lists are packed, and which rows each sequence is cut from.
 #[pyclass(frozen, module = "fastresume._core")]
-pub struct Documents {
-    inner: CoreDocuments,
-}
-
-/// Cuts rows of lists into sequences of one length.
-#[pyclass(frozen, module = "fastresume._core")]
-pub struct Packer {
-    packing: Packing,
-    pool: Pool,
+pub struct SequenceTable {
+    packing: Arc<Packing>,
+    inner: Arc<CoreTable>,
 }
 
 #[pymethods]
-impl Packer {
-    /// For the tensors of these names. `separators` are the bytes of the element behind each list, of each tensor;
-    /// `stated_bytes` of batches are in use at a time.
+impl SequenceTable {
+    /// How lists are packed: the names of their tensors, the length of a sequence, and the bytes of the element behind each
+    /// list, of each tensor. Of `files` the first sequence of each and its first selected row, both with their number behind,
+    /// and its tokens; `index` has its tokens before every `stride`-th of its rows.
     #[new]
-    fn new(names: Vec<String>, length: usize, separators: Option<Vec<Vec<u8>>>, stated_bytes: usize) -> Self {
-        Self { packing: Packing { names, length, separators }, pool: Pool::new(stated_bytes) }
-    }
-
-    /// The documents in ascending runs of row numbers, decoded now. Refuses damaged ones, also where the layout masks
-    /// damage: where tokens of theirs would be can't be known.
-    fn documents(
-        &self,
+    fn new(
         py: Python<'_>,
-        manifest: &Manifest,
-        layout: &Layout,
-        runs: PyBuffer<i64>,
-    ) -> PyResult<Documents> {
-        let runs = intervals::read(py, &runs)?;
-        let runs: Vec<_> =
-            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
-        let (manifest, layout) = (&manifest.inner, &layout.inner);
-        let inner = gate::run_stoppable(py, |stop| {
-            let ReadRows { fields, written } =
-                random_access::read_into(&self.pool, (Arc::clone(manifest), layout.clone()), &runs, 0, stop)?;
-            written.check_undamaged(&runs)?;
-            CoreDocuments::new(fields, layout, &self.packing, &runs)
-        })?;
-        Ok(Documents { inner })
+        packing: (Vec<String>, u32, Option<Vec<Vec<u8>>>),
+        files: (PyBuffer<i64>, PyBuffer<i64>, PyBuffer<i64>),
+        index: Vec<PyBuffer<i64>>,
+        stride: u64,
+    ) -> PyResult<Self> {
+        let (names, length, separators) = packing;
+        let (starts, first_ordinals, tokens) = files;
+        let packing = Packing { names, length: length as usize, separators };
+        let words = |buffer: &PyBuffer<i64>| -> PyResult<Vec<u64>> {
+            Ok(buffer.to_vec(py)?.into_iter().map(i64::cast_unsigned).collect())
+        };
+        let inner = CoreTable {
+            length: length.into(),
+            starts: words(&starts)?,
+            first_ordinals: words(&first_ordinals)?,
+            tokens: words(&tokens)?,
+            index: index.iter().map(words).collect::<PyResult<_>>()?,
+            stride,
+        };
+        Ok(Self { packing: Arc::new(packing), inner: Arc::new(inner) })
+    }
+}
+
+/// Makes sequences, of documents that are decoded many at a time.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct SequenceReader {
+    reader: ProcessLock<CoreReader>,
+}
+
+#[pymethods]
+impl SequenceReader {
+    /// `chunks` are how many sequences are decoded in one go, and how many such chunks are kept; `None` where nothing is
+    /// decoded but what is asked for. `stated` bytes of batches are in use at a time.
+    #[new]
+    #[pyo3(signature = (files, table, chunks, stated))]
+    fn new(
+        py: Python<'_>,
+        files: (Py<Manifest>, Py<Layout>),
+        table: &SequenceTable,
+        chunks: Option<(u64, usize)>,
+        stated: usize,
+    ) -> PyResult<Self> {
+        let chunks = chunks.map(|(sequences, most_kept)| Chunks { sequences, most_kept });
+        gate::run(py, || {
+            let (manifest, layout) = (files.0.get(), files.1.get());
+            let source = SequenceSource {
+                manifest: Arc::clone(&manifest.inner),
+                selection: Arc::clone(&manifest.selection),
+                layout: layout.inner.clone(),
+                packing: Arc::clone(&table.packing),
+                table: Arc::clone(&table.inner),
+            };
+            Ok(Self { reader: ProcessLock::new(CoreReader::new(source, chunks, stated)) })
+        })
     }
 
-    /// The sequences of parts `(documents, tokens before the first one, number of sequences)`, over and over until there
-    /// are `count`; the row numbers of their documents, as runs of one, and where those of each sequence begin.
+    /// The sequences in runs, over and over until there are `count`; the row numbers of their documents, as runs of one, and
+    /// where those of each sequence begin.
     fn sequences(
         &self,
         py: Python<'_>,
-        parts: Vec<(Py<Documents>, u64, usize)>,
+        runs: PyBuffer<i64>,
         count: usize,
     ) -> PyResult<(Memory, Buffer, Buffer)> {
-        let made = gate::run(py, || {
-            let parts: Vec<_> = parts
-                .iter()
-                .map(|(documents, skipped, count)| Part {
-                    documents: &documents.get().inner,
-                    skipped: *skipped,
-                    count: *count,
-                })
-                .collect();
-            sequences::cut(&self.packing, &parts, count, &self.pool)
-        })?;
-        let rows = made.rows.into_iter().map(|row| row..row + 1);
-        Ok((made.fields.into(), Buffer::of_ranges(rows), Buffer::of_words(made.offsets)))
+        let runs = intervals::read(py, &runs)?;
+        let runs: Vec<_> =
+            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+        let made = match gate::run(py, || self.reader.lock()?.sequences(&runs, count, None))? {
+            Some(made) => made,
+            None => gate::run_stoppable(py, |stop| {
+                let made = self.reader.lock()?.sequences(&runs, count, Some(stop))?;
+                made.ok_or_else(|| Error::data("sequences were not decoded"))
+            })?,
+        };
+        let Sequences { fields, rows, offsets } = made;
+        let rows = rows.into_iter().map(|row| row..row + 1);
+        Ok((fields.into(), Buffer::of_ranges(rows), Buffer::of_words(offsets)))
+    }
+
+    /// Gives back what is kept for the next batches.
+    fn forget(&self, py: Python<'_>) -> PyResult<()> {
+        gate::run(py, || {
+            self.reader.lock()?.forget();
+            Ok(())
+        })
     }
 }

@@ -35,7 +35,9 @@ mod test_files;
 
 pub use self::batch::joining::{self, RowParts, Stretch};
 pub use self::batch::random_access::{self, ReadRows};
-pub use self::batch::sequences::{self, Documents, Packing, Part, Sequences};
+pub use self::batch::sequence_reader::{Chunks, SequenceReader, SequenceSource};
+pub use self::batch::sequence_table::SequenceTable;
+pub use self::batch::sequences::{Packing, Sequences};
 pub use self::batch::slots::row_ids::Written;
 pub use self::dataset::file_value::Value;
 pub use self::dataset::hive_partition;

@@ -35,14 +35,14 @@ pub const DIVIDED_BYTES: usize = 64 << 20;
 
 /// Decodes segments of one dataset into batches of one layout.
 pub struct Filler {
-    manifest: Arc<Manifest>,
+    pub(super) manifest: Arc<Manifest>,
     layout: Layout,
     files: OpenFiles,
-    dictionaries: Arc<PageDictionaries>,
-    scratch: Mutex<Vec<Scratch>>,
+    pub(super) dictionaries: Arc<PageDictionaries>,
+    pub(super) scratch: Mutex<Vec<Scratch>>,
     scatters: Mutex<Vec<Scatter>>,
     /// What was found where column chunks are damaged.
-    surveys: Surveys,
+    pub(super) surveys: Surveys,
     /// What is on its way, where files are objects of a store.
     fetches: Option<Fetches>,
 }
@@ -56,8 +56,8 @@ pub struct Filled {
 }
 
 /// Memory that one thread reuses from segment to segment.
-struct Scratch {
-    buffers: Buffers,
+pub(super) struct Scratch {
+    pub buffers: Buffers,
     /// Columns or padded rows, as decoded, and their masks.
     columns: [Memory; 2],
     /// Lengths of padded rows.
@@ -72,7 +72,7 @@ struct Scratch {
 }
 
 impl Scratch {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             buffers: Buffers::default(),
             columns: lent(),
@@ -205,7 +205,7 @@ impl Filler {
     }
 
     /// The file of a row group, whose bytes are asked for.
-    fn opened(&self, group: usize) -> Result<Arc<OpenFile>> {
+    pub(super) fn opened(&self, group: usize) -> Result<Arc<OpenFile>> {
         let file = self.files.open(self.manifest.place_of(group).file, &self.layout)?;
         match &self.fetches {
             Some(fetches) => fetches.fetched(group, &file, &self.files, &self.layout),
@@ -225,17 +225,7 @@ impl Filler {
         let place = self.manifest.place_of(group);
         let in_group =
             |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
-        let schema = self.manifest.schema_of(place.file);
-        let mut columns = self.layout.columns(schema).iter();
-        let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
-        let fields = of_fields.map(|(index, (field, &row_bytes))| StripSource {
-            file,
-            columns: columns.by_ref().take(field.columns.len()).collect(),
-            index,
-            field,
-            row_bytes,
-        });
-        let fields: Vec<StripSource<'_>> = fields.collect();
+        let fields = self.sources(file, place.file);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
         scratch.buffers.begin_part(group, end_row, &self.dictionaries);
@@ -285,6 +275,21 @@ impl Filler {
         }
         locked(&self.scratch).push(scratch);
         Ok(())
+    }
+
+    /// The fields of a row group of a file.
+    pub(super) fn sources<'a>(&'a self, group: GroupFile<'a>, file: usize) -> Vec<StripSource<'a>> {
+        let schema = self.manifest.schema_of(file);
+        let mut columns = self.layout.columns(schema).iter();
+        let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
+        let sources = of_fields.map(|(index, (field, &row_bytes))| StripSource {
+            file: group,
+            columns: columns.by_ref().take(field.columns.len()).collect(),
+            index,
+            field,
+            row_bytes,
+        });
+        sources.collect()
     }
 
     /// Whether row groups should be asked for before they are decoded.
@@ -371,20 +376,9 @@ impl StripSource<'_> {
 
     /// Decodes the spans of a field's only column, and copies each row to its batch.
     fn scatter_jagged(&self, shares: &Routes<'_>, scratch: &mut Scratch) -> Result<()> {
-        let of = self.column(0);
         let Scratch { buffers, jagged, .. } = scratch;
-        let take = |mut decoder: Box<dyn JaggedDecoder + '_>| {
-            jagged.clear();
-            let mut row = 0;
-            for span in &shares.spans {
-                decoder.skip(span.start - row)?;
-                decoder.read(span.len(), jagged)?;
-                row = span.end;
-            }
-            Ok(())
-        };
-        let taken = self.file.jagged(of, self.field.marks_elements(), buffers, take);
-        taken.map_err(|error| error.in_column(&of.column.name))?;
+        jagged.clear();
+        self.append_lists(&shares.spans, jagged, buffers)?;
         hand_out_jagged(&shares.each, self.index, self.field.inner_rows(), jagged)
     }
 

@@ -39,20 +39,6 @@ pub fn read(
     count: u64,
     stop: &AtomicBool,
 ) -> Result<ReadRows> {
-    read_into(&Pool::new(0), (manifest, layout), runs, count, stop)
-}
-
-/// The same, in memory from a pool, for who reads again and again.
-///
-/// # Errors
-/// As for `read`.
-pub fn read_into(
-    pool: &Pool,
-    (manifest, layout): (Arc<Manifest>, Layout),
-    runs: &[Range<u64>],
-    count: u64,
-    stop: &AtomicBool,
-) -> Result<ReadRows> {
     let last = runs.iter().filter(|run| !run.is_empty()).map(|run| run.end - 1).max();
     if let Some(last) = last.filter(|last| *last >= manifest.num_rows()) {
         let rows = manifest.num_rows();
@@ -66,14 +52,15 @@ pub fn read_into(
         slot_row += run.end - run.start;
     }
     let distinct = Intervals::new(runs.to_vec())?;
+    let (filler, pool) = (Filler::new(manifest, layout), Pool::new(0));
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-        decoded(pool, (manifest, layout), &distinct, Some(count), &mut written, stop)?
+        decoded(&filler, &pool, &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
         let places = named.map(|row| to_usize(distinct.rank(row))).collect::<Result<_>>()?;
-        let fields = decoded(pool, (manifest, layout.clone()), &distinct, None, &mut written, stop)?;
+        let fields = decoded(&filler, &pool, &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
-        gather(fields, &layout, &places.iter().map(|&place| place..place + 1))?
+        gather(fields, filler.layout(), &places.iter().map(|&place| place..place + 1))?
     };
     Ok(ReadRows { fields, written })
 }
@@ -92,8 +79,8 @@ fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
 /// The memory of each field, filled with rows in their order in the files, then with the same rows again up
 /// to `count`. Notes which of them are damaged.
 fn decoded(
+    filler: &Filler,
     pool: &Pool,
-    (manifest, layout): (Arc<Manifest>, Layout),
     wanted: &Intervals,
     count: Option<usize>,
     written: &mut Written,
@@ -101,9 +88,8 @@ fn decoded(
 ) -> Result<Vec<Memory>> {
     let distinct = to_usize(wanted.count())?;
     let rows = count.map_or(distinct, |count| count.max(distinct));
-    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(&layout, rows, pool, None)?));
-    let mut segments = VecDeque::from(segments(&manifest, wanted.ranges()));
-    let filler = Filler::new(manifest, layout);
+    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(filler.layout(), rows, pool, None)?));
+    let mut segments = VecDeque::from(segments(&filler.manifest, wanted.ranges()));
     while let Some(segment) = segments.pop_front() {
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }

@@ -1,10 +1,15 @@
 //! Cuts rows of lists into sequences of one length.
 
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
-use crate::batch::joining::RowParts;
+use crate::batch::filler::Filler;
+use crate::batch::segment::to_usize;
 use crate::batch::slots::pending::repeat;
+use crate::decode::decoder::JaggedRows;
 use crate::error::{Error, Result};
+use crate::intervals::set::Intervals;
 use crate::memory::buffer::{Memory, Pool};
 use crate::memory::vectors::{room_for, with_room};
 use crate::projection::layout::Layout;
@@ -21,18 +26,17 @@ pub struct Packing {
 }
 
 /// Rows of lists, from which sequences are cut.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Documents {
-    columns: Vec<Column>,
+    /// The lists of each column.
+    columns: Vec<JaggedRows>,
+    /// The bytes of an element of each.
+    widths: Vec<usize>,
     /// Where each list that is not empty ends among the tokens, separators included.
     ends: Vec<u64>,
     /// The numbers of the rows of these.
     rows: Vec<u64>,
 }
-
-/// The elements of a column, and the bytes of one.
-#[derive(Debug)]
-struct Column(Memory, usize);
 
 /// Sequences: the memory of each column, of the documents' numbers and of the places in them.
 #[derive(Debug)]
@@ -46,10 +50,10 @@ pub struct Sequences {
 }
 
 /// Some sequences of documents.
-#[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
+#[derive(Debug, Clone)]
+pub struct Part {
     /// The documents.
-    pub documents: &'a Documents,
+    pub documents: Arc<Documents>,
     /// Tokens of them before the first sequence.
     pub skipped: u64,
     /// The number of sequences; the last one is filled up where the tokens end.
@@ -57,88 +61,108 @@ pub struct Part<'a> {
 }
 
 impl Documents {
-    /// The documents in rows with these numbers, of which the memory of each field of the layout is given.
+    /// The documents in these rows, in the memory of some that nobody needs any more. `tokens` are about as many as there are.
     ///
     /// # Errors
-    /// `Data` if a tensor is not one of lists of numbers, or an element is null, which has no number.
-    pub fn new(memory: Vec<Memory>, layout: &Layout, packing: &Packing, rows: &[Range<u64>]) -> Result<Self> {
-        let mut fields: Vec<Option<Memory>> = memory.into_iter().map(Some).collect();
-        let (mut columns, mut lengths) = (Vec::new(), Vec::new());
-        for name in &packing.names {
-            let first = fields_of(layout, name)?;
-            let (width, has_marks) = first.1;
-            let mut part = |number: usize| fields.get_mut(first.0 + number).and_then(Option::take);
-            let beyond = || Error::data(format!("column '{name}' has no memory"));
-            let values = part(0).ok_or_else(beyond)?;
-            if has_marks && part(1).ok_or_else(beyond)?.bytes().contains(&0) {
-                return Err(Error::data(format!(
+    /// `Data` or `Source` if rows can't be read; `Data` if a tensor is not one of lists of values, the lists of two of them
+    /// have other lengths, or an element is null, which has no number; `Interrupted` once `stop` is set.
+    pub fn decode(
+        self,
+        filler: &Filler,
+        packing: &Packing,
+        rows: &Intervals,
+        tokens: usize,
+        stop: &AtomicBool,
+    ) -> Result<Self> {
+        let Self { mut columns, mut ends, rows: mut numbers, .. } = self;
+        columns.iter_mut().for_each(JaggedRows::clear);
+        ends.clear();
+        numbers.clear();
+        let fields = packing.names.iter().map(|name| field_of(filler.layout(), name));
+        let (fields, widths): (Vec<_>, Vec<_>) = fields.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let of_store = || JaggedRows { values: Memory::lent(), ..JaggedRows::default() };
+        columns.resize_with(fields.len(), of_store);
+        for (column, width) in columns.iter_mut().zip(&widths) {
+            let expected = tokens.saturating_mul(*width);
+            // Rounded up, so that the memory of one chunk is enough for the next. Should it not be there, less may do.
+            let grain = (expected / 16 + 1).next_power_of_two();
+            column.values.reserve((expected + expected / 16).next_multiple_of(grain)).ok();
+        }
+        let mut left = rows.ranges().iter().cloned().peekable();
+        while let Some(first) = left.peek() {
+            let group = filler.manifest.group_of(first.start);
+            let whole = filler.manifest.group_rows(group);
+            let mut spans = Vec::new();
+            while let Some(run) = left.peek_mut().filter(|run| run.start < whole.end) {
+                let end = run.end.min(whole.end);
+                spans.push(to_usize(run.start - whole.start)?..to_usize(end - whole.start)?);
+                run.start = end;
+                left.next_if(Range::is_empty);
+            }
+            filler.append_lists(group, &spans, &fields, &mut columns, stop)?;
+        }
+        let mut found = Self { columns, widths, ends, rows: numbers };
+        found.check(packing)?;
+        found.count(rows, packing.separators.is_some())?;
+        Ok(found)
+    }
+
+    /// Refuses nulls in lists, and lists of other lengths than those of the first column.
+    fn check(&self, packing: &Packing) -> Result<()> {
+        for (name, column) in packing.names.iter().zip(&self.columns) {
+            if column.inner.first().is_some_and(|marks| marks.values.bytes().contains(&0)) {
+                return Err(Error::refused(format!(
                     "column '{name}': an element of a list is null, and has no number in a sequence: \
                      fr.col('{name}').fill_null(value) says which one it gets"
                 )));
             }
-            let offsets = part(1 + usize::from(has_marks)).ok_or_else(beyond)?;
-            if columns.is_empty() {
-                lengths = lengths_of(&offsets)?;
-            } else if lengths_of(&offsets)? != lengths {
-                return Err(Error::data(format!(
-                    "column '{name}': its lists have other lengths than those of '{}'",
-                    packing.names[0]
-                )));
+        }
+        let mut each = packing.names.iter().zip(&self.columns).zip(&self.widths);
+        let Some(((first, column), &width)) = each.next() else { return Ok(()) };
+        let ends = column.ends.iter().map(|end| end / width);
+        let is_other = |of: &JaggedRows, width: usize| of.ends.iter().map(|end| end / width).ne(ends.clone());
+        match each.find(|((_, column), width)| is_other(column, **width)) {
+            None => Ok(()),
+            Some(((name, _), _)) => Err(Error::data(format!(
+                "column '{name}': its lists have other lengths than those of '{first}'"
+            ))),
+        }
+    }
+
+    /// Notes where documents end.
+    fn count(&mut self, rows: &Intervals, has_separator: bool) -> Result<()> {
+        let (Some(column), Some(&width)) = (self.columns.first(), self.widths.first()) else { return Ok(()) };
+        room_for(&mut self.ends, column.ends.len())?;
+        room_for(&mut self.rows, column.ends.len())?;
+        let (mut before, mut end) = (0, 0);
+        for (row, &bytes) in rows.ranges().iter().cloned().flatten().zip(&column.ends) {
+            if bytes > before {
+                end += ((bytes - before) / width) as u64 + u64::from(has_separator);
+                self.ends.push(end);
+                self.rows.push(row);
             }
-            columns.push(Column(values, width));
+            before = bytes;
         }
-        let separator = u64::from(packing.separators.is_some());
-        let (mut ends, mut numbers) = (with_room(lengths.len())?, with_room(lengths.len())?);
-        let mut end = 0;
-        for (row, &length) in rows.iter().cloned().flatten().zip(&lengths).filter(|(_, length)| **length > 0)
-        {
-            end += length + separator;
-            ends.push(end);
-            numbers.push(row);
-        }
-        Ok(Self { columns, ends, rows: numbers })
-    }
-
-    /// Bytes of the elements.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        self.columns.iter().map(|Column(memory, _)| memory.len()).sum()
+        Ok(())
     }
 }
 
-/// The first memory of a field of lists, the bytes of an element, and whether elements are marked as null.
-fn fields_of(layout: &Layout, name: &str) -> Result<(usize, (usize, bool))> {
-    let mut parts = RowParts::of(layout).into_iter();
-    let mut first = 0;
-    for field in layout.fields() {
-        let Some(part) = parts.next() else { break };
-        if field.name == name
-            && let RowParts::Jagged { width, has_marks, depth: 1, .. } = part
-        {
-            return Ok((first, (width, has_marks)));
-        }
-        first += part.count();
-        if field.is_masked() && !field.kind.is_jagged() {
-            first += parts.next().map_or(0, RowParts::count);
-        }
-    }
-    Err(Error::data(format!("column '{name}' is no list of values, and can't be packed")))
-}
-
-fn lengths_of(offsets: &Memory) -> Result<Vec<u64>> {
-    let offsets: &[u64] = bytemuck::try_cast_slice(offsets.bytes())
-        .map_err(|_| Error::data("offsets are not whole numbers"))?;
-    Ok(offsets.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect())
+/// The number of a field of lists of values, and the bytes of an element.
+fn field_of(layout: &Layout, name: &str) -> Result<(usize, usize)> {
+    let mut fields = layout.fields().iter().enumerate();
+    let found = fields.find(|(_, field)| field.name == name && field.kind.is_jagged() && field.depth == 1);
+    let found = found.map(|(index, field)| (index, field.element_bytes())).filter(|(_, width)| *width > 0);
+    found.ok_or_else(|| Error::data(format!("column '{name}' is no list of values, and can't be packed")))
 }
 
 /// The sequences of all parts, over and over until there are `count`.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory; `Data` if documents do not fit how they are packed.
-pub fn cut(packing: &Packing, parts: &[Part<'_>], count: usize, pool: &Pool) -> Result<Sequences> {
+pub fn cut(packing: &Packing, parts: &[Part], count: usize, pool: &Pool) -> Result<Sequences> {
     let beyond = || Error::data("documents do not have the columns that are packed");
     let widths: Vec<usize> = match parts.first() {
-        Some(part) => part.documents.columns.iter().map(|Column(_, width)| *width).collect(),
+        Some(part) => part.documents.widths.clone(),
         None => Vec::new(),
     };
     let distinct: usize = parts.iter().map(|part| part.count).sum();
@@ -155,14 +179,14 @@ pub fn cut(packing: &Packing, parts: &[Part<'_>], count: usize, pool: &Pool) -> 
     let (document, position) = (numbers(document)?, numbers(position)?);
     let mut at = 0;
     for part in parts {
-        if part.documents.columns.iter().map(|Column(_, width)| *width).ne(widths.iter().copied()) {
+        if part.documents.widths != widths {
             return Err(beyond());
         }
         let mut begin = part.skipped;
         for _ in 0..part.count {
             let place = at..at + packing.length;
             let ways = (&mut document[place.clone()], &mut position[place]);
-            fill(packing, part.documents, begin, at, columns, ways, &mut rows)?;
+            fill(packing, &part.documents, begin, at, columns, ways, &mut rows)?;
             offsets.push(rows.len() as u64);
             at += packing.length;
             begin += packing.length as u64;
@@ -211,12 +235,12 @@ fn fill(
         let elements = some.min((length - separator).saturating_sub(from));
         // Each list before this one has a separator among the tokens, and none in its column.
         let element = to_usize(before)? - number * separator + from;
-        for (index, (memory, Column(values, width))) in columns.iter_mut().zip(&documents.columns).enumerate()
-        {
-            let source = values.bytes().get(element * width..(element + elements) * width);
+        let lists = documents.columns.iter().zip(&documents.widths);
+        for (index, (memory, (lists, width))) in columns.iter_mut().zip(lists).enumerate() {
+            let source = lists.values.bytes().get(element * width..(element + elements) * width);
             let output = &mut memory.bytes_mut()[(at + filled) * width..(at + filled + some) * width];
-            let (lists, behind) = output.split_at_mut(elements * width);
-            lists.copy_from_slice(source.ok_or_else(beyond)?);
+            let (elements, behind) = output.split_at_mut(elements * width);
+            elements.copy_from_slice(source.ok_or_else(beyond)?);
             if !behind.is_empty() {
                 let separators = packing.separators.as_ref().and_then(|of| of.get(index));
                 let given = separators.filter(|bytes| bytes.len() == behind.len());
@@ -229,7 +253,7 @@ fn fill(
     }
     document[filled..].fill(-1);
     position[filled..].fill(0);
-    for (memory, Column(_, width)) in columns.iter_mut().zip(&documents.columns) {
+    for (memory, width) in columns.iter_mut().zip(&documents.widths) {
         memory.bytes_mut()[(at + filled) * width..(at + packing.length) * width].fill(0);
     }
     Ok(())
@@ -253,17 +277,16 @@ mod tests {
             memory.bytes_mut().copy_from_slice(bytes);
             memory
         };
-        let columns = vec![
-            Column(memory(bytemuck::cast_slice(&small)), 2),
-            Column(memory(bytemuck::cast_slice(&large)), 4),
-        ];
+        let column = |values| JaggedRows { values, ..JaggedRows::default() };
+        let columns =
+            vec![column(memory(bytemuck::cast_slice(&small))), column(memory(bytemuck::cast_slice(&large)))];
         let (mut ends, mut rows, mut end) = (Vec::new(), Vec::new(), 0);
         for (row, length) in (10..).zip(lengths).filter(|(_, length)| **length > 0) {
             end += length + u64::from(has_separator);
             ends.push(end);
             rows.push(row);
         }
-        Documents { columns, ends, rows }
+        Documents { columns, widths: vec![2, 4], ends, rows }
     }
 
     /// Of each token of all documents its value, its document's number and its place there; None where tokens end.
@@ -293,10 +316,11 @@ mod tests {
                 has_separator.then(|| vec![999_u16.to_ne_bytes().to_vec(), 999_u32.to_ne_bytes().to_vec()]);
             let names = vec!["small".to_owned(), "large".to_owned()];
             let packing = Packing { names, length, separators };
-            let (documents, all) = (documents(&lengths, has_separator), tokens(&lengths, has_separator));
+            let documents = Arc::new(documents(&lengths, has_separator));
+            let all = tokens(&lengths, has_separator);
             let (mut given, mut skips) = (Vec::new(), skipped);
             for &count in &parts {
-                given.push(Part { documents: &documents, skipped: skips, count });
+                given.push(Part { documents: Arc::clone(&documents), skipped: skips, count });
                 skips += (count * length) as u64;
             }
             let made = cut(&packing, &given, count, &Pool::new(0)).unwrap();
@@ -330,8 +354,8 @@ mod tests {
     #[test]
     fn documents_of_other_columns_are_refused() {
         let packing = Packing { names: vec!["small".to_owned()], length: 2, separators: None };
-        let documents = documents(&[4], false);
-        let part = Part { documents: &documents, skipped: 0, count: 1 };
+        let documents = Arc::new(documents(&[4], false));
+        let part = Part { documents, skipped: 0, count: 1 };
         assert!(cut(&packing, &[part], 1, &Pool::new(0)).is_err());
         assert!(cut(&packing, &[], 1, &Pool::new(0)).is_err());
     }

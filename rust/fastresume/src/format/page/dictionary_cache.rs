@@ -24,12 +24,12 @@ pub struct PageDictionaries {
     kept: Mutex<CachedDictionaries>,
 }
 
-/// Which dictionary of a row group it is, and what its bytes were made of. Of damaged files, columns may overlap.
+/// Which page of a row group it is, and what its bytes were made of. Of damaged files, columns may overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DictionaryKey {
+pub struct PageKey {
     /// Where the column chunk begins.
     pub chunk: u64,
-    /// The offset of the dictionary.
+    /// Its offset.
     pub offset: u64,
     pub compression: Compression,
 }
@@ -39,7 +39,7 @@ struct CachedDictionaries {
     /// The row group, counted over all files.
     group: usize,
     bytes: u64,
-    by_offset: BTreeMap<u64, (DictionaryKey, Arc<Memory>)>,
+    by_offset: BTreeMap<u64, (PageKey, Arc<Memory>)>,
 }
 
 impl PageDictionaries {
@@ -57,14 +57,14 @@ impl PageDictionaries {
     }
 
     /// A dictionary of the row group that was begun, if it was kept.
-    pub fn get(&self, group: usize, key: &DictionaryKey) -> Option<Arc<Memory>> {
+    pub fn get(&self, group: usize, key: &PageKey) -> Option<Arc<Memory>> {
         let kept = locked(&self.kept);
         let (known, dictionary) = kept.by_offset.get(&key.offset).filter(|_| kept.group == group)?;
         (known == key).then(|| Arc::clone(dictionary))
     }
 
     /// Keeps a dictionary, if nobody has begun with another row group and there is room for it.
-    pub fn keep(&self, group: usize, key: DictionaryKey, dictionary: &Arc<Memory>) {
+    pub fn keep(&self, group: usize, key: PageKey, dictionary: &Arc<Memory>) {
         let mut kept = locked(&self.kept);
         let bytes = kept.bytes + dictionary.len() as u64;
         if kept.group == group && bytes <= self.most_bytes && !kept.by_offset.contains_key(&key.offset) {
@@ -85,16 +85,16 @@ mod tests {
     #[test]
     fn dictionaries_are_kept_until_another_row_group_is_begun_and_as_long_as_there_is_room() {
         let dictionaries = PageDictionaries::new(1000);
-        let key = |offset| DictionaryKey { chunk: 4, offset, compression: Compression::SNAPPY };
-        let length = |group, key: DictionaryKey| dictionaries.get(group, &key).map(|found| found.len());
+        let key = |offset| PageKey { chunk: 4, offset, compression: Compression::SNAPPY };
+        let length = |group, key: PageKey| dictionaries.get(group, &key).map(|found| found.len());
         dictionaries.begin(3);
         dictionaries.keep(3, key(40), &dictionary(80));
-        let other = DictionaryKey { compression: Compression::UNCOMPRESSED, ..key(40) };
+        let other = PageKey { compression: Compression::UNCOMPRESSED, ..key(40) };
         dictionaries.keep(3, other, &dictionary(88));
         assert_eq!(length(3, key(40)), Some(80));
         assert_eq!(length(3, other), None, "another codec makes other bytes of it");
         assert_eq!(
-            length(3, DictionaryKey { chunk: 5, ..key(40) }),
+            length(3, PageKey { chunk: 5, ..key(40) }),
             None,
             "another column may have another header"
         );

@@ -10,7 +10,7 @@ use crate::format::compression::codec::Codec;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
-use crate::format::page::dictionary_cache::{DictionaryKey, PageDictionaries};
+use crate::format::page::dictionary_cache::{PageDictionaries, PageKey};
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::scanner::{PageWalk, PassedPage, other_rows};
 use crate::format::page::sizes::{grow, to_usize};
@@ -25,12 +25,19 @@ const PADDING: &[u8] = &[0; 8];
 pub struct Buffers {
     /// Bytes of the source that were read ahead.
     ahead: Vec<u8>,
-    /// The bytes of the present page, if they were compressed.
-    expanded: Vec<u8>,
+    expanded: ExpandedPage,
     /// The bytes of the dictionary.
     dictionary: Arc<Memory>,
     codec: Option<(Compression, Codec)>,
     part: Option<GroupPart>,
+}
+
+/// The bytes of the page that was decompressed last. Who reads the next part of a row group may begin amid it.
+#[derive(Default)]
+struct ExpandedPage {
+    bytes: Vec<u8>,
+    /// The row group, counted over all files, and which page of it this is; `None` if nobody can tell.
+    key: Option<(usize, PageKey)>,
 }
 
 /// What is wanted now: a part of a row group, or all of it.
@@ -66,7 +73,7 @@ impl Buffers {
 /// Opens the pages of one column chunk; those that are passed over are not decompressed.
 pub struct Pages<'a> {
     walk: PageWalk<'a>,
-    expanded: &'a mut Vec<u8>,
+    expanded: &'a mut ExpandedPage,
     dictionary: &'a mut Arc<Memory>,
     codec: &'a mut Codec,
     part: Option<&'a GroupPart>,
@@ -274,9 +281,8 @@ impl<'a> Pages<'a> {
             Encoding::PLAIN | Encoding::PLAIN_DICTIONARY => {}
             other => return Err(Error::data(format!("a dictionary is encoded as {other}, expected PLAIN"))),
         }
-        let chunk = self.walk.chunk();
-        let value_bytes = chunk.value_bytes.unwrap_or(4);
-        let key = DictionaryKey { chunk: chunk.start, offset: *offset, compression: chunk.compression };
+        let value_bytes = self.walk.chunk().value_bytes.unwrap_or(4);
+        let key = self.key(page);
         // One at a time: the last one goes before there is memory for the next.
         *self.dictionary = Arc::default();
         if let Some(kept) = self.part.and_then(|part| part.dictionaries.get(part.group, &key)) {
@@ -317,7 +323,7 @@ impl<'a> Pages<'a> {
 
     /// The page that was opened last.
     pub fn page(&self) -> Page<'_> {
-        let held = if self.is_expanded { self.expanded.as_slice() } else { self.walk.memory() };
+        let held = if self.is_expanded { self.expanded.bytes.as_slice() } else { self.walk.memory() };
         Page { bytes: held.get(self.page.clone()).unwrap_or_default(), dictionary: self.dictionary.bytes() }
     }
 
@@ -325,6 +331,12 @@ impl<'a> Pages<'a> {
     /// decompresses it if it is compressed.
     fn expand(&mut self, page: &PassedPage, dictionary: Option<&mut Memory>) -> Result<()> {
         let header = &page.header;
+        let stated = to_usize(header.uncompressed_bytes())?;
+        let key = self.part.map(|part| (part.group, self.key(page)));
+        if dictionary.is_none() && key.is_some() && self.expanded.key == key {
+            (self.is_expanded, self.page) = (true, 0..stated);
+            return Ok(());
+        }
         let place = self.walk.bytes(page.offset, header.compressed_bytes())?;
         let bytes = &self.walk.memory()[place.clone()];
         if let Some(stated) = header.checksum.filter(|_| self.verifies_checksums) {
@@ -338,7 +350,6 @@ impl<'a> Pages<'a> {
         }
         let levels =
             header.level_bytes().map_or(0, |(repetition, definition)| repetition.saturating_add(definition));
-        let stated = to_usize(header.uncompressed_bytes())?;
         if levels > bytes.len() || levels > stated {
             return Err(Error::data(format!(
                 "a page claims {levels} bytes of levels and has {} ({stated} uncompressed)",
@@ -358,6 +369,7 @@ impl<'a> Pages<'a> {
             Some(codec) if levels == 0 => codec.as_it_is(bytes, stated),
             Some(_) => None,
         };
+        let is_dictionary = dictionary.is_some();
         let output = match (as_it_is, dictionary) {
             (Some(page), Some(dictionary)) => return dictionary.extend(page),
             (Some(page), None) => {
@@ -373,8 +385,10 @@ impl<'a> Pages<'a> {
             (None, None) => {
                 self.is_expanded = true;
                 self.page = 0..stated;
-                grow(self.expanded, stated)?;
-                &mut self.expanded[..stated]
+                let ExpandedPage { bytes, key } = &mut *self.expanded;
+                *key = None;
+                grow(bytes, stated)?;
+                &mut bytes[..stated]
             }
         };
         // The levels in front of a page of version 2 never are compressed.
@@ -385,6 +399,14 @@ impl<'a> Pages<'a> {
         {
             codec.decompress(&bytes[levels..], &mut output[levels..])?;
         }
+        if !is_dictionary {
+            self.expanded.key = key;
+        }
         Ok(())
+    }
+
+    fn key(&self, page: &PassedPage) -> PageKey {
+        let chunk = self.walk.chunk();
+        PageKey { chunk: chunk.start, offset: page.offset, compression: chunk.compression }
     }
 }
