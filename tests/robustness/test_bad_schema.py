@@ -90,7 +90,6 @@ UNSUPPORTED = {
     "decimal(19, 2)": pa.array([WIDE], WIDE_TYPE),
     "list<decimal(19, 2)>": pa.array([[WIDE]], pa.list_(WIDE_TYPE)),
     "list<list<decimal(19, 2)>>": pa.array([[[WIDE]]], pa.list_(pa.list_(WIDE_TYPE))),
-    "null": pa.array([None]),
 }
 
 
