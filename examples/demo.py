@@ -86,7 +86,8 @@ def find_columns(data: str) -> list[str]:
     left_out = {name: f"its type is {type_}" for name, type_ in types.items() if not is_deliverable(type_)}
     columns = [name for name in types if name not in left_out]
     if columns:
-        for file in fr.ParquetDataset(data, batch_size=1, columns=columns, rank=0, world_size=1).files:
+        how = {"batch_size": 1, "columns": columns, "nulls": "mask", "rank": 0, "world_size": 1}
+        for file in fr.ParquetDataset(data, **how).files:
             left_out |= dict.fromkeys(set(columns) & columns_with_nulls(file), "it has nulls")
     for name, reason in left_out.items():
         print(f"  the column {name!r} is left out: {reason}")

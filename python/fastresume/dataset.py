@@ -107,7 +107,8 @@ class ParquetDataset(FilesDataset):
             them among the ranks (fewer rows than ranks are dropped), "pad" repeats them up to a whole batch,
             in which `batch.valid` tells copies apart. All ranks get the same number of batches.
         nulls: what becomes of a null of a column of which `columns` says nothing else: "error" raises a
-            DataError that names it, "mask" gives a bool tensor `name + "_valid"` beside the tensor `name`
+            DataError that names it (where footers count nulls here, with all columns that have some; else
+            when its batch is read), "mask" gives a bool tensor `name + "_valid"` beside the tensor `name`
             (False, and a value of 0, where there is a null) and the `valid` of a `Jagged`. A null list or
             string is then empty. Of lists, a mask marks null rows, null lists and strings inside of them, and
             null numbers (`Jagged.values_valid`).

@@ -218,7 +218,7 @@ def test_a_report_tells_by_what_rows_were_left_out(tmp_path: Path) -> None:
         tmp_path, filter=(day == 1) & (number == 1000) | (number == 2), columns=["*", day.from_path()]
     )
     assert (few.kept, few.left_out_by_page_indexes, few.scanned, few.left_out_by_scan) == (2, 180, 20, 18)
-    none = fr.ParquetDataset(tmp_path, batch_size=1, **parallel())
+    none = fr.ParquetDataset(tmp_path, batch_size=1, nulls="mask", **parallel())
     assert none.filter_report() is None
     some = report(tmp_path, filter=number >= 53, rows=[[0, 60]])
     assert (some.rows, some.kept, some.left_out_by_page_indexes) == (60, 6, 50)

@@ -144,7 +144,8 @@ def test_a_null_is_named_with_column_row_group_row_and_file(
 ) -> None:
     values = [None if index == row else index for index in range(30)]
     table = pa.table({"row": np.arange(30), "odd": pa.array(values, pa.int32())})
-    pq.write_table(table, path, row_group_size=10, data_page_version=version)
+    # Where footers count nulls, the dataset is refused before it is read.
+    pq.write_table(table, path, row_group_size=10, data_page_version=version, write_statistics=False)
     dataset = open_dataset(path)
     iterator = iter(fr.Loader(dataset, threads=threads) if threads else dataset)
     assert rows_of(next(iterator) for _ in range(row // 10)) == list(range(row // 10 * 10))
@@ -155,5 +156,5 @@ def test_a_null_is_named_with_column_row_group_row_and_file(
 
 def test_a_column_of_nulls_alone_is_refused(path: Path) -> None:
     pq.write_table(pa.table({"odd": pa.array([None] * 10, pa.int64())}), path)
-    with refused(fr.DataError, "null", "row 0 ", "column 'odd'", path):
-        list(open_dataset(path))
+    with refused(fr.DataError, "footers count 10 nulls among 10 values", "column 'odd'", path):
+        open_dataset(path)

@@ -116,7 +116,7 @@ def encode(value: Any) -> Any:
 
 def kept_rows(path: Path, **arguments: Any) -> list[int]:
     """The rows that a dataset of a filter selects; none if it has none."""
-    how = {"batch_size": 1, **parallel(), **arguments}
+    how = {"batch_size": 1, "nulls": "mask", **parallel(), **arguments}
     try:
         dataset = fr.ParquetDataset(path, **how)
     except ValueError as cause:

@@ -64,12 +64,14 @@ def test_what_an_expression_makes_is_known_at_once_or_refused_with_its_text(
 ) -> None:
     """Of any column; and what was promised is what comes, or an error about a row."""
     with written(spec) as files:
-        name = data.draw(st.sampled_from(sorted(fr.ParquetDataset(files.directory, batch_size=1).schema)))
+        whole = fr.ParquetDataset(files.directory, batch_size=1, nulls="mask").schema
+        name = data.draw(st.sampled_from(sorted(name for name in whole if not name.endswith("_valid"))))
         column = data.draw(expressions(name))
         try:
             dataset = fr.ParquetDataset(files.directory, batch_size=1, columns=column, **parallel())
         except (fr.DataError, ValueError) as error:
-            assert repr(column) in str(error) or "two tensors are called" in str(error)  # noqa: PT017
+            told = [repr(column), "two tensors are called", "null"]
+            assert any(words in str(error) for words in told)  # noqa: PT017
             return
         made = dataset.schema[column.tensor_name or name]
         assert made.expression == repr(column)

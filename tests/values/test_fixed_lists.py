@@ -168,6 +168,7 @@ def test_null_elements_are_filled_or_marked(path: Path) -> None:
         batch = whole(path, 9)
         assert tensor_of(batch, "x")[0].tolist() == filled
         assert tensor_of(batch, "x")[1].flatten().tolist() == [9, 9]
+        # A list that is null is left out, so that footers do not tell whether elements are null.
         with pytest.raises(fr.DataError, match="an element of the list in row 0 of the row group is null"):
             whole(path, "error", filter=fr.col("x").is_valid())
         batch = whole(path, "mask")

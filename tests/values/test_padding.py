@@ -181,7 +181,7 @@ def test_null_elements_are_filled_or_marked_and_null_rows_are_all_padding(tmp_pa
     batch = read(write(tmp_path, [[b"ab", None], None], OF_BYTES), columns=fr.col("x").pad(3))
     assert tensor_of(batch, "x").shape == (2, 3, 2)
     assert tensor_of(batch, "x_values_valid").tolist() == [[True, False, False], [False] * 3]
-    with pytest.raises(fr.DataError, match="row 1 of the row group is null"):
+    with pytest.raises(fr.DataError, match="a list, or an element of one, is null"):
         read(write(tmp_path, [[1], None]), nulls="error", columns=["*", fr.col("x").pad(2)])
 
 

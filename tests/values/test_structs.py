@@ -66,7 +66,8 @@ def test_members_have_the_struct_s_name_before_theirs(path: Path) -> None:
         ("*.d", ["x.a.c.d"]),
         ("x.*", everything),
     ):
-        assert list(fr.ParquetDataset(path, batch_size=1, columns=columns).schema) == names
+        found = fr.ParquetDataset(path, batch_size=1, columns=columns, nulls="mask").schema
+        assert [name for name in found if not name.endswith("_valid")] == names
     with pytest.raises(fr.DataError, match=r"no column matches 'x\.a\.n'"):
         fr.ParquetDataset(path, batch_size=1, columns="x.a.n")
 

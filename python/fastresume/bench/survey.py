@@ -85,6 +85,7 @@ def survey(
                 filled,
                 batch_size=1,
                 columns=[name],
+                nulls="mask",
                 tail="short",
                 storage_options=dict(storage_options) or None,
                 rank=0,

@@ -90,8 +90,7 @@ def costs_of(manifest: _core.Manifest, name: str, unreadable: Unreadable | None 
     Raises:
         DataError: if the column is neither one of lists of values nor one of integers without nulls.
     """
-    layout = column_request([name], "error").layout(manifest)
-    (field,) = Schema(layout).values()
+    field = Schema(column_request([name], "mask").layout(manifest))[name]
     if field.kind == "list":
         return list_lengths(manifest, [name], None, unreadable)
     if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
@@ -99,7 +98,7 @@ def costs_of(manifest: _core.Manifest, name: str, unreadable: Unreadable | None 
             f"column '{name}': a row costs the length of a list or an integer, found {field.dtype} of shape "
             f"{list(field.shape)}"
         )
-    return _numbers(manifest, layout, unreadable)
+    return _numbers(manifest, column_request([name], "error").layout(manifest), unreadable)
 
 
 def _numbers(

@@ -20,6 +20,8 @@ pub struct Schema {
     pub extents: Vec<(usize, Extent)>,
     /// For each column with large pages, their bytes beyond what writers usually make.
     pub large_pages: BTreeMap<usize, u64>,
+    /// For each column of whose nulls footers tell, their number and the first file that has some.
+    pub nulls: BTreeMap<usize, (u64, usize)>,
     /// The most bytes, and the most row groups, of any footer.
     pub footer: FooterSize,
 }
@@ -44,12 +46,13 @@ impl Schema {
             rows: 0,
             extents,
             large_pages: BTreeMap::new(),
+            nulls: BTreeMap::new(),
             footer: FooterSize::default(),
         }
     }
 
-    /// Adds what a file has.
-    pub fn add(&mut self, summary: &Summary) {
+    /// Adds what a file of a number has.
+    pub fn add(&mut self, file: usize, summary: &Summary) {
         self.rows = summary.group_rows.iter().fold(self.rows, |rows, &more| rows.saturating_add(more));
         for ((_, extent), (_, more)) in self.extents.iter_mut().zip(&summary.extents) {
             *extent = extent.and(*more);
@@ -57,6 +60,10 @@ impl Schema {
         for &(column, more) in &summary.large_pages {
             let bytes = self.large_pages.entry(column).or_default();
             *bytes = more.max(*bytes);
+        }
+        for &(column, more) in &summary.nulls {
+            let (count, _) = self.nulls.entry(column).or_insert((0, file));
+            *count = count.saturating_add(more);
         }
         let FooterSize { bytes, row_groups } = &mut self.footer;
         *bytes = summary.footer_bytes.max(*bytes);

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
 
 use crate::error::Result;
-use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
+use crate::format::metadata::footer::{Footer, FooterBytes, HASH_BYTES};
+use crate::format::metadata::null_count::null_count;
 use crate::format::metadata::size_estimate::{self, Extent, to_count};
 use crate::schema::arrow_schema::{self, ArrowFields};
 use crate::schema::columns::{self, Column, Stored};
@@ -32,6 +33,8 @@ pub struct Summary {
     pub extents: Vec<(usize, Extent)>,
     /// The number of each column with large pages, and their bytes beyond what writers usually make.
     pub large_pages: Vec<(usize, u64)>,
+    /// The number of each column with nulls, and how many the footer tells of.
+    pub nulls: Vec<(usize, u64)>,
 }
 
 impl Summary {
@@ -49,41 +52,74 @@ impl Summary {
         let (footer_hash, footer_bytes) = (bytes.hash, bytes.count() as u64);
         let footer = bytes.parse()?;
         let columns = columns::columns(footer.file().schema_descr(), &arrow_fields(footer.file())?);
-        let numbered = columns.iter().enumerate();
-        let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
-        let mut extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
-        // As the first dictionary of each column tells: one read, however many row groups there are.
-        let mut entry_bytes = vec![None; extents.len()];
-        let mut large_pages = vec![0; columns.len()];
-        let mut data_bytes = 0_u64;
-        let options = ParquetMetaDataOptions::new()
-            .with_encoding_stats_as_mask(false)
-            .with_column_stats_policy(ParquetStatisticsPolicy::SkipAll);
-        for group in footer.row_groups(options) {
-            let group = group?.metadata;
-            data_bytes = data_bytes.saturating_add(to_count(group.total_byte_size()));
-            for ((number, extent), entry_bytes) in extents.iter_mut().zip(&mut entry_bytes) {
-                let column = &columns[*number];
-                if entry_bytes.is_none() && column.stored == Stored::Bytes {
-                    *entry_bytes = size_estimate::entry_bytes(source, group.column(column.leaf));
-                }
-                *extent = extent.and(Extent::of_column(column, &group, entry_bytes.unwrap_or(0)));
-            }
-            for (column, bytes) in columns.iter().zip(&mut large_pages) {
-                *bytes = size_estimate::large_page_bytes(group.column(column.leaf)).max(*bytes);
-            }
-        }
-        let large_pages = large_pages.into_iter().enumerate().filter(|&(_, bytes)| bytes > 0).collect();
+        let may_be_null = columns.iter().filter(|column| column.lists == 0 && column.level > 0);
+        let may_be_null: Vec<usize> = may_be_null.map(|column| column.leaf).collect();
+        // Statistics that can't be decoded tell nothing, and refuse no file.
+        let totals =
+            Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::skip_except(&may_be_null))
+                .or_else(|_| Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::SkipAll))?;
+        let some =
+            |counts: Vec<u64>| counts.into_iter().enumerate().filter(|&(_, count)| count > 0).collect();
         Ok(Self {
             size: source.size(),
             footer_hash,
             footer_bytes,
             columns: columns.into(),
             group_rows: footer.into_group_rows(),
-            data_bytes,
-            extents,
-            large_pages,
+            data_bytes: totals.data_bytes,
+            extents: totals.extents,
+            large_pages: some(totals.large_pages),
+            nulls: some(totals.nulls),
         })
+    }
+}
+
+/// What the row groups of a file have together.
+struct Totals {
+    data_bytes: u64,
+    /// Of each jagged column its number and extent.
+    extents: Vec<(usize, Extent)>,
+    /// Of each column.
+    large_pages: Vec<u64>,
+    /// Of each column.
+    nulls: Vec<u64>,
+}
+
+impl Totals {
+    fn of(
+        source: &dyn Source,
+        footer: &Footer,
+        columns: &[Column],
+        statistics: ParquetStatisticsPolicy,
+    ) -> Result<Self> {
+        let numbered = columns.iter().enumerate();
+        let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
+        let extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
+        // As the first dictionary of each column tells: one read, however many row groups there are.
+        let mut entry_bytes = vec![None; extents.len()];
+        let (large_pages, nulls) = (vec![0; columns.len()], vec![0; columns.len()]);
+        let mut totals = Self { data_bytes: 0, extents, large_pages, nulls };
+        let options = ParquetMetaDataOptions::new()
+            .with_encoding_stats_as_mask(false)
+            .with_column_stats_policy(statistics);
+        for group in footer.row_groups(options) {
+            let group = group?.metadata;
+            totals.data_bytes = totals.data_bytes.saturating_add(to_count(group.total_byte_size()));
+            for ((number, extent), entry_bytes) in totals.extents.iter_mut().zip(&mut entry_bytes) {
+                let column = &columns[*number];
+                if entry_bytes.is_none() && column.stored == Stored::Bytes {
+                    *entry_bytes = size_estimate::entry_bytes(source, group.column(column.leaf));
+                }
+                *extent = extent.and(Extent::of_column(column, &group, entry_bytes.unwrap_or(0)));
+            }
+            for (column, bytes) in columns.iter().zip(&mut totals.large_pages) {
+                *bytes = size_estimate::large_page_bytes(group.column(column.leaf)).max(*bytes);
+            }
+            for (column, count) in columns.iter().zip(&mut totals.nulls) {
+                *count = count.saturating_add(null_count(column, group.column(column.leaf)));
+            }
+        }
+        Ok(totals)
     }
 }
 

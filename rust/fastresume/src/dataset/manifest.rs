@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_schema::{FooterSize, Schema};
+use crate::dataset::file_schema::Schema;
 use crate::dataset::file_value::Value;
 use crate::dataset::fingerprint::{Printed, fingerprint};
 use crate::dataset::found_files::{FoundFile, find_all};
@@ -185,7 +185,7 @@ impl Manifest {
                     schemas.len() - 1
                 }),
             };
-            schemas[schema].add(summary);
+            schemas[schema].add(index, summary);
             files.push(DataFile {
                 path: listed.path.clone(),
                 size: summary.size,
@@ -361,10 +361,10 @@ impl Manifest {
         self.lived(schema).large_pages.get(&column).copied().unwrap_or(0)
     }
 
-    /// The sizes of the largest footers among files of a schema.
+    /// What the files of a schema are like together.
     #[must_use]
-    pub fn footer_size(&self, schema: usize) -> FooterSize {
-        self.schemas[schema].footer
+    pub fn schema(&self, schema: usize) -> &Schema {
+        &self.schemas[schema]
     }
 
     /// The rows of the largest row group.

@@ -25,7 +25,7 @@ use crate::source::file_system::FileSystem;
 use crate::source::status::{Status, Version};
 
 /// The number changes with the format of the entries: an older or newer file is not read.
-const MAGIC: &[u8] = b"fastresume manifest cache 7\n";
+const MAGIC: &[u8] = b"fastresume manifest cache 8\n";
 
 /// How the files of all format versions begin.
 const NAME: &[u8] = b"fastresume manifest cache ";
@@ -81,6 +81,7 @@ struct Entry<'a> {
     data_bytes: u64,
     extents: Vec<(usize, Extent)>,
     large_pages: Vec<(usize, u64)>,
+    nulls: Vec<(usize, u64)>,
 }
 
 /// The entries of a cache, looked up by path.
@@ -131,6 +132,7 @@ impl<'a> Known<'a> {
             data_bytes: entry.data_bytes,
             extents: entry.extents.clone(),
             large_pages: entry.large_pages.clone(),
+            nulls: entry.nulls.clone(),
         })
     }
 }
@@ -203,6 +205,7 @@ impl Cache {
             data_bytes: summary.data_bytes,
             extents: summary.extents.clone(),
             large_pages: summary.large_pages.clone(),
+            nulls: summary.nulls.clone(),
         });
         let content = Content { entries: entries.collect(), schemas };
         let content = postcard::to_allocvec(&content).map_err(|cause| self.failed(cause))?;

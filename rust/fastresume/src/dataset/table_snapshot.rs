@@ -160,8 +160,10 @@ fn with_columns(summary: &Summary, columns: &Arc<[Column]>, places: &[Option<usi
     let mut extents: Vec<_> =
         summary.extents.iter().filter_map(|&(old, extent)| Some((place(old)?, extent))).collect();
     extents.sort_unstable_by_key(|&(column, _)| column);
-    let large = summary.large_pages.iter().filter_map(|&(old, bytes)| Some((place(old)?, bytes)));
-    Summary { columns: Arc::clone(columns), extents, large_pages: large.collect(), ..summary.clone() }
+    let moved =
+        |of: &[(usize, u64)]| of.iter().filter_map(|&(old, count)| Some((place(old)?, count))).collect();
+    let (large_pages, nulls) = (moved(&summary.large_pages), moved(&summary.nulls));
+    Summary { columns: Arc::clone(columns), extents, large_pages, nulls, ..summary.clone() }
 }
 
 fn null_column(name: &str) -> Column {

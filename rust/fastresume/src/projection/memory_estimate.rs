@@ -57,7 +57,7 @@ impl Footprint {
         }
         let (mut file_bytes, mut opening_bytes) = (0, 0);
         for (schema, (columns, _)) in manifest.schemas().enumerate() {
-            let size = manifest.footer_size(schema);
+            let size = manifest.schema(schema).footer;
             let leaves: HashSet<usize> = layout.columns(schema).iter().map(|column| column.leaf).collect();
             let kept = size.row_groups.saturating_mul((leaves.len() * CHUNK_BYTES + size_of::<u64>()) as u64);
             file_bytes = file_bytes.max(kept.saturating_add((leaves.len() * LEAF_BYTES) as u64));

@@ -14,3 +14,4 @@ pub mod page_header;
 pub mod page_index;
 pub mod bloom_filter;
 pub mod size_estimate;
+pub mod null_count;

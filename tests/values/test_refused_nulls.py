@@ -1,0 +1,116 @@
+"""Nulls where they are errors are told when a dataset is made, as far as footers count them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import fastresume as fr
+from support import thrift_writer as tw
+from support.thrift_writer import NULL_COUNT, statistics_of
+
+NULLS: dict[str, Any] = {
+    "integer": [1, None],
+    "text": ["a", None],
+    "truth": [None, True],
+    "list": [[1], None],
+    "element": [[1, None], [2]],
+    "texts": [["a", None], []],
+    "deep": [[[1], [None]], []],
+}
+WHOLE: dict[str, Any] = {
+    "integer": [1, 2],
+    "text": ["a", ""],
+    "truth": [False, True],
+    "list": [[1], []],
+    "element": [[], [2]],
+    "texts": [["a"], []],
+    "deep": [[[1], []], []],
+}
+
+
+def write(directory: Path, *tables: dict[str, Any], **how: Any) -> Path:
+    for number, table in enumerate(tables):
+        pq.write_table(pa.table(table), directory / f"{number}.parquet", **how)
+    return directory
+
+
+def refusal(path: Path, **how: Any) -> str:
+    with pytest.raises(fr.DataError) as caught:
+        fr.ParquetDataset(path, batch_size=1, **how)
+    return str(caught.value)
+
+
+def test_one_error_names_all_columns_with_nulls_and_the_line_that_masks_them(tmp_path: Path) -> None:
+    write(tmp_path, WHOLE, NULLS, NULLS)
+    lines = refusal(tmp_path).splitlines()
+    names = ", ".join(f"'{name}'" for name in NULLS)
+    line = f"columns=['*', fr.col({names}).mask_null()]"
+    assert lines[0] == f"7 columns have nulls; {line} masks their nulls:"
+    for name, told in zip(NULLS, lines[1:], strict=True):
+        assert told.startswith(f"  '{name}': ")
+        assert f"(column '{name}', file '{tmp_path / '1.parquet'}')" in told, "the first that has some"
+    assert "footers count 2 nulls among 6 values" in lines[1]
+    columns = eval(line.removeprefix("columns="), {"fr": fr})  # noqa: S307  (what a user would paste)
+    assert len(list(fr.ParquetDataset(tmp_path, batch_size=6, columns=columns))) == 1
+    assert len(list(fr.ParquetDataset(write(tmp_path, WHOLE, WHOLE, WHOLE), batch_size=6))) == 1
+
+
+def test_a_column_that_is_named_is_told_with_what_is_said_of_it(tmp_path: Path) -> None:
+    write(tmp_path, {"x": [1, None, None], "y": [1, 2, 3]})
+    assert refusal(tmp_path, columns=["x", "y"]).startswith(
+        "footers count 2 nulls among 3 values; .mask_null() or .fill_null(value) says what becomes of it; "
+        "columns=[..., fr.col('x').mask_null()] masks its nulls (column 'x', file "
+    )
+    cast = refusal(tmp_path, columns=fr.col("x").cast(torch.float32))
+    assert cast.startswith(
+        "fr.col('x').cast(torch.float32): footers count 2 nulls among 3 values; .mask_null() or"
+    )
+    stacked = refusal(tmp_path, columns=fr.stack("x", "y", name="m"))
+    assert "footers count 2 nulls among 3 values" in stacked
+    assert "column 'x'" in stacked
+    for columns in ("y", fr.col("x").fill_null(0), fr.col("x").mask_null()):
+        assert fr.ParquetDataset(tmp_path, batch_size=3, columns=columns).peek()
+
+
+def test_rows_that_are_not_selected_may_be_null(tmp_path: Path) -> None:
+    """A count tells that some are selected only where more are null than are left out."""
+    write(tmp_path, {"x": [1, None, 3, None], "l": [[1], None, [], None]}, row_group_size=2)
+    for rows in ([[0, 1], [2, 3]], [[0, 1]]):
+        assert len(list(fr.ParquetDataset(tmp_path, batch_size=1, rows=rows))) == len(rows)
+    valid = fr.col("x").is_valid()
+    assert [batch["x"].item() for batch in fr.ParquetDataset(tmp_path, batch_size=1, filter=valid)] == [1, 3]
+    assert "footers count 2 nulls among 4 values" in refusal(tmp_path, rows=[[0, 3]], columns="x")
+    late = fr.ParquetDataset(tmp_path, batch_size=1, rows=[[0, 2]], columns="x")
+    with pytest.raises(fr.DataError, match="row 1 of the row group is null"):
+        list(late)
+
+
+def test_footers_without_statistics_tell_nothing_and_the_first_null_is_an_error_then(tmp_path: Path) -> None:
+    write(tmp_path, {"x": [1, None]}, write_statistics=False)
+    dataset = fr.ParquetDataset(tmp_path, batch_size=2)
+    with pytest.raises(fr.DataError, match="row 1 of the row group is null"):
+        list(dataset)
+
+
+def test_a_manifest_cache_knows_of_nulls(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    write(data, {"x": [1, None]})
+    for _ in range(2):
+        assert "footers count 1 null among 2 values" in refusal(data, manifest_cache=tmp_path / "cache")
+
+
+def test_a_count_that_bounds_contradict_refuses_nothing(tmp_path: Path) -> None:
+    write(tmp_path, {"x": [1, 2]})
+
+    def edit(footer: Any) -> None:
+        statistics_of(footer, 0)[NULL_COUNT] = tw.i64(2)
+
+    tw.edit_footer(tmp_path / "0.parquet", edit)
+    assert fr.ParquetDataset(tmp_path, batch_size=2).peek()["x"].tolist() == [1, 2]
