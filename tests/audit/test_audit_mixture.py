@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import fastresume._core as _core
-from fastresume.audit.mixture import MixtureState, ordinals_at, union
+from fastresume.audit.mixture import MixtureState, ordinals_at
+from fastresume.audit.ranges import union
 from fastresume.audit.verify import audit
 from fastresume.buffers import of_buffer
 from support.audits import assert_proven, found_in, log_of, text_of

@@ -16,30 +16,12 @@ from typing import Any, Self
 import numpy as np
 
 from fastresume.audit.log_format import Integers
-from fastresume.audit.ranges import NOTHING, size
+from fastresume.audit.ranges import NOTHING, common, size, union, without
 from fastresume.buffers import Intervals
 
 ENDLESS = 1 << 60
 NO_PIECES = np.empty((0, 3), np.int64)
 """Pieces of passes: int64 `[n, 3]`, the pass, and a range of its positions."""
-
-
-def union(*several: Intervals) -> Intervals:
-    """The ranges of all, sorted and joined."""
-    ranges = np.concatenate([NOTHING, *several])
-    ranges = ranges[ranges[:, 0] < ranges[:, 1]]
-    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
-    ends = np.maximum.accumulate(ranges[:, 1])
-    is_first = np.ones(len(ranges), np.bool_)
-    is_first[1:] = ranges[1:, 0] > ends[:-1]
-    is_last = np.append(is_first[1:], True)[: len(ranges)]
-    return np.column_stack([ranges[is_first, 0], ends[is_last]])
-
-
-def complement(ranges: Intervals, total: int) -> Intervals:
-    """The rest of `[0, total)`, of ranges that are sorted and joined."""
-    bounds = np.concatenate([[0], ranges.reshape(-1), [total]]).reshape(-1, 2)
-    return bounds[bounds[:, 0] < bounds[:, 1]]
 
 
 def counted(ranges: Intervals, places: Intervals) -> Intervals:
@@ -97,7 +79,7 @@ def places_of(weights: tuple[int, ...]) -> tuple[Integers, ...]:
 
 def left_of(total: int, cuts: Sequence[Sequence[int]]) -> Intervals:
     """The positions of `[0, total)` that some cuts leave: each lane gives batches from its beginning on."""
-    left = complement(NOTHING, total)
+    left = without(NOTHING, total)
     for lanes, groups, rows, done in cuts:
         slices = size(left) // (lanes * rows)
         of_lanes = min(done, slices * groups)
@@ -208,7 +190,7 @@ class MixtureState:
         for _, _, rows, _, told, *grown in self._sources:
             first, balance, ends, in_pass = grown[0] if grown else (0, 0, [], [])
             holes = np.array(told[1:], np.int64).reshape(-1, 2)
-            taken = complement(holes, told[0]) if told else NOTHING
+            taken = without(holes, told[0]) if told else NOTHING
             sizes = [*(of[1] for of in in_pass), rows]
             axes.append(Axis(sizes[0], first, [(end, last) for end, last in ends], balance, taken))
             came.append([(of[2], later) for of, later in zip(in_pass, sizes[1:], strict=True)])
@@ -218,7 +200,7 @@ class MixtureState:
                     axis.grow(rows)
             if number < len(self._stages):
                 weights, positions, cuts = self._stages[number]
-                taken_in(axes, weights, complement(left_of(positions, cuts), positions))
+                taken_in(axes, weights, without(left_of(positions, cuts), positions))
         return axes
 
     @property
@@ -235,7 +217,7 @@ class MixtureState:
             else:
                 cuts.append([*cut, batches])
         axes = [Axis(each.rows, each.first, each.ends, each.balance, each.taken) for each in self.begun]
-        taken_in(axes, self.weights, complement(left_of(self.positions, cuts), self.positions))
+        taken_in(axes, self.weights, without(left_of(self.positions, cuts), self.positions))
         return dict(zip(self.names, axes, strict=True))
 
     @cached_property
@@ -263,7 +245,7 @@ def ordinals_at(axis: Axis, weights: Sequence[int], source: int, positions: Inte
     """What of a source stands at positions of a stage: the next of what is left."""
     places, length = places_of(tuple(weights))[source], sum(weights)
     counts = positions // length * weights[source] + np.searchsorted(places, positions % length)
-    return counted(complement(axis.taken, ENDLESS), union(counts))
+    return counted(without(axis.taken, ENDLESS), union(counts))
 
 
 def _order(sizes: Sequence[int] | None) -> Mapping[str, Any]:
@@ -299,25 +281,15 @@ class Taken:
         early = np.arange(axis.first)
         told = np.concatenate([axis.pieces, np.column_stack([early, 0 * early, 0 * early + axis.rows])])
         told_flat = union(flat(told, rows))
-        lacking = pieces(counted_in(told_flat, complement(own, ENDLESS)), rows)
+        lacking = pieces(common(told_flat, without(own, ENDLESS)), rows)
         ends = np.unique(own[:, 1])
         is_later = np.isin(lacking[:, 1], sorted(self.sizes)) & (lacking[:, 2] == axis.rows)
         is_later &= np.isin(lacking[:, 0] * rows + lacking[:, 1], ends) & np.isin(lacking[:, 0], passes)
         is_later &= np.array([size(own_of(own, int(of), rows)) == end for of, end, _ in lacking], np.bool_)
-        more = pieces(counted_in(own, complement(told_flat, ENDLESS)), rows)
+        more = pieces(common(own, without(told_flat, ENDLESS)), rows)
         return lacking[~is_later], more
 
 
 def own_of(ranges: Intervals, number: int, rows: int) -> Intervals:
     """The ranges within a pass."""
-    return counted_in(ranges, np.array([[number * rows, (number + 1) * rows]], np.int64))
-
-
-def counted_in(one: Intervals, other: Intervals) -> Intervals:
-    """What is in both of two sorted and joined sets of ranges."""
-    bounds = np.unique(np.concatenate([one.reshape(-1), other.reshape(-1)]))
-    inside = np.ones(max(len(bounds) - 1, 0), np.bool_)
-    for ranges in (one, other):
-        at = np.searchsorted(ranges[:, 0], bounds[:-1], "right") - 1
-        inside &= (at >= 0) & (bounds[:-1] < ranges[at, 1]) if len(ranges) else False
-    return union(np.column_stack([bounds[:-1][inside], bounds[1:][inside]]))
+    return common(ranges, np.array([[number * rows, (number + 1) * rows]], np.int64))

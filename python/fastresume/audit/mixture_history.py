@@ -21,9 +21,9 @@ import numpy as np
 from fastresume.audit.batch_graph import Edge, Lineage
 from fastresume.audit.blame import Blame
 from fastresume.audit.log_format import Integers, Records, Start, digest, key_of, state_hash
-from fastresume.audit.mixture import NO_PIECES, Axis, MixtureState, Taken, flat, pieces, union
+from fastresume.audit.mixture import NO_PIECES, Axis, MixtureState, Taken, flat, pieces
 from fastresume.audit.order import Dataset, Order
-from fastresume.audit.ranges import coverage, size
+from fastresume.audit.ranges import coverage, size, union
 from fastresume.audit.report import Declared, Report
 from fastresume.buffers import Intervals, of_runs
 

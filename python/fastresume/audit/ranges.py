@@ -1,4 +1,4 @@
-"""Ranges of positions or rows as arrays of pairs, in any order, overlapping or not."""
+"""Ranges of positions or rows as arrays of pairs: in any order, overlapping or not, if no more is said."""
 
 from __future__ import annotations
 
@@ -39,6 +39,28 @@ def size(ranges: Intervals) -> int:
 
 
 def without(left: Intervals, total: int) -> Intervals:
-    """The positions of `[0, total)` without these."""
-    ends = np.array([0, *left.reshape(-1).tolist(), total]).reshape(-1, 2)
+    """The positions of `[0, total)` without these, which are sorted and joined."""
+    ends = np.concatenate([[0], left.reshape(-1), [total]]).reshape(-1, 2)
     return ends[ends[:, 0] < ends[:, 1]]
+
+
+def union(*several: Intervals) -> Intervals:
+    """The ranges of all, sorted and joined."""
+    ranges = np.concatenate([NOTHING, *several])
+    ranges = ranges[ranges[:, 0] < ranges[:, 1]]
+    ranges = ranges[np.argsort(ranges[:, 0], kind="stable")]
+    ends = np.maximum.accumulate(ranges[:, 1])
+    is_first = np.ones(len(ranges), np.bool_)
+    is_first[1:] = ranges[1:, 0] > ends[:-1]
+    is_last = np.append(is_first[1:], True)[: len(ranges)]
+    return np.column_stack([ranges[is_first, 0], ends[is_last]])
+
+
+def common(one: Intervals, other: Intervals) -> Intervals:
+    """What is in both of two sorted and joined sets of ranges."""
+    bounds = np.unique(np.concatenate([one.reshape(-1), other.reshape(-1)]))
+    inside = np.ones(max(len(bounds) - 1, 0), np.bool_)
+    for ranges in (one, other):
+        at = np.searchsorted(ranges[:, 0], bounds[:-1], "right") - 1
+        inside &= (at >= 0) & (bounds[:-1] < ranges[at, 1]) if len(ranges) else False
+    return union(np.column_stack([bounds[:-1][inside], bounds[1:][inside]]))
