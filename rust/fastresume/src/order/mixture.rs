@@ -179,13 +179,18 @@ impl Source {
         self.4.get(1..).unwrap_or_default().chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
+    /// Its hash and its rows after it had grown so often in this pass of the mixture.
+    fn after_growths(&self, count: usize) -> (&str, u64) {
+        self.5.3.get(count).map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows))
+    }
+
     /// Its axis when this pass of the mixture began.
     #[must_use]
     pub fn axis(&self) -> Axis {
-        let Growth(first, before, generations, in_pass) = &self.5;
-        let (hash, rows) = in_pass.first().map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows));
+        let Growth(first, before, generations, _) = &self.5;
+        let (hash, rows) = self.after_growths(0);
         Axis {
-            hash: hash.clone(),
+            hash: hash.to_owned(),
             rows,
             first: *first,
             before: *before,
@@ -198,7 +203,7 @@ impl Source {
     pub(crate) fn grow_after(&self, stages: u64, axis: &mut Axis) {
         let in_pass = &self.5.3;
         for (next, _) in (1..).zip(in_pass).filter(|(_, came)| came.2 == stages) {
-            let (hash, rows) = in_pass.get(next).map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows));
+            let (hash, rows) = self.after_growths(next);
             axis.grow(hash, rows);
         }
     }
@@ -221,9 +226,9 @@ impl Source {
     pub(crate) fn in_stage(&self, stage: u64) -> Self {
         let Growth(first, before, generations, in_pass) = &self.5;
         let came = in_pass.partition_point(|came| came.2 <= stage);
-        let (hash, rows) = in_pass.get(came).map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows));
+        let (hash, rows) = self.after_growths(came);
         let growth = Growth(*first, *before, generations.clone(), in_pass[..came].to_vec());
-        Self(self.0.clone(), hash.clone(), rows, self.3, self.4.clone(), growth)
+        Self(self.0.clone(), hash.to_owned(), rows, self.3, self.4.clone(), growth)
     }
 
     /// The same source with files that come after so many stages of this pass of the mixture.
