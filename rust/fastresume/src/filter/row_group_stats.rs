@@ -11,6 +11,7 @@ use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::read_footer;
 use crate::error::{Result, check};
 use crate::format::metadata::column_metadata::Leaf;
+use crate::format::metadata::null_count::is_contradictory;
 use crate::format::metadata::writer::Writer;
 use crate::projection::layout::Layout;
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
@@ -134,9 +135,7 @@ fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column, writer: Writ
     // In the fields of old writers, text and unsigned numbers may be ordered otherwise.
     let is_told = |told: &&Statistics| !told.is_min_max_deprecated() && knows_bounds(leaf, column, writer);
     let bounds = told.filter(is_told).and_then(|told| bounds(told, column));
-    // Nulls have no bounds.
-    let is_bounded = told.is_some_and(|told| told.min_bytes_opt().is_some());
-    if stated.is_some_and(|nulls| nulls > values || nulls == values && is_bounded) {
+    if told.is_some_and(|told| is_contradictory(told, values)) {
         return Facts::new(None, nulls(leaf, column, None, writer));
     }
     Facts::new(bounds, nulls(leaf, column, stated, writer))

@@ -21,13 +21,13 @@ pub fn find(
     manifest: &Manifest,
     selection: &Selection,
 ) -> Vec<Wrong> {
-    let each = || fields.iter().flat_map(|field| field.nulls.iter().map(move |nulls| (field, nulls)));
-    let refused: Vec<(usize, &Field)> = each()
-        .enumerate()
-        .filter(|(_, (_, nulls))| **nulls == Nulls::Refused)
-        .map(|(index, (field, _))| (index, field))
-        .collect();
+    let each = fields.iter().flat_map(|field| field.nulls.iter().map(move |nulls| (field, *nulls)));
+    let refused = each.enumerate().filter(|(_, (_, nulls))| *nulls == Nulls::Refused);
+    let refused: Vec<(usize, &Field)> = refused.map(|(index, (field, _))| (index, field)).collect();
     let mut found = BTreeMap::new();
+    if refused.is_empty() {
+        return Vec::new();
+    }
     let selected = of_whole_files(columns, manifest, selection, &refused, &mut found);
     for (schema, selected) in selected.into_iter().enumerate().filter(|&(_, selected)| selected > 0) {
         let stated = manifest.schema(schema);
@@ -36,13 +36,15 @@ pub fn find(
             let column = &columns[schema][index];
             let place = by_name.get(column.name.as_str()).filter(|_| !column.stored.is_constant());
             let Some(&(count, first)) = place.and_then(|place| stated.nulls.get(place)) else { continue };
-            let (left, of) =
-                (stated.rows.saturating_sub(selected), if column.lists > 0 { "list" } else { "" });
-            if count > left && (left == 0 || of.is_empty()) {
-                let reason = match (of, count) {
-                    ("list", _) => "a list, or an element of one, is null".to_owned(),
-                    (_, 1) => format!("footers count 1 null among {} values", stated.rows),
-                    _ => format!("footers count {count} nulls among {} values", stated.rows),
+            let (left, in_lists) = (stated.rows.saturating_sub(selected), column.lists > 0);
+            // A row may have many nulls in its list: of rows that are left out, all may be.
+            let is_certain = if in_lists { left == 0 } else { count > left };
+            if is_certain {
+                let nulls = if count == 1 { "null" } else { "nulls" };
+                let reason = if in_lists {
+                    "a list, or an element of one, is null".to_owned()
+                } else {
+                    format!("footers count {count} {nulls} among {} values", stated.rows)
                 };
                 found.entry(index).or_insert_with(|| wrong(field, column, manifest, first, &reason));
             }

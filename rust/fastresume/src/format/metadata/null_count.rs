@@ -1,6 +1,7 @@
 //! How many nulls of a column footers tell of.
 
 use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::statistics::Statistics;
 
 use crate::format::metadata::size_estimate::to_count;
 use crate::schema::columns::{Column, Kind};
@@ -20,9 +21,14 @@ pub fn null_count(column: &Column, chunk: &ColumnChunkMetaData) -> u64 {
         let nulls = count(0, usize::from(column.level)).chain(count(element, all));
         return nulls.fold(0, |sum: u64, &more| sum.saturating_add(to_count(more)));
     }
-    let Some(statistics) = chunk.statistics() else { return 0 };
-    // Where all are said to be null and there are bounds as well, one of both is wrong.
-    let most = to_count(chunk.num_values()).saturating_sub(u64::from(statistics.min_bytes_opt().is_some()));
     let is_own = i16::from(column.level) == chunk.column_descr().max_def_level();
-    statistics.null_count_opt().filter(|&nulls| is_own && nulls <= most).unwrap_or(0)
+    let told =
+        chunk.statistics().filter(|told| is_own && !is_contradictory(told, to_count(chunk.num_values())));
+    told.and_then(Statistics::null_count_opt).unwrap_or(0)
+}
+
+/// Whether statistics of so many values state more nulls than that, or nulls alone beside bounds: nulls have none.
+pub fn is_contradictory(told: &Statistics, values: u64) -> bool {
+    let is_bounded = told.min_bytes_opt().is_some();
+    told.null_count_opt().is_some_and(|nulls| nulls > values || nulls == values && is_bounded)
 }
