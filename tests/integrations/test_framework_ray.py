@@ -6,24 +6,15 @@ import faulthandler
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from fastresume.cli import main
+from support.frameworks import marks_of
 from support.rehearsal import write_data
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.processes,
-    pytest.mark.law(2),
-    pytest.mark.law(3),
-    pytest.mark.skipif(
-        find_spec("ray") is None,
-        reason="ray is not installed: `make test-all` installs it, from requirements/frameworks.lock",
-    ),
-]
+pytestmark = marks_of("ray")
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 9600  # twenty steps of 480: no tail on three workers, nor on two

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +12,11 @@ import pytest
 import torch
 
 from fastresume.cli import main
+from support.frameworks import marks_of
 from support.rehearsal import program, run
 from support.titan_on_cpu import import_torchtitan
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.processes,
-    pytest.mark.law(2),
-    pytest.mark.law(3),
-    pytest.mark.skipif(
-        find_spec("torchtitan") is None,
-        reason="torchtitan is not installed: `make test-all` installs it, from requirements/frameworks.lock",
-    ),
-]
+pytestmark = marks_of("torchtitan")
 
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENCES, LENGTH, STEPS = 192, 17, 12
