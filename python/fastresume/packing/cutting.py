@@ -127,7 +127,7 @@ class BinCutter(Cutter):
         self, source: UnitSource, table: BinsTable, chunks: tuple[int, int] | None, stated_bytes: int
     ) -> None:
         self._source = source
-        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
+        self._row_order = _core.Order.of_files(source.manifest)
         self._table = table
         self._chunks = chunks
         self._kept: OrderedDict[tuple[int, int, int], _Rows] = OrderedDict()

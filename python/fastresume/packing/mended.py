@@ -15,7 +15,6 @@ from fastresume.batch.origin import UnitRows
 from fastresume.batch.schema import Tensors
 from fastresume.buffers import Intervals, of_buffer, of_runs, runs_of_one
 from fastresume.packing.cutting import Made, SequenceCutter, UnitSource
-from fastresume.packing.packed_table import PackedTable
 
 
 class MendedSequences:
@@ -26,11 +25,11 @@ class MendedSequences:
         table: which rows each sequence is made of.
     """
 
-    def __init__(self, source: UnitSource, table: PackedTable) -> None:
+    def __init__(self, source: UnitSource, table: _core.SequenceTable) -> None:
         self._source = source
         self._table = table
         self._cutter = SequenceCutter(source, None, 0)
-        self._row_order = _core.Order(_core.Cursor.start(source.manifest, None), source.manifest)
+        self._row_order = _core.Order.of_files(source.manifest)
 
     def sequences(self, numbers: Intervals, count: int) -> tuple[Tensors, Intervals, UnitRows, Damage]:
         """The sequences in these runs, over and over until there are `count`.
@@ -63,20 +62,13 @@ class MendedSequences:
         runs = np.concatenate([rows[place] for place in places])
         return tensors, runs, UnitRows(offsets, True), tuple(damage)
 
-    def _place(self, unit: int) -> tuple[int, int]:
-        """The file of a sequence, and its number there."""
-        starts = self._table.starts
-        file = int(starts.searchsorted(unit, side="right")) - 1
-        return file, unit - int(starts[file])
-
     def _made(self, unit: int) -> Made:
         """A sequence by itself: no rows are decoded but those that it is cut from."""
         return self._cutter.made(np.array([[unit, unit + 1]], np.int64), 1, 1)
 
     def _rows_of(self, unit: int) -> Intervals:
         """The rows that a sequence is cut from."""
-        file, own = self._place(unit)
-        ordinals = self._table.stretch(file, own, own + 1)
+        ordinals = self._table.rows(unit, unit + 1)
         return of_buffer(self._row_order.rows(np.array([ordinals], np.int64)))
 
     def _damage(self, unit: int) -> Damage:

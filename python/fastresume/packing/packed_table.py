@@ -115,13 +115,6 @@ class PackedTable:
         """How many units are decoded in one go."""
         return max(1, CHUNK_TOKENS // self.packed.length)
 
-    def stretch(self, file: int, start: int, end: int) -> tuple[int, int]:
-        """The rows that the units `[start, end)` of a file are cut from: which of the selected ones."""
-        index, first, length = self.index[file], int(self.first_ordinals[file]), self.packed.length
-        entry = max(int(np.searchsorted(index, start * length, side="right")) - 1, 0)
-        last = int(np.searchsorted(index, min(end * length, int(self.tokens[file])), side="left"))
-        return first + entry * STRIDE, min(first + last * STRIDE, int(self.first_ordinals[file + 1]))
-
     def sequences(self, rows: Schema) -> _core.SequenceTable:
         """What makes the units of rows of a schema."""
         packed, separators = self.packed, None
@@ -164,7 +157,7 @@ class PackedTable:
         Raises:
             DataError, SourceError: if a file can't be read.
         """
-        order = _core.Order(_core.Cursor.start(manifest, None), manifest)
+        order = _core.Order.of_files(manifest)
         groups, lengths = of_words(manifest.file_groups), list_lengths(manifest, columns)
         kept = (self.starts[1:] - self.starts[:-1]) * self.packed.length
         found = first = 0

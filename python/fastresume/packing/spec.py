@@ -227,9 +227,7 @@ class UnitsSpec(FilesSpec):
         """
         units = of_buffer(self.order(cursor).row_set(positions))
         ordinals = self.units_table.ordinals(units, self.manifest, self._columns)
-        return of_buffer(
-            _core.Order(_core.Cursor.start(self.manifest, None), self.manifest).row_set(ordinals)
-        )
+        return of_buffer(_core.Order.of_files(self.manifest).row_set(ordinals))
 
     def files_of(self, _planned: _core.Pass, _number: int) -> list[str]:
         """The files that hold rows of this rank's batch: any of the dataset."""

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fastresume::{Order as CoreOrder, Result, arrays};
+use fastresume::{Order as CoreOrder, OrderKind, Result, Selection, arrays};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -18,17 +18,26 @@ pub struct Order {
     pub inner: CoreOrder,
 }
 
-pub fn of_cursor(cursor: &Cursor, manifest: &Manifest) -> Result<CoreOrder> {
-    let selection = Arc::clone(&manifest.selection);
+/// The order of the pass that a cursor is in, of rows or units that are selected.
+pub fn of_cursor(cursor: &Cursor, selection: &Arc<Selection>) -> Result<CoreOrder> {
     let (cursor, ends) = (&cursor.inner, cursor.inner.generation_ends());
-    CoreOrder::of_generations(&cursor.identity().order, cursor.epoch(), selection, &ends)
+    CoreOrder::of_generations(&cursor.identity().order, cursor.epoch(), Arc::clone(selection), &ends)
 }
 
 #[pymethods]
 impl Order {
     #[new]
     fn new(py: Python<'_>, cursor: &Cursor, manifest: &Manifest) -> PyResult<Self> {
-        gate::run(py, || Ok(Self { inner: of_cursor(cursor, manifest)? }))
+        gate::run(py, || Ok(Self { inner: of_cursor(cursor, &manifest.selection)? }))
+    }
+
+    /// The selected rows in the order of the files.
+    #[staticmethod]
+    fn of_files(py: Python<'_>, manifest: &Manifest) -> PyResult<Self> {
+        gate::run(py, || {
+            let selection = Arc::clone(&manifest.selection);
+            Ok(Self { inner: CoreOrder::of_generations(&OrderKind::Sequential, 0, selection, &[])? })
+        })
     }
 
     /// The row numbers at these positions, in their order, as `[start, end)` runs.

@@ -128,7 +128,7 @@ impl Reader {
         let page_lock = page_lock.map(PageLock::of_core);
         reserve::hold();
         let pipeline = gate::run(py, || {
-            let order = order::of_cursor(cursor, manifest)?;
+            let order = order::of_cursor(cursor, &manifest.selection)?;
             let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());
             let pass = Arc::clone(&pass_.inner);
             Pipeline::new(manifest, layout, order, pass, place, threads, prefetch_bytes)

@@ -53,6 +53,12 @@ impl SequenceTable {
         };
         Ok(Self { packing: Arc::new(packing), inner: Arc::new(inner) })
     }
+
+    /// The rows that the sequences `[start, end)`, which are of one file, are cut from: which of the selected ones.
+    fn rows(&self, start: u64, end: u64) -> (u64, u64) {
+        let ordinals = self.inner.rows(&(start..end)).ordinals;
+        (ordinals.start, ordinals.end)
+    }
 }
 
 /// Makes sequences, of documents that are decoded many at a time.

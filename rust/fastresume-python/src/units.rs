@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use fastresume::{
-    Cursor as CoreCursor, Manifest as CoreManifest, Order as CoreOrder, OrderKind, Read, Selection,
-    SourceFiles, Units as CoreUnits, list_lengths,
+    Cursor as CoreCursor, Manifest as CoreManifest, OrderKind, Read, Selection, SourceFiles,
+    Units as CoreUnits, list_lengths,
 };
 use pyo3::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::buffer::Buffer;
 use crate::cursor::{ChoiceNumbers, Cursor, to_choice};
 use crate::gate;
 use crate::manifest::Manifest;
-use crate::order::Order;
+use crate::order::{Order, of_cursor};
 
 /// The units of a dataset: what its cursors and its order count in the place of rows.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -92,12 +92,7 @@ impl Units {
 
     /// The unit at each position of the pass that a cursor is in.
     fn order(&self, py: Python<'_>, cursor: &Cursor) -> PyResult<Order> {
-        gate::run(py, || {
-            let (cursor, ends) = (&cursor.inner, cursor.inner.generation_ends());
-            let units = Arc::clone(self.inner.selection());
-            let inner = CoreOrder::of_generations(&cursor.identity().order, cursor.epoch(), units, &ends)?;
-            Ok(Order { inner })
-        })
+        gate::run(py, || Ok(Order { inner: of_cursor(cursor, self.inner.selection())? }))
     }
 }
 
