@@ -18,7 +18,7 @@ import fastresume as fr
 from fastresume.reading import device as module
 from fastresume.reading.device import AHEAD
 from fastresume.reading.pinned import page_lock
-from fastresume.reading.workers import memory_file
+from fastresume.reading.workers import shared_memory
 from fastresume.testing import assert_exact_resume
 from support.device_jobs import (
     HOW,
@@ -72,7 +72,13 @@ def test_without_the_guard_of_its_copy_memory_would_be_filled_again_too_soon(
     monkeypatch.setattr(module, "_Held", Forgetful)
     monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)  # so late that all else has happened
     # What workers share would be gone by then, its reader killed: only what is filled again is to be seen.
-    monkeypatch.setattr(memory_file.Mapping, "__del__", lambda mapping: None)
+    mapped, kept = shared_memory.mapped_file, []
+
+    def keep(*given: Any) -> Any:
+        kept.append(mapped(*given))
+        return kept[-1]
+
+    monkeypatch.setattr(shared_memory, "mapped_file", keep)
     plain = made(numbers, **order)
     expected = [*plain, *plain, *plain]
     with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:
