@@ -2,6 +2,7 @@
 
     make bench-mixing                       # build for release, make the data, measure
     make bench-mixing ARGS='--rounds 3 --results -'
+    make bench-mixing ARGS=--beside         # what others take for the same, in a section of its own
 
 Packed: lists of int32, 700 on the average, compressed with zstd, delivered jagged and as sequences of 2048,
 in file order and shuffled; batches have about as many tokens. Mixed: 8 sources of 20 columns with weights as
@@ -10,6 +11,9 @@ they have rows, and one dataset of all their files.
 All ways run in one process, each on the caller's thread. After one pass of each they take turns, and what is
 compared are medians of CPU time: of a pass, and of `batch_at` at some steps. What it takes to open a packed
 dataset, which scans the lengths of all lists, is measured apart. The tables go to RESULTS.md.
+
+Beside others, both are measured by `fastresume bench`, mixing over fewer rows: most of them make an object of
+each row.
 """
 
 from __future__ import annotations
@@ -34,6 +38,8 @@ from page import in_words, put_section
 
 LENGTH, MEAN, SEQUENCES = 2048, 700, 8
 SOURCES, COLUMNS = 8, 20
+FEWER = 16
+"""Beside others, as many times fewer rows are mixed."""
 SEEN_STEPS = 20
 """So many steps are read by `batch_at`."""
 
@@ -174,12 +180,40 @@ def report(found: Turns, rounds: int, opened: Sequence[float]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def beside(directory: Path, tokens: int, rows: int, rounds: int) -> str:
+    """The section of what others take, as `fastresume bench` measures it."""
+    names = ("arguments", "command", "machine")
+    arguments, command, machine = (importlib.import_module(f"fastresume.bench.{name}") for name in names)
+    each = [f"{path}:{SOURCES - number}" for number, path in enumerate(sources(directory, rows // FEWER))]
+    asked = {
+        f"Packed, sequences of {LENGTH}": [str(documents(directory, tokens)), "--pack", f"tokens:{LENGTH}"],
+        f"Mixed, {SOURCES} sources of {COLUMNS} columns": ["--mix", *each],
+    }
+    lines = [
+        "## Packed sequences and mixtures beside others",
+        "",
+        "Written by `make bench-mixing ARGS=--beside`; `fastresume bench --help` says how it is measured.",
+        f"Medians and ranges of {rounds} rounds.",
+        "",
+        *(f"- {name}: {fact}" for name, fact in machine.facts().items()),
+    ]
+    for title, given in asked.items():
+        parser = argparse.ArgumentParser()
+        arguments.add_arguments(parser)
+        found = command.measure(parser.parse_args([*given, "--rounds", str(rounds)]))
+        if found.is_interrupted or found.faults:
+            raise SystemExit("\n".join(found.lines()))
+        lines += ["", f"### {title}", "", *found.pass_table()]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=5, help="of each way (%(default)s)")
     parser.add_argument("--tokens", type=data.positive, default=20_000_000, help="of all lists (%(default)s)")
     parser.add_argument("--rows", type=data.positive, default=data.ROWS, help="of all sources (%(default)s)")
     parser.add_argument("--batch-size", type=data.positive, default=2048, help="of mixtures (%(default)s)")
+    parser.add_argument("--beside", action="store_true", help="measure others that do the same instead")
     parser.add_argument("--results", default=str(Path(__file__).parents[1] / "RESULTS.md"), help="- for none")
     parser.add_argument("--directory", type=Path, default=Path(tempfile.gettempdir()) / "fastresume-bench")
     options = parser.parse_args()
@@ -187,9 +221,12 @@ def main() -> None:
     core = importlib.import_module("fastresume._core")
     if not core.IS_OPTIMIZED:
         raise SystemExit("a build with checks on says nothing about speed")
-    made = ways(options.directory, options.tokens, options.rows, options.batch_size)
-    opened = [opening(options.directory, options.tokens) for _ in range(options.rounds)]
-    text = report(measured(made, options.rounds), options.rounds, opened)
+    if options.beside:
+        text = beside(options.directory, options.tokens, options.rows, options.rounds)
+    else:
+        made = ways(options.directory, options.tokens, options.rows, options.batch_size)
+        opened = [opening(options.directory, options.tokens) for _ in range(options.rounds)]
+        text = report(measured(made, options.rounds), options.rounds, opened)
     print(text)
     if options.results != "-":
         put_section(Path(options.results), text)

@@ -244,6 +244,18 @@ def test_a_model_that_is_killed_and_resumed_ends_at_the_same_loss(
     assert f"{end.resumed:.6f} resumed, {end.whole:.6f} never interrupted" in capsys.readouterr().out
 
 
+def test_a_recommender_keeps_the_shares_of_its_datasets_over_a_kill_and_embeds_each_user_once() -> None:
+    source = ROOT / "examples" / "views_and_orders.py"
+    assert len(source.read_text().splitlines()) < 80
+    assert "examples/views_and_orders.py" in (ROOT / "README.md").read_text()
+    end = SimpleNamespace(**runpy.run_path(str(source)))
+    assert end.orders == [60] * 20 + [120] * 20
+    assert end.losses[-1] < end.losses[0]
+    assert sum(map(len, end.embedded)) == 1500
+    assert max(end.costs) <= 2000
+    assert sum(end.costs) / len(end.costs) > 1800, "bins are full, but where a row group ends"
+
+
 # the other pages' code
 
 

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 import fastresume as fr
-from fastresume.bench.arguments import NAMES
-from fastresume.bench.contenders import CONTENDERS
+from fastresume.bench.arguments import MIX_NAMES, NAMES, PACK_NAMES
+from fastresume.bench.contenders import OF_JOBS
 
 HELP = """
 import contextlib, io, sys
@@ -61,4 +61,5 @@ def test_a_name_of_before_or_of_others_says_what_to_write(name: str, instead: st
 
 
 def test_the_help_of_bench_names_all_contenders() -> None:
-    assert tuple(CONTENDERS) == NAMES
+    names = {"read": NAMES, "pack": PACK_NAMES, "mix": MIX_NAMES}
+    assert {job: tuple(contenders) for job, contenders in OF_JOBS.items()} == names

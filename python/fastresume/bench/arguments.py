@@ -26,13 +26,38 @@ NAMES = (
 )
 """The names of all contenders, which `contenders` lists: to import these would import torch."""
 
+PACK_NAMES = (
+    "fastresume",
+    "fastresume-indexed",
+    "fastresume-shuffled",
+    "pyarrow",
+    "python",
+    "datasets",
+    "datasets-arrow",
+    "grain",
+    "litdata",
+)
+MIX_NAMES = (
+    "fastresume",
+    "fastresume-shuffled",
+    "fastresume-threads",
+    "pyarrow",
+    "python",
+    "datasets",
+    "grain",
+    "litdata",
+)
+"""The names of those that pack and of those that mix."""
+
+PACKED_LENGTH = 2048
+
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     command.add_argument(
         "paths",
         metavar="PATH",
-        nargs="+",
+        nargs="*",
         help="files, directories or glob patterns; addresses of stores, too",
     )
     command.add_argument(
@@ -52,7 +77,22 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="names or patterns, with commas (default: all that can be read)",
     )
     command.add_argument(
-        "--batch-size", metavar="N", type=positive, default=4096, help="(default: %(default)s)"
+        "--pack",
+        metavar="COLUMN[:LENGTH]",
+        type=_packing,
+        help="measure packing: lists of tokens, cut into sequences of LENGTH (default: "
+        f"{PACKED_LENGTH}), in million tokens per second and per CPU second",
+    )
+    command.add_argument(
+        "--mix",
+        metavar="PATH:WEIGHT",
+        type=_source,
+        nargs="+",
+        help="measure mixing, in the place of PATH: rows of each of these datasets by its weight, until one "
+        "has ended; their columns of numbers without nulls",
+    )
+    command.add_argument(
+        "--batch-size", metavar="N", type=positive, help="(default: 4096; 8 sequences under --pack)"
     )
     command.add_argument("--rounds", metavar="N", type=positive, help="turns of each contender (default: 5)")
     command.add_argument(
@@ -60,10 +100,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         type=_list,
         help=f"with commas, of {', '.join(NAMES)}, and readers of your own as MODULE:FUNCTION, which "
-        "takes a task and gives batches: tensors by name, Arrow tables or polars frames",
+        "takes a task and gives batches: tensors by name, Arrow tables or polars frames. Under --pack of "
+        f"{', '.join(PACK_NAMES)}; under --mix of {', '.join(MIX_NAMES)}",
     )
     command.add_argument(
-        "--against", metavar="NAME", help="whom to compare with (default: polars, or pyarrow)"
+        "--against",
+        metavar="NAME",
+        help="whom to compare with (default: polars; under --pack and --mix datasets; or pyarrow)",
     )
     command.add_argument(
         "--threads", metavar="N", type=positive, default=cores(), help="(default: %(default)s)"
@@ -72,7 +115,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--quick",
         action="store_true",
         help="seconds, not minutes: one round of fastresume-stacked, pyarrow and polars (or the contenders "
-        "that are named) over the first files, up to 64 MiB; no resumes. The report says what was left out",
+        "that are named; under --pack and --mix fastresume, pyarrow, datasets) over the first files, up to "
+        "64 MiB; no resumes. The report says what was left out",
     )
     command.add_argument("--no-resume", action="store_true", help="measure no resumes")
     command.add_argument("--json", metavar="FILE", type=Path, help="write every measurement")
@@ -91,6 +135,26 @@ def _option(text: str) -> tuple[str, str]:
     if not is_there or not name:
         raise argparse.ArgumentTypeError("expected NAME=VALUE")
     return name, value
+
+
+def _packing(text: str) -> tuple[str, int]:
+    """The column and the length in COLUMN[:LENGTH]; a name may have colons itself."""
+    column, colon, length = text.rpartition(":")
+    if colon and length.isdecimal():
+        return column, positive(length)
+    return text, PACKED_LENGTH
+
+
+def _source(text: str) -> tuple[str, float]:
+    """The path and the weight in PATH:WEIGHT."""
+    path, _, told = text.rpartition(":")
+    try:
+        weight = float(told)
+    except ValueError:
+        weight = 0.0
+    if not path or not 0 < weight < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected PATH:WEIGHT with a weight above 0, found {text!r}")
+    return path, weight
 
 
 def positive(text: str) -> int:

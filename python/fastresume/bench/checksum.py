@@ -34,13 +34,10 @@ class Checksum:
         """Add the rows of a batch, which has every column."""
         rows = np.zeros(num_rows, np.uint64)
         for name in self._sums:
-            cells = batch[name]
-            hashes = hashes_of(cells)
-            if len(hashes) != num_rows:
-                raise ValueError(f"the column {name!r} has {len(hashes)} rows in a batch of {num_rows}")
+            hashes = column_hashes(num_rows, batch, name)
             self._sums[name] = (self._sums[name] + int(hashes.sum(dtype=np.uint64))) % 2**64
             rows += mixed(hashes ^ key_of(name))
-            self.num_bytes += cells.values.nbytes
+            self.num_bytes += batch[name].values.nbytes
         self._row_sum = (self._row_sum + int(mixed(rows).sum(dtype=np.uint64))) % 2**64
         self.num_rows += num_rows
 
@@ -55,10 +52,10 @@ class Checksum:
         }
 
 
-def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | None:
+def difference(found: Mapping[str, Any], expected: Mapping[str, Any], unit: str = "row") -> str | None:
     """The difference between two checksums, in words; None if there is none."""
     if found["rows"] != expected["rows"]:
-        return f"it delivered {found['rows']} rows, expected {expected['rows']}"
+        return f"it delivered {found['rows']} {unit}s, expected {expected['rows']}"
     others = [name for name, value in expected["columns"].items() if found["columns"][name] != value]
     if others:
         more = f" and {len(others) - 4} more" if len(others) > 4 else ""
@@ -66,6 +63,26 @@ def difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> str | N
     if found["whole_rows"] != expected["whole_rows"]:
         return "the columns have the right values, but not in the same rows"
     return None
+
+
+def row_hashes(num_rows: int, batch: Mapping[str, Cells], names: Iterable[str]) -> Words:
+    """Per row, a 64-bit hash of all its cells together."""
+    rows = np.zeros(num_rows, np.uint64)
+    for name in names:
+        rows += mixed(column_hashes(num_rows, batch, name) ^ key_of(name))
+    return mixed(rows)
+
+
+def column_hashes(num_rows: int, batch: Mapping[str, Cells], name: str) -> Words:
+    """Per row, a 64-bit hash of its cell in a column.
+
+    Raises:
+        ValueError: if the column has another number of rows.
+    """
+    hashes = hashes_of(batch[name])
+    if len(hashes) != num_rows:
+        raise ValueError(f"the column {name!r} has {len(hashes)} rows in a batch of {num_rows}")
+    return hashes
 
 
 def hashes_of(cells: Cells) -> Words:

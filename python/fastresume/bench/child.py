@@ -18,7 +18,8 @@ import torch
 
 from fastresume.bench.checksum import Checksum, difference
 from fastresume.bench.contenders import named
-from fastresume.bench.delivered import cells_by_name, num_rows
+from fastresume.bench.delivered import cells_by_name, num_rows, tokens_of
+from fastresume.bench.drawn import Drawn
 from fastresume.bench.reading import STATE, Contender, Reading
 from fastresume.bench.rivals import skipped
 from fastresume.bench.task import Task
@@ -32,7 +33,8 @@ def work(request: Mapping[str, Any]) -> object:
     """The answer to the request, as JSON can hold it."""
     warnings.simplefilter("ignore")  # Arrow's memory is read-only, about which torch warns
     torch.set_num_threads(1)
-    task, contender = Task.from_json(request["task"]), named(request["contender"])
+    task = Task.from_json(request["task"])
+    contender = named(request["contender"], task.job)
     for module in (*contender.needs, *contender.imports):
         if importlib.util.find_spec(module.partition(".")[0]) is not None:
             importlib.import_module(module)
@@ -48,10 +50,14 @@ def work(request: Mapping[str, Any]) -> object:
 
 
 def check(task: Task, contender: Contender) -> object:
-    """The checksum of all delivered rows."""
-    found = Checksum(task.names)
+    """The checksum of all delivered rows, or tokens; of a mixture which rows they are."""
+    found = Drawn(task) if task.job == "mix" else Checksum(task.names)
     for batch in contender.open(task, None).batches:
-        found.add(num_rows(batch), cells_by_name(batch, task))
+        if task.job == "pack":
+            tokens = tokens_of(batch, task)
+            found.add(len(tokens.values), {task.names[0]: tokens})
+        else:
+            found.add(num_rows(batch), cells_by_name(batch, task))
     return found.to_json()
 
 
@@ -71,7 +77,8 @@ def passes(task: Task, contender: Contender, seconds: float) -> object:
     peak = _peak_bytes()
     return {
         "passes": number,
-        "rows": rows,
+        # Of sequences the check has shown that each pass has all tokens: to count them would take time.
+        "rows": number * task.num_rows if task.job == "pack" else rows,
         "seconds": elapsed,
         "cpu_seconds": cpu,
         "peak_bytes": peak + worker_bytes,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,13 +13,13 @@ from dataclasses import replace
 from types import FrameType
 
 from fastresume._core import FastresumeError
-from fastresume.bench.contenders import CONTENDERS, missing, named, rival_of
+from fastresume.bench.contenders import OF_JOBS, missing, named, rival_of
 from fastresume.bench.outputs import Outputs, require
 from fastresume.bench.progress import Progress
 from fastresume.bench.report import Report
 from fastresume.bench.storage import size_bytes
-from fastresume.bench.survey import listed, survey, warm
-from fastresume.bench.task import Task
+from fastresume.bench.survey import Survey, listed, mixable, num_tokens, packable, survey, warm
+from fastresume.bench.task import Job, Source, Task
 from fastresume.bench.turns import ContenderError, Turns
 
 FINE, NOT_FINE, UNUSABLE, NOT_WRITTEN = 0, 1, 2, 3
@@ -29,8 +30,13 @@ TERMINATED = 143
 PLACES = (0, 50, 90, 99)
 
 QUICK_CONTENDERS = ("fastresume-stacked", "pyarrow", "polars")
+QUICK_OTHERS = ("fastresume", "pyarrow", "datasets")
 QUICK_BYTES = 64 << 20
-"""What `--quick` measures: so few contenders, and the first files up to so many bytes, at least one file."""
+"""What `--quick` measures: so few contenders (others under --pack and --mix), and the first files up to so
+many bytes, at least one file of each dataset."""
+
+ROWS, SEQUENCES = 4096, 8
+"""The size of a batch, if none is given."""
 
 
 def run(given: argparse.Namespace) -> int:
@@ -97,52 +103,96 @@ def measure(given: argparse.Namespace) -> Report:
         KeyboardInterrupt: if no round was complete by then.
     """
     require("pyarrow", "to check what is delivered")
-    usual = [name for name, one in CONTENDERS.items() if one.is_default]
-    names = given.contenders or (list(QUICK_CONTENDERS) if given.quick else usual)
+    job = _job(given)
+    usual = [name for name, one in OF_JOBS[job].items() if one.is_default]
+    quick = QUICK_CONTENDERS if job == "read" else QUICK_OTHERS
+    names = given.contenders or (list(quick) if given.quick else usual)
     if repeated := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"the contender {min(repeated)!r} is named more than once")
-    present = [name for name in names if not missing(named(name))]
+    present = [name for name in names if not missing(named(name, job))]
     if not present:
         raise ValueError(f"none of the contenders is installed: {', '.join(names)}")
     if given.against is not None and given.against not in present:
         raise ValueError(f"--against {given.against}: it takes no part; there are {', '.join(present)}")
-    options = dict(given.storage_options)
-    found = survey(_quick_paths(given.paths, options) if given.quick else given.paths, given.columns, options)
-    task = Task(found.files, found.columns, given.batch_size, given.threads, found.num_rows, options)
+    found, task = _task(given, job)
     warm(found.files)
     rounds = given.rounds or (1 if given.quick else 5)
-    places = () if given.no_resume or given.quick else PLACES
-    turns = Turns(task, rounds, 0.0 if given.quick else 1.0, places)
-    progress = Progress(turns.count_steps(names))
-    try:
-        taken = turns.take(names, progress)
-    finally:
-        progress.close()
-    rival = given.against or rival_of(present)
+    places = () if given.no_resume or given.quick or job != "read" else PLACES
+    with tempfile.TemporaryDirectory() as scratch:
+        turns = Turns(replace(task, scratch=scratch), rounds, 0.0 if given.quick else 1.0, places)
+        progress = Progress(turns.count_steps(names))
+        try:
+            taken = turns.take(names, progress)
+        finally:
+            progress.close()
+    rival = given.against or rival_of(present, job)
     expected, measured, is_interrupted = taken.expected, taken.measured, taken.is_interrupted
     report = Report(found, task, expected, measured, rival, rounds, places, is_interrupted)
     if not given.quick:
         return report
     absent = [name for name in usual if name not in names]
-    return replace(report, not_measured=_left_out(given, len(found.files), absent))
+    return replace(report, not_measured=_left_out(given, job, len(found.files), absent))
 
 
-def _quick_paths(paths: Sequence[str], storage_options: Mapping[str, str]) -> list[str]:
+def _job(given: argparse.Namespace) -> Job:
+    """What the arguments ask for.
+
+    Raises:
+        ValueError: if they ask for nothing, or for two things.
+    """
+    if bool(given.paths) == bool(given.mix):
+        raise ValueError("name files as PATH, or datasets to mix as --mix PATH:WEIGHT, and not both")
+    if given.mix and given.pack:
+        raise ValueError("--pack and --mix are measured one at a time")
+    if given.pack and given.columns:
+        raise ValueError("--pack names the column itself, so leave out --columns")
+    return "pack" if given.pack else "mix" if given.mix else "read"
+
+
+def _task(given: argparse.Namespace, job: Job) -> tuple[Survey, Task]:
+    """The survey of the files, and what contenders make of them."""
+    options = dict(given.storage_options)
+    sources = [([path], weight) for path, weight in given.mix or ()] or [(given.paths, 1.0)]
+    if given.quick:
+        most_bytes = QUICK_BYTES // len(sources)
+        sources = [(_quick_paths(paths, options, most_bytes), weight) for paths, weight in sources]
+    every = [path for paths, _ in sources for path in paths]
+    column, length = given.pack or ("", 0)
+    found = survey(every, [column] if given.pack else given.columns, options)
+    size = given.batch_size or (SEQUENCES if job == "pack" else ROWS)
+    if job == "mix":
+        found = mixable(found, given.columns)
+    task = Task(found.files, found.columns, size, given.threads, found.num_rows, options, length)
+    if job == "pack":
+        packable(found, column)
+        return found, replace(task, num_rows=num_tokens(found, options))
+    if job == "read":
+        return found, task
+    each = []
+    for (path, weight), (paths, _) in zip(given.mix, sources, strict=True):
+        own = survey(paths, task.names, options)
+        each.append(Source(path, own.files, weight, own.num_rows))
+    return found, replace(task, sources=tuple(each))
+
+
+def _quick_paths(paths: Sequence[str], storage_options: Mapping[str, str], most_bytes: int) -> list[str]:
     """The first files, up to some bytes."""
     chosen: list[str] = []
     total = 0
     for path in listed(paths, storage_options):
         total += size_bytes(path, storage_options)
-        if chosen and total > QUICK_BYTES:
+        if chosen and total > most_bytes:
             break
         chosen.append(path)
     return chosen
 
 
-def _left_out(given: argparse.Namespace, files: int, absent: Sequence[str]) -> str:
+def _left_out(given: argparse.Namespace, job: Job, files: int, absent: Sequence[str]) -> str:
     """What a quick run has not measured, in words."""
-    of = len(listed(given.paths, dict(given.storage_options)))
-    parts = ["resumes", *([] if given.rounds else ["all rounds but one, so that there are no ranges"])]
+    paths = given.paths or [path for path, _ in given.mix]
+    of = len(listed(paths, dict(given.storage_options)))
+    parts = ["resumes"] if job == "read" else []
+    parts += [] if given.rounds else ["all rounds but one, so that there are no ranges"]
     if files < of:
         parts.append(f"{of - files} of {of} files")
     if absent and not given.contenders:

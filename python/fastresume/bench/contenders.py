@@ -7,27 +7,41 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+from fastresume.bench.mixers import MIXERS
 from fastresume.bench.own import OWN
+from fastresume.bench.packers import PACKERS
 from fastresume.bench.reading import Contender, Reading
 from fastresume.bench.rivals import RIVALS
-from fastresume.bench.task import Task
+from fastresume.bench.task import Job, Task
 
 CONTENDERS = {contender.name: contender for contender in (*OWN, *RIVALS)}
+OF_JOBS: dict[Job, dict[str, Contender]] = {
+    "read": CONTENDERS,
+    "pack": {contender.name: contender for contender in PACKERS},
+    "mix": {contender.name: contender for contender in MIXERS},
+}
 REFERENCE = "pyarrow"
 """The contender whose rows are taken as correct."""
+AGAINST: dict[Job, tuple[str, ...]] = {
+    "read": ("polars", REFERENCE),
+    "pack": ("datasets", REFERENCE),
+    "mix": ("datasets", REFERENCE),
+}
+"""Whom all are compared with by default, the first that takes part: of those that read as they are the best
+reader that only decodes, else what most would take."""
 
 
-def named(name: str) -> Contender:
+def named(name: str, job: Job = "read") -> Contender:
     """The contender of this name, or the user's own reader: `module:function`.
 
     Raises:
         ValueError: if there is none.
     """
-    if name in CONTENDERS:
-        return CONTENDERS[name]
+    if name in OF_JOBS[job]:
+        return OF_JOBS[job][name]
     module, _, function = name.partition(":")
     if not module or not function:
-        there = ", ".join(CONTENDERS)
+        there = ", ".join(OF_JOBS[job])
         raise ValueError(
             f"no contender is called {name!r}; there are {there}, and readers of your own as MODULE:FUNCTION"
         )
@@ -45,6 +59,6 @@ def missing(contender: Contender) -> list[str]:
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
-def rival_of(names: list[str]) -> str | None:
-    """The contender that all are compared with by default: the best reader that only decodes."""
-    return next((name for name in ("polars", REFERENCE) if name in names), None)
+def rival_of(names: list[str], job: Job = "read") -> str | None:
+    """The contender that all are compared with by default."""
+    return next((name for name in AGAINST[job] if name in names), None)

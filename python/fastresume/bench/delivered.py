@@ -36,6 +36,29 @@ def num_rows(batch: Any) -> int:
     )
 
 
+def tokens_of(batch: Any, task: Task) -> Cells:
+    """The tokens of a batch of sequences, without what they are filled up with.
+
+    Raises:
+        ValueError: if the column is missing, or a sequence is too long.
+    """
+    (name,) = task.names
+    if not isinstance(batch, Mapping):
+        cells = _cells_by_name(batch, task)[name]
+        longest = 0 if cells.offsets is None else int(np.diff(cells.offsets).max(initial=0))
+    elif name not in batch:
+        raise ValueError(f"the column {name!r} was not delivered")
+    else:
+        tokens = _array(batch[name])
+        document = batch.get("document")
+        longest = tokens.shape[1]
+        values = tokens.reshape(-1) if document is None else tokens[_array(document) >= 0]
+        cells = Cells(values, None, None)
+    if longest > task.length:
+        raise ValueError(f"a sequence has {longest} tokens, expected {task.length}")
+    return Cells(cells.values, None, None)
+
+
 def cells_by_name(batch: Any, task: Task) -> dict[str, Cells]:
     """The cells of every column of the task; null lists count as empty if some have nulls inside.
 

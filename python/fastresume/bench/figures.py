@@ -38,15 +38,22 @@ class Figures:
     Args:
         measured: the measurements of each round.
         row_bytes: mean bytes of values in a row, the same for every contender.
+        unit: what is counted, if not rows.
     """
 
     measured: Measured
     row_bytes: float
+    unit: str = "row"
 
     @property
     def millions_of_rows_per_second(self) -> Figure:
         """Per second of wall clock."""
         return self._of(lambda turn: turn["rows"] / turn["seconds"] / 1e6)
+
+    @property
+    def millions_of_rows_per_cpu_second(self) -> Figure:
+        """Per second of CPU time: all threads and worker processes, user and system time."""
+        return self._of(lambda turn: turn["rows"] / max(turn["cpu_seconds"], 1e-6) / 1e6)
 
     @property
     def gigabytes_per_second(self) -> Figure:
@@ -71,7 +78,8 @@ class Figures:
     def to_json(self) -> dict[str, dict[str, float]]:
         """The median and the range of each figure, by its name."""
         found = {
-            "millions_of_rows_per_second": self.millions_of_rows_per_second,
+            f"millions_of_{self.unit}s_per_second": self.millions_of_rows_per_second,
+            f"millions_of_{self.unit}s_per_cpu_second": self.millions_of_rows_per_cpu_second,
             "gigabytes_per_second": self.gigabytes_per_second,
             "gigabytes_per_cpu_second": self.gigabytes_per_cpu_second,
             "peak_mebibytes": self.peak_mebibytes,

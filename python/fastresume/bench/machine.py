@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fastresume._core import IS_OPTIMIZED, __version__, cores
 
-PACKAGES = ("torch", "numpy", "pyarrow", "polars", "duckdb", "datasets", "torchdata")
+PACKAGES = ("torch", "numpy", "pyarrow", "polars", "duckdb", "datasets", "torchdata", "grain", "litdata")
 
 
 def facts() -> dict[str, str]:

@@ -17,6 +17,9 @@ from fastresume.bench.turns import Answer, Measured
 FORMAT = 1
 """The version of the JSON's format."""
 
+OTHER = "OTHER "
+"""What a problem begins with, if somebody delivers other rows than are there."""
+
 OWN, LATE = "fastresume", 90
 """All resumes are compared with the first of our contenders at this place, in percent of the pass."""
 
@@ -58,9 +61,11 @@ class Report:
     @property
     def figures(self) -> dict[str, Figures]:
         """The figures of the contenders that were measured to the end, by name."""
-        row_bytes = self.decoded_bytes / self.task.num_rows
+        row_bytes = self.decoded_bytes / self.expected["rows"]
         return {
-            one.contender.name: Figures(one, row_bytes) for one in self.measured if one.passes and one.is_fit
+            one.contender.name: Figures(one, row_bytes, self.task.unit)
+            for one in self.measured
+            if one.passes and one.is_fit
         }
 
     def lines(self) -> list[str]:
@@ -81,17 +86,17 @@ class Report:
         """A line for each contender's passes."""
         figures = self.figures
         against = figures.get(self.rival) if self.rival else None
-        heads = ["a pass", "million rows/s", "GB/s", "GB per CPU second"]
+        units = f"million {self.task.unit}s"
+        heads = ["a pass", f"{units}/s", f"{units} per CPU second"]
+        if self.task.job == "read":
+            heads[2:] = ["GB/s", "GB per CPU second"]
         heads += [f"against {self.rival}"] if against else []
         rows = []
         for one in figures.values():
-            cost = one.gigabytes_per_cpu_second
-            cells = [
-                one.measured.contender.title,
-                one.millions_of_rows_per_second.spell(),
-                one.gigabytes_per_second.spell(),
-                cost.spell(),
-            ]
+            cost, per_second = one.gigabytes_per_cpu_second, one.millions_of_rows_per_second.spell()
+            cells = [one.measured.contender.title, per_second, one.millions_of_rows_per_cpu_second.spell()]
+            if self.task.job == "read":
+                cells[2:] = [one.gigabytes_per_second.spell(), cost.spell()]
             cells += [cost.over(against.gigabytes_per_cpu_second).spell()] if against else []
             peaks = (one.peak_mebibytes, one.peak_mebibytes_above_imports)
             rows.append([*cells, *(peak.spell(".0f") for peak in peaks)])
@@ -146,28 +151,38 @@ class Report:
             "stored_bytes": self.survey.stored_bytes,
             "decoded_bytes": self.decoded_bytes,
             "batch_size": self.task.batch_size,
+            "job": self.task.job,
+            "length": self.task.length,
+            "sources": [asdict(source) for source in self.task.sources],
             "threads": self.task.threads,
             "rounds": self.rounds,
             "is_interrupted": self.is_interrupted,
             "places": list(self.places),
             "rival": self.rival,
-            "same_rows": not any("OTHER ROWS" in (one.problem or "") for one in self.measured),
+            "same_rows": not any((one.problem or "").startswith(OTHER) for one in self.measured),
             "contenders": contenders,
         }
 
     def _head(self) -> list[str]:
-        survey, rows = self.survey, self.task.num_rows
+        survey, task = self.survey, self.task
+        tokens = f"{task.num_rows} tokens, " if task.job == "pack" else ""
         counts = (
-            f"{rows} rows, {plural(len(survey.columns), 'column')}, "
+            f"{tokens}{survey.num_rows} rows, {plural(len(survey.columns), 'column')}, "
             f"{plural(len(survey.files), 'file')}, {plural(survey.row_groups, 'row group')}"
         )
-        sizes = (
-            f"{self.decoded_bytes / rows:.0f} bytes a row decoded, {survey.stored_bytes / rows:.0f} as stored"
-        )
+        decoded, stored = self.decoded_bytes / self.expected["rows"], survey.stored_bytes / task.num_rows
+        form = ".1f" if task.job == "pack" else ".0f"
+        sizes = f"{decoded:{form}} bytes a {task.unit} decoded, {stored:{form}} as stored"
         lines = [f"{name}: {fact}" for name, fact in machine.facts().items()]
         lines += [f"data: {counts}; {sizes}"]
         lines += [f"left out: {name}: {reason}" for name, reason in survey.left_out.items()]
-        batches = f"batches of {self.task.batch_size}, up to {plural(self.task.threads, 'thread')}"
+        whole = sum(source.weight for source in task.sources)
+        lines += [
+            f"source: {source.path}: {source.weight / whole:.2%} of the rows, {source.num_rows} there"
+            for source in task.sources
+        ]
+        sequences = f" sequences of {task.length} tokens" if task.job == "pack" else ""
+        batches = f"batches of {task.batch_size}{sequences}, up to {plural(task.threads, 'thread')}"
         rounds = self._whole_rounds()[0] if self.is_interrupted else self.rounds
         if self.not_measured:
             lines.append(f"--quick leaves out: {self.not_measured}")
@@ -185,10 +200,14 @@ class Report:
             return [*absent, *(f"!!! {one.contender.name}: {one.problem}" for one in self.faults)]
         checked = sum(one.checksum is not None for one in self.measured)
         told = f"all {checked} delivered" if checked > 1 else "it delivered"
-        return [
-            *absent,
-            f"same rows: {told} what {REFERENCE} reads, every value of all {self.task.num_rows} rows",
-        ]
+        fine = {
+            "read": f"same rows: {told} what {REFERENCE} reads, every value of all {self.task.num_rows} rows",
+            "pack": f"same tokens: {told} each of the {self.task.num_rows} tokens once; what fills up a "
+            "sequence does not count",
+            "mix": f"by weight: {told} rows of the sources alone, whole, none more often than it is there, "
+            "and of each source its share",
+        }
+        return [*absent, fine[self.task.job]]
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

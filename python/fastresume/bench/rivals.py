@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from fastresume.bench.task import Task
 
 def row_groups(task: Task, _: object) -> Reading:
     """Arrow tables, one for each row group."""
-    return Reading(_row_groups(task))
+    return Reading(row_groups_of(task.files, task))
 
 
 def row_group_tensors(task: Task, _: object) -> Reading:
@@ -28,9 +28,10 @@ def row_group_tensors(task: Task, _: object) -> Reading:
     return Reading(tensors_of(batch) for batch in _batches(task, 0, 1))
 
 
-def _row_groups(task: Task, part: int = 0, parts: int = 1) -> Iterator[Any]:
+def row_groups_of(files: Iterable[str], task: Task, part: int = 0, parts: int = 1) -> Iterator[Any]:
+    """Arrow tables, one for each row group of some files; of several parts one."""
     number = 0
-    for path in task.files:
+    for path in files:
         with storage.opened(path, task.storage_options) as file:
             for group in range(file.num_row_groups):
                 if number % parts == part:
@@ -39,7 +40,7 @@ def _row_groups(task: Task, part: int = 0, parts: int = 1) -> Iterator[Any]:
 
 
 def _batches(task: Task, part: int, parts: int) -> Iterator[Any]:
-    for table in _row_groups(task, part, parts):
+    for table in row_groups_of(task.files, task, part, parts):
         yield from table.to_batches(max_chunksize=task.batch_size)
 
 
@@ -77,21 +78,25 @@ def duckdb(task: Task, _: object) -> Reading:
     return Reading(begin(1 << 17))
 
 
-def hugging_face(task: Task, state: Any) -> Reading:
-    """A streaming dataset; its torch format would change types, so tensors are made from its Arrow tables."""
+def streamed(files: Sequence[str], task: Task) -> Any:
+    """A streaming dataset of Hugging Face datasets."""
     module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
-    schema = storage.schema(task.files[0], task.storage_options)
+    schema = storage.schema(files[0], task.storage_options)
     # It would refuse files because of the types of columns that are not read.
     read = arrow.schema([schema.field(name) for name in task.names], metadata=schema.metadata)
-    dataset = module.load_dataset(
+    return module.load_dataset(
         "parquet",
-        data_files=list(task.files),
+        data_files=list(files),
         columns=task.names,
         features=module.Features.from_arrow_schema(read),
         split="train",
         streaming=True,
     )
-    dataset = dataset.with_format("arrow")
+
+
+def hugging_face(task: Task, state: Any) -> Reading:
+    """A streaming dataset; its torch format would change types, so tensors are made from its Arrow tables."""
+    dataset = streamed(task.files, task).with_format("arrow")
     if state is not None:
         dataset.load_state_dict(state)
     batches = dataset.iter(batch_size=task.batch_size)

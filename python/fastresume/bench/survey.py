@@ -6,7 +6,7 @@ import fnmatch
 import importlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,50 @@ def survey(
         sum(footer.num_row_groups for footer in footers),
         sum(stored[name] for name in names),
     )
+
+
+def packable(found: Survey, column: str) -> None:
+    """Refuse a column that can't be packed.
+
+    Raises:
+        ValueError: if it has no lists of integers, or nulls in them.
+    """
+    (only,) = found.columns
+    kinds = ("list<", "large_list<")
+    if not only.type.startswith(kinds) or "int" not in only.type:
+        raise ValueError(f"--pack {column}: expected lists of integers, found {only.type}")
+    if only.has_null_elements:
+        raise ValueError(f"--pack {column}: there are nulls in its lists")
+
+
+def num_tokens(found: Survey, storage_options: Mapping[str, str]) -> int:
+    """The elements of all lists of the one column."""
+    names = [column.name for column in found.columns]
+    total = 0
+    for path in found.files:
+        with storage.opened(path, storage_options) as file:
+            total += sum(len(batch.column(0).flatten()) for batch in file.iter_batches(columns=names))
+    return total
+
+
+def mixable(found: Survey, patterns: Sequence[str] | None) -> Survey:
+    """The survey with those columns alone that all contenders mix: numbers without nulls.
+
+    Raises:
+        ValueError: if there are none, or one is named that is none.
+    """
+    reasons = {
+        column.name: f"{column.name}: --mix compares numbers without nulls, found {column.type}"
+        for column in found.columns
+        if column.is_jagged or column.may_be_null or not column.type.startswith(_NUMBERS)
+    }
+    columns = tuple(column for column in found.columns if column.name not in reasons)
+    if reasons and (patterns is not None or not columns):
+        raise ValueError(next(iter(reasons.values())))
+    return replace(found, columns=columns, left_out={**found.left_out, **reasons})
+
+
+_NUMBERS = ("int", "uint", "float", "double", "bool")
 
 
 def listed(paths: Sequence[str], storage_options: Mapping[str, str]) -> tuple[str, ...]:

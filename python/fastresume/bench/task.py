@@ -1,11 +1,14 @@
-"""The task of all contenders: the files, columns and batch size."""
+"""The task of all contenders: the files, the columns, the batch size, and what is made of the rows."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from fastresume.options.checks import is_address
+
+Job = Literal["read", "pack", "mix"]
+"""Whether rows are delivered as they are, packed into sequences, or mixed from sources by weight."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +31,36 @@ class Column:
 
 
 @dataclass(frozen=True)
+class Source:
+    """One dataset of a mixture.
+
+    Args:
+        path: as the user gave it.
+        files: absolute paths, in the order of their rows.
+        weight: its share, over the sum of all.
+        num_rows: the rows of its files.
+    """
+
+    path: str
+    files: tuple[str, ...]
+    weight: float
+    num_rows: int
+
+
+@dataclass(frozen=True)
 class Task:
     """What is read, and how; it is sent to other processes as JSON.
 
     Args:
         files: absolute paths, in the order of their rows.
         columns: the columns that are read.
-        batch_size: the rows of a batch, if the contender lets one choose.
+        batch_size: the rows (sequences) of a batch, if the contender lets one choose.
         threads: for the contenders that take a number of threads.
-        num_rows: the rows of all files.
+        num_rows: the rows of all files; their tokens, if they are packed.
         storage_options: how the store is reached, if the files lie in one; secrets among them, perhaps.
+        length: the tokens of a sequence, if rows are packed.
+        sources: the datasets of a mixture, if there is one.
+        scratch: a directory for what contenders keep between their turns; it is gone in the end.
     """
 
     files: tuple[str, ...]
@@ -46,6 +69,19 @@ class Task:
     threads: int
     num_rows: int
     storage_options: dict[str, str] = field(default_factory=dict, repr=False, hash=False)
+    length: int = 0
+    sources: tuple[Source, ...] = ()
+    scratch: str = ""
+
+    @property
+    def job(self) -> Job:
+        """What is made of the rows."""
+        return "pack" if self.length else "mix" if self.sources else "read"
+
+    @property
+    def unit(self) -> str:
+        """What is counted."""
+        return "token" if self.length else "row"
 
     @property
     def is_in_store(self) -> bool:
@@ -83,4 +119,5 @@ class Task:
     def from_json(cls, found: dict[str, Any]) -> Self:
         """The task in `to_json`'s result."""
         columns = tuple(Column(**column) for column in found["columns"])
-        return cls(**{**found, "files": tuple(found["files"]), "columns": columns})
+        sources = tuple(Source(**{**each, "files": tuple(each["files"])}) for each in found["sources"])
+        return cls(**{**found, "files": tuple(found["files"]), "columns": columns, "sources": sources})

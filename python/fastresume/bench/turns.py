@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from fastresume.bench.checksum import difference
 from fastresume.bench.contenders import REFERENCE, missing, named
+from fastresume.bench.drawn import fault
 from fastresume.bench.reading import STATE, Contender
 from fastresume.bench.task import Task
 
@@ -96,7 +97,7 @@ class Turns:
         Raises:
             KeyboardInterrupt: if no round was complete by then.
         """
-        found = [Measured(named(name)) for name in names]
+        found = [Measured(named(name, self.task.job)) for name in names]
         for one in found:
             if absent := missing(one.contender):
                 one.problem, one.is_missing = f"not installed: {', '.join(absent)}", True
@@ -107,7 +108,8 @@ class Turns:
         try:
             for number, one in self._in_turns(found, "a pass of", step):
                 self._attempt(one, one.passes, what="pass", seconds=self.seconds)
-                step.tell(f"round {number} of {self.rounds}: {one.contender.name}: {_told(one)}")
+                told = _told(one, self.task.unit)
+                step.tell(f"round {number} of {self.rounds}: {one.contender.name}: {told}")
             if self.places:
                 self._resume(resuming, step)
         except KeyboardInterrupt:
@@ -119,29 +121,35 @@ class Turns:
 
     def count_steps(self, names: Sequence[str]) -> int:
         """The approximate number of steps, for a progress bar."""
-        present = [one for one in map(named, names) if not missing(one)]
+        present = [one for name in names if not missing(one := named(name, self.task.job))]
         resuming = sum(bool(one.resumes) for one in present) if self.places else 0
         return 1 + len(present) * (1 + self.rounds) + resuming * (1 + self.rounds)
 
     def _check(self, found: Sequence[Measured], step: Step) -> Answer:
-        step(f"what rows there are ({REFERENCE})")
-        expected = in_process(named(REFERENCE), what="check", task=self.task.to_json())
+        unit = self.task.unit
+        step(f"what {unit}s there are ({REFERENCE})")
+        expected = in_process(named(REFERENCE, self.task.job), what="check", task=self.task.to_json())
+        if not expected["rows"]:
+            raise ContenderError(f"{REFERENCE} delivers no {unit}s of these files")
         for one in found:
             if not one.is_fit:
                 continue
             if one.contender.name == REFERENCE:
                 one.checksum = expected
                 continue
-            step(f"the rows of {one.contender.name}")
+            step(f"the {unit}s of {one.contender.name}")
             try:
                 one.checksum = in_process(one.contender, what="check", task=self.task.to_json())
             except ContenderError as cause:
                 one.problem = f"failed: {cause}"
                 step.tell(f"checked: {one.contender.name}: {one.problem}")
                 continue
-            if told := difference(one.checksum, expected):
-                one.problem = f"OTHER ROWS: {told}"
-            step.tell(f"checked: {one.contender.name}: {one.problem or 'the same rows'}")
+            is_mixture = self.task.job == "mix"  # of which each has rows of its own
+            told = fault(one.checksum, self.task) if is_mixture else difference(one.checksum, expected, unit)
+            if told:
+                one.problem = f"OTHER {unit.upper()}S: {told}"
+            fine = "rows by weight" if is_mixture else f"the same {unit}s"
+            step.tell(f"checked: {one.contender.name}: {one.problem or fine}")
         return expected
 
     def _resume(self, found: Sequence[Measured], step: Step) -> None:
@@ -172,12 +180,12 @@ class Turns:
             one.problem = f"failed: {cause}"
 
 
-def _told(one: Measured) -> str:
+def _told(one: Measured, unit: str) -> str:
     """The last pass of a contender in words."""
     if one.problem:
         return one.problem
     turn = one.passes[-1]
-    return f"{turn['rows'] / turn['seconds'] / 1e6:.2f} million rows/s"
+    return f"{turn['rows'] / turn['seconds'] / 1e6:.2f} million {unit}s/s"
 
 
 def _told_resumes(one: Measured) -> str:
