@@ -51,6 +51,20 @@ def test_files_that_need_nothing_are_read_with_nothing(
     assert "1 files, 1 row groups, 3 rows" in told
 
 
+def test_what_footers_do_not_count_is_said_and_masked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pa.table({"told": [1, 2], "untold": [1, 2], "lists": [[1, None], [2]]})
+    pq.write_table(table, tmp_path / "a.parquet", write_statistics=["told", "lists.list.element"])
+    assert cli.main(["inspect", str(tmp_path), "--batch-size", "2"]) == 0
+    told = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in told.splitlines() if line}
+    assert lines["told"].endswith("  0")
+    assert lines["lists"].endswith("  1")
+    assert lines["untold"].endswith("  not told by footers")
+    assert "columns=['*', fr.col('untold').mask_null(), fr.col('lists').mask_null()]" in told
+
+
 def test_what_can_not_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
     assert cli.main(["inspect", str(tmp_path)]) == 2

@@ -6,6 +6,7 @@ takes all memory fails one test.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -287,10 +288,12 @@ def test_a_million_columns_are_refused_or_take_little(path: Path, reader: Reader
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_columns_take_no_quadratic_time(path: Path, reader: Reader) -> None:
-    outcome = reader.read(ONE.write(path, many_columns(100_000)))
+def test_a_hundred_thousand_columns_take_no_quadratic_time(path: Path) -> None:
+    patient = Reader(seconds=300)  # the machine may be busy: what counts is the processor's time
+    with contextlib.closing(patient):
+        outcome = patient.read(ONE.write(path, many_columns(100_000)))
     assert "no batch would come from 0 rows" in outcome.message
-    assert outcome.seconds < SECONDS
+    assert outcome.cpu_seconds < SECONDS
     assert outcome.grown < 500 * MIB
 
 

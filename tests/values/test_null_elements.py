@@ -173,16 +173,61 @@ def test_codes_and_buckets_of_lists_have_a_mask_of_their_elements(tmp_path: Path
         assert batch[f"{name}_values_valid"].tolist() == [[True, False, True], [False] * 3]
 
 
-def test_a_jagged_of_lists_of_one_length_has_no_place_for_a_mask_of_numbers_and_says_what_has(
-    tmp_path: Path,
+@given(data=st.data(), shuffle=st.booleans())
+def test_a_jagged_of_lists_of_one_length_marks_each_of_their_numbers(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, shuffle: bool
 ) -> None:
+    inner = data.draw(st.sampled_from([(2,), (1,), (2, 3)]))
+    one: st.SearchStrategy[Any] = elements
+    for size in reversed(inner):
+        one = st.lists(one, min_size=size, max_size=size)
+    rows = data.draw(st.lists(st.none() | st.lists(one, max_size=4), min_size=1, max_size=40))
+    kind: pa.DataType = INT32
+    for _ in inner:
+        kind = pa.list_(kind)
+    how = {"data_page_size": data.draw(st.sampled_from([1, 64, 1 << 20])), "write_batch_size": 3}
+    path = tmp_path_factory.mktemp("inner") / "x.parquet"
+    write(path, rows, kind, row_group_size=data.draw(st.integers(1, 40)), **how)
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
+    dataset = opened(path, columns=["row", fr.col("x").fixed((None, *inner)).mask_null()], **order)
+    assert dataset.schema["x"].mark_shape == inner
+    with fr.Loader(dataset, threads=2) as loader:
+        assert read(loader) == dict(enumerate(rows))
+    for batch in dataset:
+        jagged = batch["x"]
+        assert jagged.values_valid.shape == jagged.values.shape
+        assert not jagged.values[~jagged.values_valid].any()
+        assert jagged.to_arrow().to_pylist() == jagged.to_list()
+        places = torch.arange(len(jagged)).flip(0)
+        assert jagged.take(places).to_list() == jagged.to_list()[::-1]
+        assert jagged[1:].to_list() == jagged.to_list()[1:]
+    numbers = data.draw(st.permutations(range(len(rows))))[:9]
+    assert dataset.read_rows(numbers)["x"].to_list() == [rows[number] for number in numbers]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_marks_of_lists_of_one_length_are_put_together_from_several_chunks(
+    tmp_path: Path, shuffle: bool
+) -> None:
+    rows = [[[n, None], [None, -n]][: n % 3] for n in range(40)]
+    path = write(tmp_path / "x.parquet", rows, pa.list_(INT32), row_group_size=9)
+    columns = ["row", fr.col("x").fixed((None, 2)).mask_null()]
+    sources = {
+        name: (fr.ParquetDataset(path, columns=columns, shuffle=shuffle, nulls="mask"), 1) for name in "ab"
+    }
+    found = [
+        (int(row), cell)
+        for batch in fr.Mixture(sources, batch_size=8)
+        for row, cell in zip(batch["row"].tolist(), batch["x"].to_list(), strict=True)
+    ]
+    assert len(found) == 80
+    assert all(cell == rows[row] for row, cell in found)
+
+
+def test_numbers_in_lists_of_one_length_are_filled_refused_or_padded(tmp_path: Path) -> None:
     rows = [[[1, None], [2, 3]], [[4, 5]]]
     write(tmp_path / "x.parquet", rows, pa.list_(INT32))
     inner = fr.col("x").fixed((None, 2))
-    with pytest.raises(
-        fr.DataError, match=r"a number in row 0 .*: \.pad\(length\) behind it has a mask .*'x'"
-    ):
-        next(iter(opened(tmp_path, columns=inner.mask_null())))
     with pytest.raises(fr.DataError, match=r"a list, or an element of one, is null; \.mask_null\(\)"):
         opened(tmp_path, columns=inner, nulls="error")
     filled = next(iter(opened(tmp_path, columns=inner.fill_null(9))))["x"]

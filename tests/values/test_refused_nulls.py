@@ -94,8 +94,52 @@ def test_rows_that_are_not_selected_may_be_null(tmp_path: Path) -> None:
 def test_footers_without_statistics_tell_nothing_and_the_first_null_is_an_error_then(tmp_path: Path) -> None:
     write(tmp_path, {"x": [1, None]}, write_statistics=False)
     dataset = fr.ParquetDataset(tmp_path, batch_size=2)
+    assert dataset.schema["x"].null_count is None
+    assert repr(dataset.schema) == "x: int64 [B] nulls not counted"
     with pytest.raises(fr.DataError, match="row 1 of the row group is null"):
         list(dataset)
+    masked = fr.ParquetDataset(tmp_path, batch_size=2, nulls="mask")
+    assert masked.schema["x"].null_count is None
+    assert repr(masked.schema) == "x: int64 [B]\nx_valid: bool [B]", "they are no errors"
+
+
+def test_what_is_wrong_is_told_with_the_columns_whose_nulls_footers_do_not_count(tmp_path: Path) -> None:
+    table: dict[str, Any] = {"a": [1, None], "b": ["x", "y"], "c": [[1], [2]], "d": [1, 2], "e": [1, None]}
+    write(tmp_path, table, write_statistics=["a", "d"])
+    told = refusal(tmp_path)
+    assert told.startswith("footers count 1 null among 2 values; ")
+    assert (
+        "masks its nulls; footers don't count the nulls of 'b', 'e': one is an error when it is read" in told
+    )
+    for columns in (["a", "d"], ["a", fr.col("b", "e").mask_null()]):
+        assert "don't count" not in refusal(tmp_path, columns=columns)
+    last = refusal(tmp_path, columns=["*", fr.col("b").cast(torch.int64)]).splitlines()[-1]
+    assert last == "  footers don't count the nulls of 'e': one is an error when it is read"
+
+
+def test_the_schema_tells_how_many_nulls_there_are(tmp_path: Path) -> None:
+    for region in ("region=eu", "region=__HIVE_DEFAULT_PARTITION__"):
+        (tmp_path / region).mkdir()
+    write(tmp_path / "region=eu", NULLS)
+    write(tmp_path / "region=__HIVE_DEFAULT_PARTITION__", WHOLE, {**NULLS, "text": pa.nulls(2)})
+    pq.write_table(pa.table({"only": [1, None]}), tmp_path / "region=eu" / "other.parquet")
+    columns = [
+        fr.col("*").optional().mask_null(),
+        fr.stack(fr.col("integer", "only").optional().fill_null(0), name="both"),
+        fr.col("region").from_path().fill_null(0),
+        fr.col("list").optional().pad(3).fill_null(0).alias("padded"),
+    ]
+    schema = fr.ParquetDataset(tmp_path, batch_size=1, columns=columns, rows=[[0, 1]]).schema
+    counts = {name: field.null_count for name, field in schema.items()}
+    lacking = 2  # rows of the file that has none of these
+    told = {"integer": 2, "text": 3, "truth": 2, "list": 2, "element": 2, "texts": 2}
+    assert {name: counts[name] for name in told} == {name: count + lacking for name, count in told.items()}
+    assert counts["deep"] is None, "what is null in lists of lists may be an empty list"
+    assert counts["only"] == 1 + 6
+    assert counts["both"] == counts["integer"] + counts["only"]
+    assert counts["region"] == 4
+    assert counts["padded"] == counts["list"]
+    assert counts["integer_valid"] == counts["padded_length"] == 0
 
 
 def test_a_manifest_cache_knows_of_nulls(tmp_path: Path) -> None:

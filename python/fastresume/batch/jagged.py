@@ -27,13 +27,15 @@ class Jagged:
 
     Args:
         values: the values of all rows, `[n]`. Of a string or binary column, its bytes (uint8); of lists of
-            lists or strings, a `Jagged` of all inner rows; of lists of bytes of one length k, uint8 `[n, k]`.
+            lists or strings, a `Jagged` of all inner rows; of lists of bytes of one length k, uint8 `[n, k]`;
+            of lists of lists of one length k, `[n, k]`.
         offsets: int64 `[B + 1]`, where each row begins and the last one ends, counted in values (or in inner
             rows); the first is 0.
         valid: bool `[B]`, False where a row is null (and has no values); None if nulls are not marked.
         kind: what the rows are: "list", or the bytes of "string" or "binary".
         values_valid: bool `[n]`, one for each value, False where an element of a list is null (its value is
-            0); None if these are not marked: of what is no list of numbers, or unless nulls are masked.
+            0); `[n, k]` of lists of one length k, one for each number in them. None if these are not marked:
+            of what is no list of numbers, or unless nulls are masked.
         name: the tensor of a batch that the rows are, which errors name; None of rows of your own.
 
     Example:
@@ -192,7 +194,8 @@ class Jagged:
             TypeError: for a `Jagged` of a `Jagged`; names the key.
             ValueError: if a row has another number of weights than of values.
         """
-        deep = next((one for one in (self, weights) if one is not None and one.depth > 1), None)
+        given = [one for one in (self, weights) if one is not None]
+        deep = next((one for one in given if one.depth > 1 or one.values.dim() > 1), None)
         if deep is not None:
             raise TypeError(f"a KeyedJaggedTensor is made of lists of numbers: {key!r} is {deep}")
         own = None if weights is None else weights_of(key, self.offsets, weights.values, weights.offsets)
@@ -236,8 +239,7 @@ class Jagged:
         """
         values = self.values.to_list() if isinstance(self.values, Jagged) else self.values.tolist()
         if self.values_valid is not None:
-            marks = self.values_valid.tolist()
-            values = [value if mark else None for value, mark in zip(values, marks, strict=True)]
+            values = _marked(values, self.values_valid.tolist())
         return self._sliced(values)
 
     def to_bytes(self) -> list[Any]:
@@ -355,6 +357,14 @@ class Jagged:
         is_nested = isinstance(self.values, Jagged)
         values = repr(self.values) if is_nested else f"{dtype_name(self.dtype)}[{len(self.values)}]"
         return f"Jagged(rows={len(self)}, values={values}{marks})"
+
+
+def _marked(values: list[Any], marks: list[Any]) -> list[Any]:
+    """The values, None where the mark is False; lists of values, where a mark is a list of these."""
+    return [
+        _marked(value, mark) if isinstance(mark, list) else value if mark else None
+        for value, mark in zip(values, marks, strict=True)
+    ]
 
 
 def texts(values: list[bytes], what: str) -> list[str]:

@@ -45,7 +45,13 @@ class Field:
             "hash1[1000, seed 7]" (buckets); else None.
         sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
             tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
-        marks_values: whether the `values_valid` of a `Jagged` tells which elements of its lists are null.
+        marks_values: whether the `values_valid` of a `Jagged` tells which elements of its lists are null, or
+            which numbers of these.
+        mark_shape: the shape of what it tells of one value: () of a number, (k,) of a list of `.fixed((None,
+            k))`.
+        null_count: how many nulls its columns have in all rows of the files, null lists and elements of lists
+            among them; None where footers don't count all of them. Where nulls are errors, the first one is
+            then told when it is read, and not when the dataset is made.
         expression: what made the tensor, as `fr.col(...)` or `fr.stack(...)`; None of a column as it is.
     """
 
@@ -59,6 +65,8 @@ class Field:
     unit: str | None = None
     sizes: tuple[int, ...] = ()
     marks_values: bool = False
+    mark_shape: tuple[int, ...] = ()
+    null_count: int | None = 0
     expression: str | None = None
 
     @cached_property
@@ -99,7 +107,7 @@ class Field:
         """The dtypes of the tensors that it is made of, and their dimensions behind the first one."""
         types = [(self.dtype, self._sides)]
         if self.marks_values:
-            types.append((torch.bool, ()))
+            types.append((torch.bool, self.mark_shape))
         if self.is_jagged:
             ends = [torch.int64, torch.bool] if self.is_masked else [torch.int64]
             types += [(dtype, ()) for dtype in ends * len(self._kinds)]
@@ -156,7 +164,9 @@ class Schema(Mapping[str, Field]):
                 size=prod(shape) if shape else None,
                 unit=told.unit,
                 sizes=tuple(shape) if len(shape) > 1 else (),
-                marks_values=told.marks_values,
+                marks_values=told.mark_shape is not None,
+                mark_shape=tuple(told.mark_shape or ()),
+                null_count=told.null_count,
                 expression=told.expression,
             )
             self._fields[field.name] = field
@@ -217,6 +227,8 @@ class Schema(Mapping[str, Field]):
                 innermost = field._kinds[-1]
                 kind = "" if innermost == "list" else innermost
                 notes = ", ".join(filter(None, (kind, "valid" if field.is_masked else "")))
+            if field.null_count is None and not field.is_masked:
+                notes = ", ".join(filter(None, (notes, "nulls not counted")))
             lines.append(
                 " ".join(
                     filter(None, (f"{field.name}: {dtype_name(field.dtype)} {shape}", field.unit, notes))

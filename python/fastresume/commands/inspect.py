@@ -53,12 +53,12 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
     paths = path_list(path)
     manifest = _core.Manifest.open([paths], _core.Stores())
     entries, drift = _columns(manifest)
-    nulls = _nulls(manifest, entries)
+    masked = column_request(entries, "mask").layout(manifest)
+    nulls = {field.name: field.null_count for field in masked.fields if field.kind != "mask"}
     entries = [_with_nulls(entry, nulls) for entry in entries]
-    request = column_request(entries, "error")
-    layout = request.layout(manifest)
+    layout = column_request(entries, "error").layout(manifest)
     tensors = [
-        Told(field.name, field.dtype, field.kind, _of(nulls, field.columns), field.expression)
+        Told(field.name, field.dtype, field.kind, field.null_count, field.expression)
         for field in layout.fields
         if field.kind != "mask"
     ]
@@ -134,30 +134,6 @@ def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
     return None
 
 
-def _nulls(manifest: _core.Manifest, entries: list[Entry]) -> dict[str, int | None]:
-    """How many nulls footers tell of each column; None where they don't."""
-    names = [_name(entry) for entry in entries]
-    agreed = [name for name in names if _filter_layout(manifest, [name]) is not None]
-    found: dict[str, int | None] = dict.fromkeys(names)
-    layout = _filter_layout(manifest, agreed)
-    if layout is None:
-        return found
-    # One call for all: it reads every footer. The fields of values come before those of what is present.
-    told = zip(layout.fields, layout.statistics(manifest), strict=True)
-    for field, groups in list(told)[: len(agreed)]:
-        counts = [group.null_count for group in groups]
-        found[field.name] = None if None in counts else sum(count for count in counts if count is not None)
-    return found
-
-
-def _filter_layout(manifest: _core.Manifest, names: list[str]) -> _core.Layout | None:
-    """The layout by which a filter on these columns reads; None if files differ in one of them."""
-    try:
-        return _core.Layout.of_filter(manifest, names, names, names, [])
-    except _core.FastresumeError:
-        return None
-
-
 def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
     """The column, masked unless footers say that it has no nulls."""
     if nulls.get(_name(entry), 0) == 0:
@@ -168,11 +144,6 @@ def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
 def _name(entry: Entry) -> str:
     """The name of the column that an entry delivers."""
     return entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
-
-
-def _of(nulls: dict[str, int | None], columns: list[str]) -> int | None:
-    told = [nulls.get(name) for name in columns]
-    return None if None in told else sum(count for count in told if count is not None)
 
 
 def _call(path: str, batch_size: int, entries: list[Entry], count: int) -> str:

@@ -27,12 +27,14 @@ pub struct Field {
     kind: String,
     /// Whether a mask marks its nulls.
     is_masked: bool,
-    /// Whether a byte of each element of its lists tells whether it is null.
-    marks_values: bool,
+    /// The shape of the bytes that tell which numbers of an element of its lists are null, if they do.
+    mark_shape: Option<Vec<usize>>,
     /// The shape of a row of a single column; empty where a row is one number, or of any length.
     shape: Vec<usize>,
     /// The unit of its numbers, where the type alone does not give it.
     unit: Option<String>,
+    /// How many nulls its columns have in all files, if all are counted before they are read.
+    null_count: Option<u64>,
     /// What the user wrote of it, if anything.
     expression: Option<String>,
 }
@@ -46,9 +48,10 @@ impl From<&CoreField> for Field {
             is_stacked: field.is_stacked,
             kind: field.kind.name(field.depth),
             is_masked: field.is_masked(),
-            marks_values: field.marks_elements(),
+            mark_shape: field.mark_shape().map(<[usize]>::to_vec),
             shape: field.row_shape(),
             unit: field.unit.clone(),
+            null_count: field.null_count,
             expression: field.text.as_deref().map(str::to_owned),
         }
     }

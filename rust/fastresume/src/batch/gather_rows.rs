@@ -49,7 +49,7 @@ pub fn gather<M: Borrow<Memory>>(
         }
         found.push(taken(values.borrow(), rows.iter().cloned(), field.element_bytes())?);
         if let Some(marks) = marks {
-            found.push(taken(marks.borrow(), rows.iter().cloned(), 1)?);
+            found.push(taken(marks.borrow(), rows.iter().cloned(), field.mark_bytes())?);
         }
         for (offsets, valid) in made.into_iter().rev() {
             found.push(offsets);

@@ -18,8 +18,8 @@ pub enum RowParts {
     Jagged {
         /// Bytes of an element.
         width: usize,
-        /// Whether a byte of each element tells whether it is null.
-        has_marks: bool,
+        /// How many bytes of each element tell which of its numbers are null.
+        mark_bytes: usize,
         /// The number of levels of rows.
         depth: usize,
         /// Whether a byte of each row, at each level, tells whether it is null.
@@ -36,7 +36,7 @@ impl RowParts {
             if field.kind.is_jagged() {
                 found.push(Self::Jagged {
                     width: field.element_bytes(),
-                    has_marks: field.marks_elements(),
+                    mark_bytes: field.mark_bytes(),
                     depth: field.depth,
                     is_masked: field.is_masked(),
                 });
@@ -53,8 +53,8 @@ impl RowParts {
     pub fn count(self) -> usize {
         match self {
             Self::Flat(_) => 1,
-            Self::Jagged { has_marks, depth, is_masked, .. } => {
-                1 + usize::from(has_marks) + depth * (1 + usize::from(is_masked))
+            Self::Jagged { mark_bytes, depth, is_masked, .. } => {
+                1 + usize::from(mark_bytes > 0) + depth * (1 + usize::from(is_masked))
             }
         }
     }
@@ -100,8 +100,8 @@ pub fn join(
     for part in parts {
         match *part {
             RowParts::Flat(width) => found.push(flat(stretches, at, width, &moves, count, pool)?),
-            RowParts::Jagged { width, has_marks, depth, is_masked } => {
-                let shape = (width, has_marks, depth, is_masked);
+            RowParts::Jagged { width, mark_bytes, depth, is_masked } => {
+                let shape = (width, mark_bytes, depth, is_masked);
                 jagged(stretches, at, shape, spans.clone(), pool, &mut found)?;
             }
         }
@@ -151,13 +151,13 @@ fn flat(
 fn jagged(
     stretches: &[Stretch<'_>],
     first: usize,
-    (width, has_marks, depth, is_masked): (usize, bool, usize, bool),
+    (width, mark_bytes, depth, is_masked): (usize, usize, usize, bool),
     mut spans: Vec<Span>,
     pool: &Pool,
     found: &mut Vec<Memory>,
 ) -> Result<()> {
     let each = 1 + usize::from(is_masked);
-    let levels = first + 1 + usize::from(has_marks);
+    let levels = first + 1 + usize::from(mark_bytes > 0);
     let mut made = Vec::with_capacity(depth);
     for level in (0..depth).rev() {
         let part = levels + level * each;
@@ -167,8 +167,8 @@ fn jagged(
         spans = inner;
     }
     found.push(taken(stretches, first, &spans, width, pool)?);
-    if has_marks {
-        found.push(taken(stretches, first + 1, &spans, 1, pool)?);
+    if mark_bytes > 0 {
+        found.push(taken(stretches, first + 1, &spans, mark_bytes, pool)?);
     }
     for (offsets, valid) in made.into_iter().rev() {
         found.push(offsets);
@@ -285,7 +285,7 @@ mod tests {
             ],
             rows,
         };
-        let part = RowParts::Jagged { width: 4, has_marks: true, depth: 2, is_masked: true };
+        let part = RowParts::Jagged { width: 4, mark_bytes: 1, depth: 2, is_masked: true };
         assert_eq!(part.count(), 6);
         let stretches = [stretch(0, 0..3), stretch(1, 0..1)];
         let found = join(&[part], &stretches, &[1, 2, 3, 0], 4, &Pool::new(0)).unwrap();

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::file_summary::Summary;
+use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
 
@@ -20,8 +21,8 @@ pub struct Schema {
     pub extents: Vec<(usize, Extent)>,
     /// For each column with large pages, their bytes beyond what writers usually make.
     pub large_pages: BTreeMap<usize, u64>,
-    /// For each column of whose nulls footers tell, their number and the first file that has some.
-    pub nulls: BTreeMap<usize, (u64, usize)>,
+    /// For each column that may have nulls, how many footers count, and the first file of which they count some.
+    pub nulls: BTreeMap<usize, (NullCount, usize)>,
     /// The most bytes, and the most row groups, of any footer.
     pub footer: FooterSize,
 }
@@ -62,8 +63,11 @@ impl Schema {
             *bytes = more.max(*bytes);
         }
         for &(column, more) in &summary.nulls {
-            let (count, _) = self.nulls.entry(column).or_insert((0, file));
-            *count = count.saturating_add(more);
+            let (count, first) = self.nulls.entry(column).or_insert((NullCount::default(), file));
+            if count.least == 0 {
+                *first = file;
+            }
+            *count = count.and(more);
         }
         let FooterSize { bytes, row_groups } = &mut self.footer;
         *bytes = summary.footer_bytes.max(*bytes);

@@ -7,7 +7,7 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaDataOptions, ParquetStati
 
 use crate::error::Result;
 use crate::format::metadata::footer::{Footer, FooterBytes, HASH_BYTES};
-use crate::format::metadata::null_count::null_count;
+use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::{self, Extent, to_count};
 use crate::schema::arrow_schema::{self, ArrowFields};
 use crate::schema::columns::{self, Column, Stored};
@@ -33,8 +33,8 @@ pub struct Summary {
     pub extents: Vec<(usize, Extent)>,
     /// The number of each column with large pages, and their bytes beyond what writers usually make.
     pub large_pages: Vec<(usize, u64)>,
-    /// The number of each column with nulls, and how many the footer tells of.
-    pub nulls: Vec<(usize, u64)>,
+    /// The number of each column that may have nulls, and how many the footer counts.
+    pub nulls: Vec<(usize, NullCount)>,
 }
 
 impl Summary {
@@ -58,8 +58,6 @@ impl Summary {
         let totals =
             Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::skip_except(&may_be_null))
                 .or_else(|_| Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::SkipAll))?;
-        let some =
-            |counts: Vec<u64>| counts.into_iter().enumerate().filter(|&(_, count)| count > 0).collect();
         Ok(Self {
             size: source.size(),
             footer_hash,
@@ -82,7 +80,7 @@ struct Totals {
     /// Of each column.
     large_pages: Vec<u64>,
     /// Of each column.
-    nulls: Vec<u64>,
+    nulls: Vec<NullCount>,
 }
 
 impl Totals {
@@ -97,7 +95,7 @@ impl Totals {
         let extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
         // As the first dictionary of each column tells: one read, however many row groups there are.
         let mut entry_bytes = vec![None; extents.len()];
-        let (large_pages, nulls) = (vec![0; columns.len()], vec![0; columns.len()]);
+        let (large_pages, nulls) = (vec![0; columns.len()], vec![NullCount::default(); columns.len()]);
         let mut totals = Self { data_bytes: 0, extents, large_pages, nulls };
         let options = ParquetMetaDataOptions::new()
             .with_encoding_stats_as_mask(false)
@@ -116,11 +114,16 @@ impl Totals {
                 *bytes = size_estimate::large_page_bytes(group.column(column.leaf)).max(*bytes);
             }
             for (column, count) in columns.iter().zip(&mut totals.nulls) {
-                *count = count.saturating_add(null_count(column, group.column(column.leaf)));
+                *count = count.and(NullCount::of_chunk(column, group.column(column.leaf)));
             }
         }
         Ok(totals)
     }
+}
+
+/// The values that are not nothing, with their numbers.
+fn some<T: Default + PartialEq>(values: Vec<T>) -> Vec<(usize, T)> {
+    values.into_iter().enumerate().filter(|(_, value)| *value != T::default()).collect()
 }
 
 /// The fields of a file's Arrow schema, if it has one.

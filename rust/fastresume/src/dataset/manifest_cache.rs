@@ -19,13 +19,14 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::file_summary::Summary;
 use crate::error::{Error, Result};
 use crate::format::metadata::footer::HASH_BYTES;
+use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
 use crate::source::file_system::FileSystem;
 use crate::source::status::{Status, Version};
 
 /// The number changes with the format of the entries: an older or newer file is not read.
-const MAGIC: &[u8] = b"fastresume manifest cache 8\n";
+const MAGIC: &[u8] = b"fastresume manifest cache 9\n";
 
 /// How the files of all format versions begin.
 const NAME: &[u8] = b"fastresume manifest cache ";
@@ -81,7 +82,7 @@ struct Entry<'a> {
     data_bytes: u64,
     extents: Vec<(usize, Extent)>,
     large_pages: Vec<(usize, u64)>,
-    nulls: Vec<(usize, u64)>,
+    nulls: Vec<(usize, NullCount)>,
 }
 
 /// The entries of a cache, looked up by path.

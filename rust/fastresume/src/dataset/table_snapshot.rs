@@ -160,9 +160,9 @@ fn with_columns(summary: &Summary, columns: &Arc<[Column]>, places: &[Option<usi
     let mut extents: Vec<_> =
         summary.extents.iter().filter_map(|&(old, extent)| Some((place(old)?, extent))).collect();
     extents.sort_unstable_by_key(|&(column, _)| column);
-    let moved =
-        |of: &[(usize, u64)]| of.iter().filter_map(|&(old, count)| Some((place(old)?, count))).collect();
-    let (large_pages, nulls) = (moved(&summary.large_pages), moved(&summary.nulls));
+    let large_pages = summary.large_pages.iter().filter_map(|&(old, bytes)| Some((place(old)?, bytes)));
+    let nulls = summary.nulls.iter().filter_map(|&(old, count)| Some((place(old)?, count)));
+    let (large_pages, nulls) = (large_pages.collect(), nulls.collect());
     Summary { columns: Arc::clone(columns), extents, large_pages, nulls, ..summary.clone() }
 }
 

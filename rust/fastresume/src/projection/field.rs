@@ -35,6 +35,8 @@ pub struct Field {
     pub padding: Option<Padding>,
     /// What becomes of the nulls of each column.
     pub nulls: Vec<Nulls>,
+    /// How many nulls its columns have in all files; none where not all are counted before they are read.
+    pub null_count: Option<u64>,
     /// What the user wrote of it, if anything.
     pub text: Option<Arc<str>>,
 }
@@ -55,6 +57,7 @@ impl Field {
             is_stacked: false,
             padding: None,
             nulls: Vec::new(),
+            null_count: None,
             text: None,
         }
     }
@@ -128,10 +131,29 @@ impl Field {
         self.nulls.contains(&Nulls::Masked)
     }
 
-    /// Whether a byte of each element of its lists tells whether it is null.
+    /// Whether nulls of its columns are errors of which nothing is known before they are read.
+    #[must_use]
+    pub fn refuses_uncounted(&self) -> bool {
+        self.null_count.is_none() && self.nulls.contains(&Nulls::Refused)
+    }
+
+    /// The shape of the bytes that tell which numbers of an element of its lists are null; none if nothing tells it.
+    #[must_use]
+    pub fn mark_shape(&self) -> Option<&[usize]> {
+        let are_marked = matches!(self.kind, Kind::List | Kind::Lists) && self.is_masked();
+        are_marked.then_some(&self.sizes)
+    }
+
+    /// How many bytes of each element of its lists tell which of its numbers are null.
+    #[must_use]
+    pub fn mark_bytes(&self) -> usize {
+        self.mark_shape().map_or(0, |sizes| sizes.iter().product())
+    }
+
+    /// Whether bytes of each element of its lists tell which of its numbers are null.
     #[must_use]
     pub fn marks_elements(&self) -> bool {
-        matches!(self.kind, Kind::List | Kind::Lists) && self.is_masked() && self.sizes.is_empty()
+        self.mark_shape().is_some()
     }
 
     /// The number of levels of lists or texts in its lists.

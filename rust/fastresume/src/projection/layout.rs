@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::order::selection::Selection;
 use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
-use crate::projection::refused_nulls;
+use crate::projection::known_nulls::KnownNulls;
 use crate::projection::request::{Policy, Request};
 use crate::projection::shape;
 use crate::projection::tensor_plan::{Make, Part, TensorPlan, Wrong, plan, refusal, within};
@@ -74,14 +74,19 @@ impl Layout {
                 Err(error) => wrong.push(Wrong::of(tensor, error)),
             }
         }
-        let layout = Self::new(manifest, fields, columns);
-        wrong.extend(
-            rows.into_iter()
-                .flat_map(|rows| refused_nulls::find(&layout.fields, &layout.columns, manifest, rows)),
-        );
-        if !wrong.is_empty() {
-            return Err(refusal(&wrong, request.columns.is_none()));
+        if let Some(rows) = rows {
+            let known = KnownNulls::find(&fields, &columns, manifest, rows);
+            wrong.extend(known.wrong);
+            for (field, count) in fields.iter_mut().zip(known.counts) {
+                field.null_count = count;
+            }
         }
+        if !wrong.is_empty() {
+            let uncounted = fields.iter().filter(|field| rows.is_some() && field.refuses_uncounted());
+            let uncounted: Vec<&str> = uncounted.map(|field| field.name.as_str()).collect();
+            return Err(refusal(&wrong, &uncounted, request.columns.is_none()));
+        }
+        let layout = Self::new(manifest, fields, columns);
         check_names(&layout.fields)?;
         Ok(layout)
     }

@@ -11,4 +11,4 @@ pub mod field;
 pub mod dictionary_scan;
 pub mod layout;
 pub mod memory_estimate;
-pub mod refused_nulls;
+pub mod known_nulls;

@@ -254,9 +254,10 @@ impl Wrong {
 }
 
 /// The error that tells all that is wrong with tensors, and how to do with those of which nothing was said: they are left
-/// out, or their nulls masked. `are_all` tells whether no list of columns was given.
+/// out, or their nulls masked. `uncounted` are those of which nulls would be errors that nothing tells of yet. `are_all`
+/// tells whether no list of columns was given.
 #[must_use]
-pub fn refusal(wrong: &[Wrong], are_all: bool) -> Error {
+pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let named = |fault: Fault| {
         let plain = wrong.iter().filter(move |one| one.is_plain && one.fault == fault);
         plain.map(|one| one.name.as_str()).take(TOLD).collect::<Vec<_>>()
@@ -277,10 +278,14 @@ pub fn refusal(wrong: &[Wrong], are_all: bool) -> Error {
         _ => Some("leaves out what can't be delivered, and masks nulls"),
     };
     let line = remedy.map_or_else(String::new, |what| format!("; columns=[{}] {what}", entries.join(", ")));
+    let is_wrong: HashSet<&str> = wrong.iter().map(|one| one.name.as_str()).collect();
+    let uncounted: Vec<&str> = uncounted.iter().copied().filter(|name| !is_wrong.contains(name)).collect();
+    let warning = if uncounted.is_empty() { String::new() } else { not_counted(&uncounted) };
     if let [one] = wrong {
         return match one.error.clone() {
             Error::Data { reason, place, is_refused } => {
-                Error::Data { reason: format!("{reason}{line}"), place, is_refused }
+                let warning = if warning.is_empty() { warning } else { format!("; {warning}") };
+                Error::Data { reason: format!("{reason}{line}{warning}"), place, is_refused }
             }
             error => error,
         };
@@ -289,12 +294,20 @@ pub fn refusal(wrong: &[Wrong], are_all: bool) -> Error {
     let each = wrong.iter().take(TOLD).map(|one| format!("\n  '{}': {}", one.name, one.error));
     let each = each.collect::<String>();
     let more = if count > TOLD { format!("\n  and {} more", count - TOLD) } else { String::new() };
+    let warning = if warning.is_empty() { warning } else { format!("\n  {warning}") };
     let are_nulls = wrong.iter().all(|one| one.fault == Fault::Nulls);
     let what = if are_nulls { "have nulls" } else { "can't be delivered" };
-    let reason = format!("{count} columns {what}{line}:{each}{more}");
+    let reason = format!("{count} columns {what}{line}:{each}{more}{warning}");
     if wrong.iter().all(|one| matches!(one.error, Error::Argument(_))) {
         Error::Argument(reason)
     } else {
         Error::data(reason)
     }
+}
+
+/// What is said of columns whose nulls nothing counts.
+fn not_counted(names: &[&str]) -> String {
+    let told: Vec<String> = names.iter().take(TOLD).map(|name| format!("'{name}'")).collect();
+    let more = if names.len() > TOLD { format!(" and {} more", names.len() - TOLD) } else { String::new() };
+    format!("footers don't count the nulls of {}{more}: one is an error when it is read", told.join(", "))
 }

@@ -129,7 +129,7 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
                     let place = of.values.len() + null * LENGTH_BYTES;
                     null_row("a text inside the list", row_at(&of.ends, place))
                 }
-                None => self.null_element(row_at(ends, end_of(null))),
+                None => null_row("an element of the list", row_at(ends, end_of(null))),
             });
         }
         for marks in &mut inner[layers.marks.clone()] {
@@ -145,17 +145,6 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
         let places = Places { values, lengths: Some(&mut texts.values) };
         self.leaf.read(&elements, places, |_| stretch.rows.start)?;
         end_texts(texts, begun, (ends, first), before)
-    }
-
-    /// The error for a null number in the list of a row. In a Jagged of lists of one length, a mask has no place for it.
-    fn null_element(&self, row: usize) -> Error {
-        if self.sizes.is_empty() || self.nulls.nulls != Nulls::Masked {
-            return null_row("an element of the list", row);
-        }
-        Error::refused(format!(
-            "a number in row {row} of the row group is null, in a list of .fixed((None, k)): .pad(length) behind it has a mask \
-             of numbers, or .fill_null(value) says what becomes of it"
-        ))
     }
 
     /// Whether a null element is an error.

@@ -1,30 +1,73 @@
-//! How many nulls of a column footers tell of.
+//! How many nulls of a column footers count.
 
-use parquet::file::metadata::ColumnChunkMetaData;
+use parquet::file::metadata::{ColumnChunkMetaData, LevelHistogram};
 use parquet::file::statistics::Statistics;
+use serde::{Deserialize, Serialize};
 
 use crate::format::metadata::size_estimate::to_count;
 use crate::schema::columns::{Column, Kind};
 
-/// The nulls that a chunk has for certain: of a column in lists the null lists and elements. 0 where the footer does not
-/// tell.
-#[must_use]
-pub fn null_count(column: &Column, chunk: &ColumnChunkMetaData) -> u64 {
-    if column.kind == Kind::Mask || chunk.column_descr().max_def_level() == 0 {
-        return 0;
+/// The nulls of a column, as far as footers count them; of a column in lists the null lists and elements.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NullCount {
+    /// So many there are for certain.
+    pub least: u64,
+    /// Whether there may be more.
+    pub may_be_more: bool,
+}
+
+impl NullCount {
+    /// Nothing is known.
+    const UNKNOWN: Self = Self { least: 0, may_be_more: true };
+
+    /// That of a chunk.
+    #[must_use]
+    pub fn of_chunk(column: &Column, chunk: &ColumnChunkMetaData) -> Self {
+        let max_level = chunk.column_descr().max_def_level();
+        if column.kind == Kind::Mask || max_level == 0 || chunk.num_values() == 0 {
+            return Self::default();
+        }
+        if column.lists > 0 {
+            return Self::of_lists(column, chunk);
+        }
+        let is_own = i16::from(column.level) == max_level;
+        let told =
+            chunk.statistics().filter(|told| is_own && !is_contradictory(told, to_count(chunk.num_values())));
+        let least = told.and_then(Statistics::null_count_opt);
+        least.map_or(Self::UNKNOWN, |least| Self { least, may_be_more: false })
     }
-    if column.lists > 0 {
-        // What is stated of a leaf counts empty lists as well.
-        let levels = chunk.definition_level_histogram().map_or(&[][..], |levels| levels.values());
-        let count = |from: u8, to: usize| levels.get(usize::from(from)..to).unwrap_or_default().iter();
-        let (element, all) = (column.element, levels.len().saturating_sub(1));
-        let nulls = count(0, usize::from(column.level)).chain(count(element, all));
-        return nulls.fold(0, |sum: u64, &more| sum.saturating_add(to_count(more)));
+
+    fn of_lists(column: &Column, chunk: &ColumnChunkMetaData) -> Self {
+        let (list, element) = (usize::from(column.level), usize::from(column.element));
+        let max_level = usize::try_from(chunk.column_descr().max_def_level()).unwrap_or_default();
+        if list == 0 && element == max_level && column.lists == 1 {
+            return Self::default();
+        }
+        // What statistics state of a leaf counts empty lists as well.
+        let Some(levels) = chunk.definition_level_histogram().map(LevelHistogram::values) else {
+            return Self::UNKNOWN;
+        };
+        let sum = |from: usize, to: usize| {
+            let counts = levels.get(from..to).unwrap_or_default().iter();
+            counts.fold(0, |sum: u64, &more| sum.saturating_add(to_count(more)))
+        };
+        let least = sum(0, list).saturating_add(sum(element, max_level));
+        // Levels between those of the outermost list and of an element are inner lists, empty or null.
+        Self { least, may_be_more: levels.len() != max_level + 1 || sum(list + 1, element) > 0 }
     }
-    let is_own = i16::from(column.level) == chunk.column_descr().max_def_level();
-    let told =
-        chunk.statistics().filter(|told| is_own && !is_contradictory(told, to_count(chunk.num_values())));
-    told.and_then(Statistics::null_count_opt).unwrap_or(0)
+
+    /// Both together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        let least = self.least.saturating_add(other.least);
+        Self { least, may_be_more: self.may_be_more || other.may_be_more }
+    }
+
+    /// So many there are, if footers count all.
+    #[must_use]
+    pub fn exact(self) -> Option<u64> {
+        (!self.may_be_more).then_some(self.least)
+    }
 }
 
 /// Whether statistics of so many values state more nulls than that, or nulls alone beside bounds: nulls have none.
