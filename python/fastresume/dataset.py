@@ -80,8 +80,8 @@ class ParquetDataset(FilesDataset):
         rows: which rows the dataset consists of: a boolean mask (an array or tensor with one value for each
             row of the files), intervals of row numbers (int64 `[n, 2]`, half open), `fr.Intervals` of these,
             or a `fr.Split`, a share of the rows by a hash of their numbers. `~` is all rows but these, `&`
-            what two have in common: `~fr.Intervals([[512, 640]])` leaves rows out. All rows if None. A state
-            belongs to one selection of rows.
+            what two have in common, `|` what is in one of two: `~fr.Intervals([[512, 640]])` leaves rows out.
+            All rows if None. A state belongs to one selection of rows.
         filter: keep the rows of which a condition is true: one on `fr.col(name)`, terms as `pyarrow.parquet`
             takes them (`[("a", ">", 3), ("b", "in", [1, 2])]`, lists of these for "or"), or an expression of
             pyarrow. It is resolved once, here, into a selection of rows; its columns need not be among

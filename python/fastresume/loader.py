@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import Any, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
 
 import torch
 
@@ -23,7 +23,7 @@ from fastresume.messages import bounds_messages
 from fastresume.mixing.delivery_log import audited
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
-from fastresume.options.unknown import OF_LOADER, refuse_unknown
+from fastresume.options.unknown import METHODS_OF_DATASETS, OF_LOADER, refuse_attribute, refuse_unknown
 from fastresume.reading.device import Device, device_of
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
@@ -327,6 +327,12 @@ class Loader:
         readers = Readers(self.num_workers or 1, self._crew is not None)
         found = batch_of_row(self._spec, self.dataset.shared_cursor, epoch, row_number, state, readers)
         return self._put(found[0]), found[1]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for a method of others' loaders."""
+            refuse_attribute(self, name, "a Loader", METHODS_OF_DATASETS)
 
     def _put(self, batch: Batch) -> Batch:
         """The batch on this loader's device."""

@@ -340,11 +340,11 @@ def test_what_is_no_filter_is_refused(files: Path, filter_: Any, error: type[Exc
         (lambda: LABEL == [1], "found \\[1\\]"),
         (lambda: LABEL.isin("abc"), "isin takes a list"),
         (lambda: LABEL.isin([None]), "is_null"),
-        (lambda: (LABEL == 1) and (LABEL == 2), "join conditions by"),
-        (lambda: 0 < LABEL < 2, "join conditions by"),
+        (lambda: (LABEL == 1) and (LABEL == 2), "for and, or and not"),
+        (lambda: 0 < LABEL < 2, "for and, or and not"),
         (lambda: (LABEL == 1) & 3, "& joins conditions, found 3"),
         (lambda: (LABEL == 1) | True, r"\| joins conditions, found True"),
-        (lambda: fr.col(3), "must hold strings, found 3"),
+        (lambda: fr.col(3), "names or patterns of columns, found 3"),
     ],
 )
 def test_what_is_no_condition_is_refused_as_it_is_written(make: Any, named: str) -> None:

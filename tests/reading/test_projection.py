@@ -115,13 +115,17 @@ def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"columns": ["label", "lable"]}, fr.DataError, "no column matches 'lable'; there are: row, i_1"),
+        (
+            {"columns": ["label", "lable"]},
+            fr.DataError,
+            "no column matches 'lable' .did you mean 'label'.*; there are: row, i_1",
+        ),
         ({"columns": "z_*"}, fr.DataError, "no column matches 'z_\\*'"),
         ({"columns": []}, ValueError, "no column is selected"),
         (
             {"columns": ["i_*", fr.stack("z_*", name="s")]},
             fr.DataError,
-            r"fr.stack\(fr.col\('z_\*'\), name='s'\): fr.col\('z_\*'\): no column matches 'z_",
+            r"fr.stack\(fr.col\('z_\*'\), name='s'\): no column matches 'z_",
         ),
         (
             {"columns": ["*", "!row", "!i_1", fr.stack("row", "i_1", name="s")]},

@@ -74,6 +74,10 @@ def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
         [0, 5],
         [80, 90],
     ]
+    both = fr.Intervals([[0, 3], [60, 70]]) | fr.Intervals([[2, 9]])
+    assert make(small_dataset, 5, rows=both).selection.tolist() == [[0, 9], [60, 70]]
+    with pytest.raises(TypeError, match="joins a Split or Intervals with another"):
+        _ = both | [[0, 3]]
     assert make(small_dataset, 5, rows=~fr.Intervals(bad)).num_rows == 75
     assert make(small_dataset, 5, rows=~fr.Intervals([])).selection is None
 

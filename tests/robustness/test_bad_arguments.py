@@ -127,17 +127,21 @@ def test_an_argument_of_another_type_is_named(path: Path, name: str, value: Any)
 
 @pytest.mark.parametrize("name", sorted(OF_DATASETS))
 def test_an_argument_that_there_is_not_says_what_to_write(path: Path, name: str) -> None:
-    with pytest.raises(TypeError, match=rf"^ParquetDataset has no argument {name}=: write ") as caught:
+    with pytest.raises(
+        TypeError, match=rf"^ParquetDataset has no argument {name}=(: write |, and needs none: )"
+    ) as caught:
         fr.ParquetDataset(write(path), batch_size=10, **{name: None})
-    assert str(caught.value).endswith(OF_DATASETS[name])
+    assert str(caught.value).endswith(OF_DATASETS[name].removeprefix("nothing: "))
 
 
 @pytest.mark.parametrize("name", sorted(OF_LOADER))
 def test_an_argument_that_a_loader_has_not_says_what_to_write(path: Path, name: str) -> None:
     dataset = open_dataset(write(path), batch_size=10)
-    with pytest.raises(TypeError, match=rf"^Loader has no argument {name}=: write ") as caught:
+    with pytest.raises(
+        TypeError, match=rf"^Loader has no argument {name}=(: write |, and needs none: )"
+    ) as caught:
         fr.Loader(dataset, **{name: None})
-    assert str(caught.value).endswith(OF_LOADER[name])
+    assert str(caught.value).endswith(OF_LOADER[name].removeprefix("nothing: "))
 
 
 def test_an_argument_that_nobody_knows_is_named_with_one_like_it(path: Path) -> None:

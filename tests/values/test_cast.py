@@ -206,7 +206,7 @@ def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(pat
     ("dtype", "message"),
     [
         ("int8", r"fr.col\('x'\).cast takes a torch.dtype, found 'int8': write torch.int8$"),
-        ("double", "takes a torch.dtype, found 'double'$"),
+        ("double", "takes a torch.dtype, found 'double': write torch.float64$"),
         (np.int8, "takes a torch.dtype, found <class"),
         (torch.complex64, "integers, floats or bool, found torch.complex64"),
     ],

@@ -65,7 +65,7 @@ def test_columns_are_left_out_of_a_stack_too(file: Path) -> None:
 
 def test_a_name_that_leaves_nothing_out_is_refused(file: Path) -> None:
     for columns in ("!b", ["a1", "!b*"], ["a*", "!t.x"]):
-        with pytest.raises(fr.DataError, match=r"no column matches '!(b\*?|t\.x)'; there are: a1, a2"):
+        with pytest.raises(fr.DataError, match=r"no column matches '!(b\*?|t\.x)'.*; there are: a1, a2"):
             keys(file, columns)
     with pytest.raises(ValueError, match="no column is selected"):
         keys(file, ["a1", "!a*"])
@@ -77,7 +77,7 @@ def test_the_name_of_a_column_means_no_other_whose_name_goes_on_behind_a_dot(fil
         "user_valid",
         "user.id",
     ]
-    with pytest.raises(fr.DataError, match=r"no column matches 'use'; there are"):
+    with pytest.raises(fr.DataError, match=r"no column matches 'use' .did you mean 'user'"):
         keys(file, ["user*", fr.col("use").mask_null()])
     assert keys(file, [fr.col("s").mask_null()]) == [
         "s.x",
@@ -115,10 +115,7 @@ def test_all_columns_that_can_not_be_delivered_are_named_with_a_way_out(tmp_path
         "2 columns can't be delivered; columns=['*', '!d', fr.col('n').mask_null()] leaves out what can't be "
         "delivered, and masks nulls:\n  'd': the type decimal"
     )
-    words = (
-        'may not fit 64 bits: .decimal() says whether it becomes "int64", "float64" or "bytes" (column \'d\''
-    )
-    assert words in str(caught.value)
+    assert "may not fit 64 bits: fr.col('d').decimal(\"float64\") in columns= makes" in str(caught.value)
     assert str(path) in str(caught.value)
     with pytest.raises(fr.DataError, match=r"columns=\[..., fr.col\('n'\).mask_null\(\)\]") as caught:
         fr.ParquetDataset(path, batch_size=1, columns=["*", fr.col("d").decimal("float64")])

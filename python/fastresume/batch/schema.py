@@ -210,7 +210,10 @@ class Schema(Mapping[str, Field]):
         return {field.name: field._of_tensors(tensors) for field in self.fields}
 
     def __getitem__(self, name: str) -> Field:
-        return self._fields[name]
+        try:
+            return self._fields[name]
+        except KeyError:
+            raise KeyError(f"no tensor {name!r}; there are: {', '.join(self._fields)}") from None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)

@@ -8,6 +8,7 @@ from typing import Any, Literal, NoReturn
 
 import torch
 
+from fastresume.columns.refusals import Refusals, checked_name, checked_names
 from fastresume.columns.rules import Rules, dtype_name
 from fastresume.filter.condition import (
     Comparison,
@@ -17,17 +18,16 @@ from fastresume.filter.condition import (
     Named,
     Not,
     literal,
-    refuse_operator,
 )
 from fastresume.messages import bounds_messages, bounds_methods
-from fastresume.options.checks import at_least, integer, number, one_of, text, text_or_bytes
+from fastresume.options.checks import at_least, integer, number, one_of, text_or_bytes
 
 LONGEST = 200
 """An error shows no more of an expression."""
 
 
 @bounds_methods
-class Column:
+class Column(Refusals):
     """Columns, by names and patterns, and what becomes of each: what `fr.col(...)` gives.
 
     A frozen value: each method gives a new one. Its `repr` is the code that makes it. It may be pickled and
@@ -57,9 +57,7 @@ class Column:
     tensor_name: str | None
 
     def __init__(self, *names: str) -> None:
-        if not names:
-            raise TypeError("fr.col takes names or patterns of columns, found none")
-        self._set(tuple(text("fr.col", name) for name in names), Rules(), None)
+        self._set(checked_names("fr.col", names), Rules(), None)
 
     def _set(self, names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> None:
         for name, value in (("names", names), ("rules", rules), ("tensor_name", tensor_name)):
@@ -88,7 +86,8 @@ class Column:
             TypeError: if it is no dtype of numbers.
         """
         name = dtype_name(f"{self._shown}.cast", dtype)
-        self._refuse("cast", cast=None, hash="a bucket is int64", codes="a code is int64")
+        later = "int64, of which dataset.map(function) makes another type"
+        self._refuse("cast", cast=None, hash=f"a bucket is {later}", codes=f"a code is {later}")
         self._refuse("cast", raw="bytes are no number", split="texts are no numbers")
         return self._with(cast=name)
 
@@ -141,9 +140,7 @@ class Column:
         """
         if self.tensor_name is not None:
             self._twice("alias")
-        if not text(f"{self._shown}.alias", name):
-            raise ValueError(f"{self._shown}.alias takes a name, found ''")
-        return _made(self.names, self.rules, name)
+        return _made(self.names, self.rules, checked_name(f"{self._shown}.alias", name))
 
     def hash(self, buckets: int, seed: int = 0) -> Column:
         """The buckets of texts, bytes or integers: int64 in [0, buckets), `[B]` or a `Jagged`.
@@ -154,12 +151,14 @@ class Column:
         Raises:
             ValueError: if `buckets` is not in [1, 2**63], or the seed not in [0, 2**64).
         """
-        buckets, seed = integer("buckets", buckets), integer("seed", seed)
+        what = f"of {self._shown}.hash"
+        buckets, seed = integer(f"the buckets {what}", buckets), integer(f"the seed {what}", seed)
         if not 1 <= buckets <= 2**63:
             raise ValueError(f"{self._shown}.hash: buckets must be in [1, 2**63], found {buckets}")
         if not 0 <= seed < 2**64:
             raise ValueError(f"{self._shown}.hash: seed must be in [0, 2**64), found {seed}")
-        self._refuse("hash", hash=None, codes="a code is no value", cast="hash the values as they are")
+        self._refuse("hash", hash=None, codes="write .hash or .codes, not both")
+        self._refuse("hash", cast="write it without .cast: values are hashed as files hold them")
         self._refuse_before("hash", "a bucket")
         return self._with(hash=(buckets, seed))
 
@@ -212,7 +211,8 @@ class Column:
                     f"{self._shown}.codes: unknown= is for values that are named; the files' are known"
                 )
             unknown = at_least(0, f"the unknown of {self._shown}.codes", unknown)
-        self._refuse("codes", codes=None, hash="a bucket is no value", cast="numbers have no codes")
+        self._refuse("codes", codes=None, hash="write .hash or .codes, not both")
+        self._refuse("codes", cast="numbers have no codes")
         self._refuse("codes", decimal="numbers have no codes", raw="bytes of one length have none, but .hash")
         self._refuse_before("codes", "a code")
         return self._with(codes=(named, unknown))
@@ -257,14 +257,14 @@ class Column:
         self._refuse("fixed", fixed=None, raw="lists of bytes are a Jagged", split=".pad is for these lists")
         if length is None:
             return self._with(fixed=())
-        lengths = length if isinstance(length, tuple) else (length,)
+        lengths = tuple(length) if isinstance(length, (tuple, list)) else (length,)
         what = f"a length of {self._shown}.fixed"
         sizes = [None if one is None else at_least(1, what, one) for one in lengths]
         outer = next((place for place, size in enumerate(sizes) if size is not None), None)
         if outer is None or None in sizes[outer:]:
             raise ValueError(
                 f"{self._shown}.fixed takes a length, or a tuple of them behind None for outer lists, "
-                f"found {length!r}"
+                f"as (None, 4), found {length!r}"
             )
         if outer == 0:
             self._refuse("fixed", pad="all rows have one length already")
@@ -326,14 +326,6 @@ class Column:
             raise TypeError(f"{self._shown}.isin takes a list of values, found {values!r}")
         return Membership(self._asked("isin"), tuple(literal(value) for value in values))
 
-    def __and__(self, _other: object) -> NoReturn:
-        refuse_operator("&")
-
-    def __or__(self, _other: object) -> NoReturn:
-        refuse_operator("|")
-
-    __rand__, __ror__ = __and__, __or__
-
     def is_null(self) -> Condition:
         """The condition that there is no value."""
         return IsNull(self._asked("is_null"))
@@ -343,6 +335,11 @@ class Column:
         return Not(IsNull(self._asked("is_valid")))
 
     def _compared(self, op: str, value: object) -> Condition:
+        if isinstance(value, Column):
+            raise TypeError(
+                f"{self._shown} {op} {value.text}: a filter compares a column with a value; rows= "
+                "takes a mask that you make of two columns"
+            )
         return Comparison(self._asked(op), op, literal(value))
 
     def _asked(self, op: str) -> Named:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 Number = bool | int | float
@@ -23,11 +26,20 @@ def dtype_name(what: str, dtype: object) -> str:
         TypeError: if it is none.
     """
     if not isinstance(dtype, torch.dtype):
-        meant = next((f": write {known}" for known in CASTS if str(known) == f"torch.{dtype}"), "")
+        meant = next((f": write {known}" for known in CASTS if str(known) == f"torch.{_name(dtype)}"), "")
         raise TypeError(f"{what} takes a torch.dtype, found {dtype!r}{meant}")
     if dtype not in CASTS:
         raise TypeError(f"{what} takes a dtype of integers, floats or bool, found {dtype}")
     return str(dtype).removeprefix("torch.")
+
+
+def _name(dtype: object) -> str:
+    """What numpy, Arrow and Python call a type, as numpy does; else its own text."""
+    try:
+        of_arrow = getattr(dtype, "to_pandas_dtype", None)
+        return np.dtype(cast("npt.DTypeLike", dtype if of_arrow is None else of_arrow())).name
+    except (TypeError, NotImplementedError):
+        return str(dtype)
 
 
 @dataclass(frozen=True)

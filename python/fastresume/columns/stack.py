@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastresume.columns.expression import LONGEST, Column
+from fastresume.columns.refusals import checked_name, checked_names
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import text
+from fastresume.options.unknown import refuse_attribute
+
+METHODS = {
+    "alias": "fr.stack(..., name=...)",
+    **dict.fromkeys(
+        ("cast", "fill_null", "mask_null", "hash", "codes", "optional", "from_path", "decimal"),
+        "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
+    ),
+}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,6 +30,12 @@ class Stack:
 
     parts: tuple[Column, ...]
     name: str
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for a method that there is not."""
+            refuse_attribute(self, name, "fr.stack(...)", METHODS)
 
     def equals(self, other: object) -> bool:
         """Whether it is the same stack: the same columns in the same order, and the same of each."""
@@ -56,17 +72,15 @@ def stack(*parts: str | Column, name: str = "dense") -> Stack:
         >>> stack("i_*", col("x").cast(torch.float32), name="dense")
         fr.stack(fr.col('i_*'), fr.col('x').cast(torch.float32), name='dense')
     """
-    if not text("the name of fr.stack", name):
-        raise ValueError("fr.stack takes a name, found ''")
+    checked_name("fr.stack", name)
     if not parts:
         raise ValueError(
             f"fr.stack(name={name!r}) holds no column: name some, as fr.stack('i_*', name={name!r})"
         )
     found = []
     for part in parts:
-        if not isinstance(part, (str, Column)):
-            raise TypeError(f"fr.stack takes names, patterns and fr.col(...), found {part!r}")
-        column = Column(part) if isinstance(part, str) else part
+        kinds = "names, patterns and fr.col(...)"
+        column = part if isinstance(part, Column) else Column(*checked_names("fr.stack", (part,), kinds))
         for said, method in ((column.tensor_name, "alias"), (column.rules.pad, "pad")):
             if said is not None:
                 raise ValueError(f"fr.stack: {column.text} can't be a part of a matrix, with .{method}")

@@ -69,7 +69,10 @@ class Condition:
         return Not(self)
 
     def __bool__(self) -> bool:
-        raise TypeError("a condition has no truth of its own: join conditions by &, | and ~, in parentheses")
+        raise TypeError(
+            "a condition has no truth of its own: write &, | and ~ for and, or and not, with each comparison "
+            "in parentheses, as (fr.col('a') > 0) & (fr.col('a') < 9)"
+        )
 
     @property
     def columns(self) -> set[str]:
@@ -376,6 +379,10 @@ def literal(value: object) -> Literal:
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
         hint = ": ask is_null()" if value is None else ""
+        if hasattr(value, "__len__"):
+            hint = ": .isin([...]) asks for several values"
+        if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
+            hint = ": write its .item()"
         raise TypeError(
             f"a column is compared with a number, bool, string, bytes or time, found {value!r}{hint}"
         )
@@ -385,7 +392,7 @@ def literal(value: object) -> Literal:
 @bounds_messages
 def _joined(op: str, left: Condition, right: object) -> Condition:
     if not isinstance(right, Condition):
-        raise TypeError(f"{op} joins conditions, found {right!r}: comparisons need parentheses around them")
+        raise TypeError(f"{op} joins conditions, found {right!r}: write a comparison there, in parentheses")
     return Both(op, left, right)
 
 
@@ -411,7 +418,9 @@ def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | N
     is_time = isinstance(value, TIMES)
     if is_time or kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
-        hint = ""
+        hint = ": write a text" if is_text else ": write a number"
+        if kind.startswith("list") or kind == "matrix":
+            hint = ": a filter compares columns that have one value in a row"
         if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):
             hint = f": it is {unit}, compared with a time or an integer of that unit"
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}{hint}")

@@ -133,10 +133,14 @@ def _condition(given: object) -> Condition:
     if isinstance(given, Condition):
         return given
     if not isinstance(given, (list, tuple)) or not given:
+        hint = f": compare it, as {given!r} == True" if hasattr(given, "is_null") else ""
+        hint = ": write fr.col('a') > 3 in the place of its text" if isinstance(given, str) else hint
         raise TypeError(
-            f"filter must be a condition on fr.col(name), an expression of pyarrow, or a list of terms "
-            f"(name, op, value), found {given!r}"
+            "filter must be a condition on fr.col(name), an expression of pyarrow, or a list of terms "
+            f"(name, op, value), found {given!r}{hint}"
         )
+    if isinstance(given[0], str):
+        raise TypeError(f"filter takes a list of terms, found one: write [{tuple(given)!r}]")
     if all(isinstance(entry, (list, tuple)) and entry and isinstance(entry[0], str) for entry in given):
         whole = _term(given[0])
         for term in given[1:]:

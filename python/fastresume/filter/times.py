@@ -79,7 +79,7 @@ def _instant(value: Any, refusal: str, has_zone: bool) -> Fraction | int | None:
     offset = value.utcoffset() if isinstance(value, dt.datetime) else None
     if isinstance(value, dt.date | np.datetime64) and has_zone != (offset is not None):
         how = (
-            "it is of UTC; write a datetime with tzinfo=datetime.UTC"
+            "it is of UTC; write a datetime with tzinfo=datetime.UTC, or '2026-01-01T00:00:00+00:00'"
             if has_zone
             else ("it has no time zone; write the datetime without tzinfo")
         )
@@ -112,7 +112,8 @@ def _parsed(name: str, text: str | bytes, type_: tuple[str, str, str | None]) ->
     dtype, _, unit = type_
     refusal = f"column '{name}' of the type {dtype} can't be compared with {text!r}: it is {unit}"
     if isinstance(text, bytes) or str(unit).startswith("duration"):
-        raise TypeError(f"{refusal}: write a datetime, date, time or timedelta")
+        what = "timedelta" if str(unit).startswith("duration") else "datetime, date or time, or a str of it"
+        raise TypeError(f"{refusal}: write a {what}")
     try:
         if str(unit).startswith("time["):
             return dt.time.fromisoformat(text)

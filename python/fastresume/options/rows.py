@@ -21,7 +21,7 @@ PARTS = 2**53
 
 
 class RowSet:
-    """Some of the rows of any dataset: `~` is all others, `&` what two sets have in common."""
+    """Some of the rows of any dataset: `~` is all others, `&` what two have in common, `|` what is in one."""
 
     def rows(self, num_rows: int) -> RowArray:
         """Which they are among so many, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
@@ -31,11 +31,18 @@ class RowSet:
         return _Others(self)
 
     def __and__(self, other: object) -> RowSet:
-        if not isinstance(other, RowSet):
-            raise TypeError(
-                f"& joins a Split or Intervals with another, found {other!r}: fr.Intervals takes arrays"
-            )
-        return _Common(self, other)
+        return _Common(self, _row_set("&", other))
+
+    def __or__(self, other: object) -> RowSet:
+        return ~_Common(~self, ~_row_set("|", other))
+
+
+def _row_set(op: str, other: object) -> RowSet:
+    if not isinstance(other, RowSet):
+        raise TypeError(
+            f"{op} joins a Split or Intervals with another, found {other!r}: fr.Intervals takes arrays"
+        )
+    return other
 
 
 @dataclass(frozen=True, repr=False)

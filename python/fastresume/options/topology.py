@@ -123,7 +123,10 @@ class World:
         if hasattr(group, "rank") and hasattr(group, "size"):
             return cls(group.rank(), group.size())
         kind = type(group).__name__
-        raise TypeError(f"world must be a World, a process group or a device mesh, found {kind}")
+        raise TypeError(
+            f"world must be a World, a process group or a device mesh, found {kind}: write "
+            "fr.World(rank, world_size)"
+        )
 
 
 def default_threads() -> int:
@@ -238,7 +241,8 @@ def resolve_world(
         ValueError: if the rank is out of range, or the environment says what can't be.
     """
     if (rank is None) != (world_size is None):
-        raise TypeError("rank and world_size come together, found only one of them")
+        lacking = "world_size" if world_size is None else "rank"
+        raise TypeError(f"rank and world_size come together: write {lacking}=, too")
     if world is not None and rank is not None:
         raise TypeError("pass either world or rank and world_size, not both")
     if world is not None:

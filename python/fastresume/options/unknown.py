@@ -22,6 +22,7 @@ OF_COLUMNS = {
     "fill_null": "columns=[fr.col(name).fill_null(value)]",
     "dtype": "columns=[fr.col(name).cast(dtype)]",
     "schema": "columns=[fr.col(name).cast(dtype)]; dataset.schema tells what there is",
+    **dict.fromkeys(("names", "usecols", "select", "features", "feature_columns"), "columns=[...]"),
 }
 
 OF_LOADERS = {
@@ -64,7 +65,49 @@ OF_DATASETS = {
     "data_dir": "the first argument, paths",
     "num_shards": "world=fr.World(rank, world_size)",
     "shard": "world=fr.World(rank, world_size)",
-    "limit": "rows=[[0, n]]",
+    **dict.fromkeys(("limit", "n_rows", "nrows", "max_rows", "num_rows", "head"), "rows=[[0, n]]"),
+    **dict.fromkeys(("use_threads", "num_threads"), "fr.Loader(dataset, threads=n)"),
+    "num_replicas": "world_size=, and rank=",
+    "world_rank": "rank=",
+    "local_rank": "rank= and world_size=, of all nodes",
+    "filesystem": "storage_options=, and an address as 's3://bucket/data/'",
+    "token": "storage_options={'token': ...}",
+    "revision": "the address, 'hf://datasets/owner/name@revision/path'; version= is a table's",
+    "weights": "fr.Mixture({name: (dataset, weight), ...})",
+    "probabilities": "fr.Mixture({name: (dataset, weight), ...})",
+    "engine": "nothing: there is one",
+    "memory_map": "nothing: what is read is asked for by ranges",
+}
+
+OF_MAP = {
+    "batched": "nothing: the function gets whole batches",
+    "batch_size": "nothing: the function gets the dataset's batches",
+    "num_proc": "fr.Loader(dataset, num_workers=n)",
+    "num_parallel_calls": "fr.Loader(dataset, num_workers=n)",
+    "with_indices": "batch.rows() in the function",
+    "fn_kwargs": "functools.partial(function, ...)",
+    "input_columns": "columns= of ParquetDataset",
+    "remove_columns": "columns= of ParquetDataset, or what the function returns",
+}
+
+METHODS_OF_DATASETS = {
+    "set_epoch": "nothing: each pass is shuffled anew, and .epoch tells which is next",
+    "shuffle": "ParquetDataset(paths, shuffle=True)",
+    "batch": "ParquetDataset(paths, batch_size=n)",
+    "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
+    "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
+    "select_columns": "ParquetDataset(paths, columns=[...])",
+    "remove_columns": "ParquetDataset(paths, columns=['*', '!name'])",
+    "rename_column": "ParquetDataset(paths, columns=[fr.col(name).alias(new)])",
+    "take": "ParquetDataset(paths, rows=[[0, n]])",
+    "skip": "ParquetDataset(paths, rows=~fr.Intervals([[0, n]]))",
+    "shard": "ParquetDataset(paths, rank=, world_size=)",
+    "repeat": "for epoch in range(epochs): for batch in loader: ...",
+    "train_test_split": "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0)",
+    "with_transform": ".map(function)",
+    "set_transform": ".map(function)",
+    "head": ".peek()",
+    "prefetch": "fr.Loader(dataset), which reads ahead",
 }
 
 OF_LOADER = {
@@ -94,9 +137,30 @@ def refuse_unknown(
         _refuse(what, name, told, list(there))
 
 
+def refuse_attribute(of: object, name: str, what: str, told: Mapping[str, str]) -> NoReturn:
+    """Refuses a method that there is not.
+
+    Raises:
+        AttributeError: naming it, and what to write instead.
+    """
+    hint = ""
+    if name in told:
+        hint = _instead(told[name])
+    elif not name.startswith("_"):
+        close = difflib.get_close_matches(name, dir(of), 1, 0.7)
+        hint = f": did you mean .{close[0]}?" if close else ""
+    raise AttributeError(f"{what} has no attribute {name!r}{hint}", name=name, obj=of)
+
+
+def _instead(told: str) -> str:
+    """What to write, in words that follow a name."""
+    needless = told.removeprefix("nothing: ")
+    return f": write {told}" if needless == told else f", and needs none: {needless}"
+
+
 def _refuse(what: str, name: str, told: Mapping[str, str], there: list[str]) -> NoReturn:
     if name in told:
-        raise TypeError(f"{what} has no argument {name}=: write {told[name]}")
-    close = difflib.get_close_matches(name, there, 1, 0.7)
+        raise TypeError(f"{what} has no argument {name}={_instead(told[name])}")
+    close = difflib.get_close_matches(name.lower(), there, 1, 0.7)
     hint = f": did you mean {close[0]}=?" if close else f"; there are {', '.join(there)}"
     raise TypeError(f"{what} has no argument {name}={hint}")

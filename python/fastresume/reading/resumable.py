@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -18,6 +18,7 @@ from fastresume.batch.schema import Schema
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import one_of
 from fastresume.options.topology import World
+from fastresume.options.unknown import METHODS_OF_DATASETS, OF_MAP, refuse_attribute, refuse_unknown
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
@@ -212,7 +213,9 @@ class ResumableDataset(IterableDataset[Batch]):
             check_trainer(caller)
 
     @bounds_messages
-    def map(self, function: Transform, on_error: Literal["raise", "mask"] = "raise") -> Self:
+    def map(
+        self, function: Transform, on_error: Literal["raise", "mask"] = "raise", **_unknown: Never
+    ) -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 
         It shares the cursor with this one, and may be mapped again. `iter()` calls the function in the
@@ -246,6 +249,8 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> doubled["label"].sum()
             tensor(992.)
         """
+        if _unknown:
+            refuse_unknown("dataset.map", _unknown, OF_MAP, ("function", "on_error"))
         if not callable(function):
             raise TypeError(f"map takes a function of a batch, found {function!r}")
         choice = one_of("on_error", on_error, ("raise", "mask"))
@@ -253,6 +258,12 @@ class ResumableDataset(IterableDataset[Batch]):
         mapped.__dict__.update(self.__dict__)
         mapped.spec = self.spec.mapped(function, choice == "mask")
         return mapped
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for a method of others' datasets."""
+            refuse_attribute(self, name, f"a {type(self).__name__}", METHODS_OF_DATASETS)
 
     @bounds_messages
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:

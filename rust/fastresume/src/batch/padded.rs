@@ -207,7 +207,8 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         let size = self.padding.size;
         let row = (0..self.rows.ends.len()).find(|&row| length(row) > size).unwrap_or(0);
         Error::refused(format!(
-            "row {} of the row group has {} elements, pad has room for {size}; truncate says which end of it is kept",
+            "row {} of the row group has {} elements, pad has room for {size}; .pad({size}, truncate=\"head\") keeps its \
+             first ones, \"tail\" its last",
             self.first + row,
             length(row)
         ))

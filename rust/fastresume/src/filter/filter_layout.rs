@@ -105,7 +105,7 @@ fn presence(manifest: &Manifest, is_optional: bool, name: &str) -> Result<Vec<Co
     let Some((there, first_file)) = found.iter().find_map(|(column, file)| Some(((*column)?, *file))) else {
         let columns = manifest.columns(0).iter().filter(|column| column.kind != Kind::Mask);
         let names: Vec<&str> = columns.map(|column| column.name.as_str()).collect();
-        return Err(no_match(&format!("'{name}'"), names.into_iter()));
+        return Err(no_match(&[name], &names));
     };
     let mut presence = Vec::with_capacity(found.len());
     for (column, file) in &found {

@@ -4,20 +4,18 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::hive_partition;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::order::selection::Selection;
 use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
 use crate::projection::known_nulls::KnownNulls;
-use crate::projection::request::{Policy, Request};
-use crate::projection::shape;
-use crate::projection::tensor_plan::{Make, Part, TensorPlan, Wrong, plan, refusal, within};
+use crate::projection::made_tensor::made;
+use crate::projection::request::Request;
+use crate::projection::tensor_plan::{Wrong, plan, refusal};
 use crate::projection::unify::{Schemas, places};
 use crate::schema::columns::{Column, Dtype, Kind};
 use crate::schema::dictionary::Vocabulary;
-use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
 
 /// Which columns are read, and where in a batch each goes.
@@ -58,7 +56,9 @@ impl Layout {
     pub fn of_rows(manifest: &Manifest, request: &Request, rows: Option<&Selection>) -> Result<Self> {
         let schemas = Schemas::new(manifest.schemas().collect())?;
         let (names, structs) = (schemas.names(false), schemas.names(true));
-        let tensors = plan(&names, &structs, request).map_err(|error| error.in_file(schemas.first_file()))?;
+        let first_file = schemas.first_file();
+        let tensors =
+            plan(&names, &structs, request, first_file).map_err(|error| error.in_file(first_file))?;
         let (mut fields, mut columns) = (Vec::new(), vec![Vec::new(); schemas.count()]);
         let mut wrong = Vec::new();
         for tensor in &tensors {
@@ -248,156 +248,6 @@ fn bundles(fields: &[Field]) -> Vec<Vec<usize>> {
 
 fn needs_vocabulary(column: &Column) -> bool {
     matches!(column.shaping, Shaping::Coded(..)) && column.vocabulary.is_none()
-}
-
-/// What a tensor is made of.
-struct Made {
-    /// Its field, and those that follow it.
-    fields: Vec<Field>,
-    /// Of each column the columns of all schemas.
-    columns: Vec<Vec<Column>>,
-    /// How many fields each of these is in.
-    counts: Vec<usize>,
-}
-
-/// The tensor of a plan; `default` is what becomes of nulls of which nothing is said.
-fn made(
-    manifest: &Manifest,
-    schemas: &Schemas<'_>,
-    tensor: &TensorPlan<'_>,
-    default: Policy,
-) -> Result<Made> {
-    if tensor.make == Make::StructMask {
-        let mask = schemas.struct_mask(tensor.parts[0].column)?;
-        let columns = tensor.parts.iter().map(|part| part.column.to_owned()).collect();
-        let field = Field::new(tensor.name.clone(), Dtype::Bool, Kind::Mask, columns);
-        let fields = vec![Field { nulls: vec![Nulls::Filled(0)], text: text_of(tensor), ..field }];
-        return Ok(Made { fields, columns: vec![mask], counts: vec![1] });
-    }
-    let mut columns = Vec::with_capacity(tensor.parts.len());
-    let mut nulls = Vec::with_capacity(tensor.parts.len());
-    for part in &tensor.parts {
-        let (of_schemas, of_nulls) = column(manifest, schemas, part, default).map_err(|error| {
-            let error = part.text.map_or_else(|| error.clone(), |text| within(text, error.clone()));
-            error.in_column(part.column)
-        })?;
-        columns.push(of_schemas);
-        nulls.push(of_nulls);
-    }
-    let each: Vec<&Column> = columns.iter().filter_map(|of_schemas| of_schemas.first()).collect();
-    let mut field = match (tensor.make, each.as_slice()) {
-        (Make::Stack, each) => stacked(tensor, each).map_err(|error| error.in_file(schemas.first_file()))?,
-        (_, [column, ..]) => single(tensor, column)?,
-        (_, []) => return Err(Error::Argument("no column is selected".into())),
-    };
-    let masked = nulls.iter().filter(|nulls| **nulls == Nulls::Masked).count();
-    if tensor.make == Make::Stack && masked > 0 && masked < nulls.len() {
-        return Err(Error::Argument(format!(
-            "{}: the nulls of {masked} of its {} columns are masked: mask all of them, or none",
-            tensor.text.unwrap_or_default(),
-            nulls.len(),
-        )));
-    }
-    (field.nulls, field.text) = (nulls, text_of(tensor));
-    let mut counts = vec![1; columns.len()];
-    let marks = (tensor.make != Make::Stack && field.is_masked()).then(|| marks(&columns[0])).flatten();
-    let mut fields = match tensor.parts[0].rules.pad.filter(|_| tensor.make != Make::Stack) {
-        None => vec![field],
-        Some(pad) => {
-            let padding = shape::padding(each[0], &pad).map_err(|error| {
-                let text = tensor.text.map_or_else(|| error.clone(), |text| within(text, error.clone()));
-                text.in_column(&each[0].name)
-            })?;
-            counts = vec![2];
-            field.padded(padding)
-        }
-    };
-    if let Some(marks) = marks.filter(|_| !fields[0].kind.is_jagged()) {
-        let are_bytes = marks.first().is_some_and(|column| column.sizes.is_empty() && column.size.is_some());
-        fields.push(fields[0].element_marks(are_bytes));
-        columns.push(marks);
-        counts.push(1);
-    }
-    Ok(Made { fields, columns, counts })
-}
-
-/// What tells of a column of lists, of each schema, which of their elements are null; of none if it has no lists.
-fn marks(of_schemas: &[Column]) -> Option<Vec<Column>> {
-    let are_lists = of_schemas.first().is_some_and(|column| column.lists > 0);
-    are_lists.then(|| of_schemas.iter().map(Column::element_marks).collect())
-}
-
-fn text_of(tensor: &TensorPlan<'_>) -> Option<Arc<str>> {
-    tensor.text.map(Arc::from)
-}
-
-/// A column of each schema as it is asked for, and what becomes of its nulls.
-fn column(
-    manifest: &Manifest,
-    schemas: &Schemas<'_>,
-    part: &Part<'_>,
-    default: Policy,
-) -> Result<(Vec<Column>, Nulls)> {
-    let mut columns = if part.rules.is_of_path {
-        vec![hive_partition::column(manifest, part.column, part.rules.is_optional)?; schemas.count()]
-    } else {
-        schemas.agree(part.column, part.rules)?
-    };
-    shape::shape(&mut columns, part.rules).map_err(|error| error.in_file(schemas.first_file()))?;
-    let first = columns.first().ok_or_else(|| Error::Argument("the dataset has no files".into()))?;
-    let nulls = shape::nulls(first, part.rules.nulls.unwrap_or(default))?;
-    Ok((columns, nulls))
-}
-
-/// The tensor of one column.
-fn single(tensor: &TensorPlan<'_>, column: &Column) -> Result<Field> {
-    let columns = vec![column.name.clone()];
-    let field = Field::new(tensor.name.clone(), deliverable(column)?, column.kind, columns);
-    let (sizes, unit) = (column.sizes.clone(), column.unit.clone());
-    Ok(Field { depth: column.depth(), size: column.size, sizes, unit, ..field })
-}
-
-/// The matrix of columns of one type.
-fn stacked(tensor: &TensorPlan<'_>, columns: &[&Column]) -> Result<Field> {
-    let text = tensor.text.unwrap_or_default();
-    let refused = |reason: String, column: &Column| Error::data(reason).in_column(&column.name);
-    if let Some(jagged) = columns.iter().find(|column| column.kind.is_jagged()) {
-        let reason = format!("{text}: a {} can't be stacked: its rows differ in length", jagged.type_name);
-        return Err(refused(reason, jagged));
-    }
-    if let Some(wide) = columns.iter().find(|column| column.size.is_some()) {
-        let reason = format!("{text}: a {} can't be stacked: it is a matrix", wide.type_name);
-        return Err(refused(reason, wide));
-    }
-    let first = columns.first().ok_or_else(|| Error::Argument(format!("{text} names no column")))?;
-    if let Some(other) = columns.iter().find(|column| column.dtype != first.dtype) {
-        return Err(Error::data(format!(
-            "{text} holds columns of more than one type: '{}' is {}, '{}' is {}; .cast(dtype) makes them one",
-            first.name,
-            delivered_as(first),
-            other.name,
-            delivered_as(other)
-        )));
-    }
-    let is_one_unit = columns.iter().all(|column| column.unit == first.unit);
-    let names = columns.iter().map(|column| column.name.clone()).collect();
-    let matrix = Field::new(tensor.name.clone(), deliverable(first)?, Kind::Scalar, names);
-    let unit = first.unit.clone().filter(|_| is_one_unit);
-    Ok(Field { unit, is_stacked: true, ..matrix })
-}
-
-/// The type of a column, for people.
-fn delivered_as(column: &Column) -> &str {
-    match column.dtype {
-        Some(dtype) if column.shaping != Shaping::None => dtype.name(),
-        _ => &column.type_name,
-    }
-}
-
-fn deliverable(column: &Column) -> Result<Dtype> {
-    column.dtype.ok_or_else(|| {
-        Error::data(format!("the type {} is not supported yet", column.type_name)).in_column(&column.name)
-    })
 }
 
 /// Refuses a name that two tensors have, masks among them.

@@ -9,6 +9,7 @@ pub mod unify;
 pub mod shape;
 pub mod field;
 pub mod dictionary_scan;
+pub mod known_nulls;
+pub mod made_tensor;
 pub mod layout;
 pub mod memory_estimate;
-pub mod known_nulls;

@@ -18,15 +18,61 @@ pub fn is_in(column: &str, name: &str) -> bool {
 /// # Errors
 /// `Argument` if it can't be read.
 pub fn pattern(text: &str) -> Result<glob::Pattern> {
-    glob::Pattern::new(text)
-        .map_err(|cause| Error::Argument(format!("the pattern '{text}' can't be read: {cause}")))
+    glob::Pattern::new(text).map_err(|cause| {
+        Error::Argument(format!("the pattern '{text}' can't be read: {cause}; [[] stands for ["))
+    })
 }
 
-/// What is said of something that matches none of the columns.
-pub fn no_match<'a>(what: &str, columns: impl ExactSizeIterator<Item = &'a str>) -> Error {
+/// What is said of names and patterns that match none of the columns.
+#[must_use]
+pub fn no_match(texts: &[&str], columns: &[&str]) -> Error {
+    let each = texts.iter().take(NAMED).map(|text| match nearest(text, columns) {
+        Some(near) => format!("'{text}' (did you mean '{near}'?)"),
+        None => format!("'{text}'"),
+    });
+    let each = each.collect::<Vec<_>>().join(", ");
     let more = if columns.len() > NAMED { ", ..." } else { "" };
-    let names: Vec<&str> = columns.take(NAMED).collect();
-    Error::data(format!("no column matches {what}; there are: {}{more}", names.join(", ")))
+    let names = columns.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+    Error::data(format!("no column matches {each}; there are: {names}{more}"))
+}
+
+/// A longer name is not compared letter by letter.
+const LONGEST: usize = 64;
+
+/// The name that is most like a text, if one is much like it.
+fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
+    let (text, most) = (plain(text), (text.len() / 3).min(2));
+    if text.len() > LONGEST {
+        return None;
+    }
+    let near = names.iter().filter(|name| name.len().abs_diff(text.len()) <= 2 + name.len() / 3);
+    let near = near.map(|name| (edits(&text, &plain(name)), *name)).filter(|&(edits, _)| edits <= most);
+    near.min().map(|(_, name)| name)
+}
+
+/// The letters of a name, in which people mistake neither case nor what stands between words.
+fn plain(name: &str) -> Vec<char> {
+    let letters = name.chars().filter(|letter| letter.is_alphanumeric());
+    letters.flat_map(char::to_lowercase).take(LONGEST + 1).collect()
+}
+
+/// How many letters were left out, added, changed, or changed their places with the next one.
+fn edits(one: &[char], other: &[char]) -> usize {
+    let mut rows = vec![(0..=other.len()).collect::<Vec<_>>()];
+    for (row, letter) in one.iter().enumerate() {
+        let mut next = vec![row + 1];
+        for (column, also) in other.iter().enumerate() {
+            let above = &rows[row];
+            let changed = above[column] + usize::from(letter != also);
+            let mut least = changed.min(above[column + 1] + 1).min(next[column] + 1);
+            if row > 0 && column > 0 && one[row - 1] == *also && *letter == other[column - 1] {
+                least = least.min(rows[row - 1][column - 1] + 1);
+            }
+            next.push(least);
+        }
+        rows.push(next);
+    }
+    rows[one.len()][other.len()]
 }
 
 /// The columns that a name, the name of a struct or map, or a pattern means, in their order.
@@ -60,7 +106,7 @@ pub fn pick<'a>(among: &[&'a str], texts: &[String], may_miss: bool) -> Result<V
     let found = |text: &str, whole: &str| {
         let found = matching(among, text)?;
         if found.is_empty() && !may_miss {
-            return Err(no_match(&format!("'{whole}'"), among.iter().copied()));
+            return Err(no_match(&[whole], among));
         }
         Ok(found)
     };

@@ -14,8 +14,8 @@ use crate::schema::shaping::Shaping;
 /// What each is for, as errors say it.
 const HASHED: &str = "texts, bytes, integers and lists of them";
 const SPLIT: &str = "texts and bytes";
-const CAST: &str = "numbers and lists of them";
-const CODED: &str = "texts, bytes and lists of them";
+const CAST: &str = "numbers and lists of them (.hash(buckets) and .codes() make numbers of texts)";
+const CODED: &str = "texts, bytes and lists of them (.hash(buckets) takes integers)";
 const PADDED: &str = "texts, bytes and lists of numbers that differ in length; of lists in lists, .fixed((None, k)) before \
                       it says that the inner ones have k each";
 

@@ -2,9 +2,11 @@
 
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
+use crate::dataset::file_value::Value;
 use crate::error::{Error, Result};
-use crate::projection::patterns::{is_in, left_out, pick};
+use crate::projection::patterns::{is_in, left_out, matching, no_match, pick};
 use crate::projection::request::{ColumnRules, Entry, Expression, Policy, Request};
 
 /// A column of the files, and what becomes of it.
@@ -65,7 +67,52 @@ static AS_THEY_ARE: ColumnRules = ColumnRules {
 /// # Errors
 /// `Data` if a name or pattern means no column; `Argument` if a pattern can't be read, two tensors have one name, or
 /// nothing is asked for.
-pub fn plan<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Result<Vec<TensorPlan<'a>>> {
+pub fn plan<'a>(
+    names: &[&'a str],
+    structs: &[&str],
+    request: &'a Request,
+    first_file: &Path,
+) -> Result<Vec<TensorPlan<'a>>> {
+    planned(names, structs, request).map_err(|error| unmatched(names, request, first_file).unwrap_or(error))
+}
+
+/// The error of all names and patterns that mean no column, if there are any.
+fn unmatched(names: &[&str], request: &Request, first_file: &Path) -> Option<Error> {
+    let mut found: Vec<(&str, Option<&str>)> = Vec::new();
+    let is_unmatched = |text: &&str| {
+        let meant = matching(names, left_out(names, text).unwrap_or(text));
+        meant.is_ok_and(|columns| columns.is_empty())
+    };
+    for entry in request.columns.iter().flatten() {
+        let (expressions, whole) = match entry {
+            Entry::Plain(text) => {
+                found.extend(Some(text.as_str()).filter(is_unmatched).map(|text| (text, None)));
+                continue;
+            }
+            Entry::Made(expression) => (std::slice::from_ref(expression), &expression.text),
+            Entry::Stack { parts, text, .. } => (parts.as_slice(), text),
+        };
+        let strict = expressions.iter().filter(|one| !one.rules.is_optional && !one.rules.is_of_path);
+        let texts = strict.flat_map(|one| &one.names).map(String::as_str).filter(is_unmatched);
+        found.extend(texts.map(|text| (text, Some(whole.as_str()))));
+    }
+    let texts: Vec<&str> = found.iter().map(|(text, _)| *text).collect();
+    let of_path = texts.iter().find(|text| Value::of(first_file, text) != Value::Missing);
+    let error = match (no_match(&texts, names), of_path) {
+        (Error::Data { reason, place, is_refused }, Some(name)) => {
+            let reason = format!("{reason}; fr.col('{name}').from_path() is what the files' paths say");
+            Error::Data { reason, place, is_refused }
+        }
+        (error, _) => error,
+    };
+    match found.as_slice() {
+        [] => None,
+        [(_, Some(whole))] => Some(within(whole, error)),
+        _ => Some(error),
+    }
+}
+
+fn planned<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Result<Vec<TensorPlan<'a>>> {
     let mut found = Found::default();
     let Some(entries) = &request.columns else {
         names.iter().try_for_each(|name| found.add(plain(name)))?;
@@ -209,7 +256,7 @@ impl<'a> Found<'a> {
 
     fn tensors(self) -> Result<Vec<TensorPlan<'a>>> {
         if self.tensors.is_empty() {
-            return Err(Error::Argument("no column is selected".into()));
+            return Err(Error::Argument("no column is selected: without columns=, all are".into()));
         }
         Ok(self.tensors)
     }
@@ -263,7 +310,7 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
         plain.map(|one| one.name.as_str()).take(TOLD).collect::<Vec<_>>()
     };
     let (left_out, masked) = (named(Fault::Whole), named(Fault::Nulls));
-    let mut entries = vec![if are_all || masked.is_empty() { "'*'".to_owned() } else { "...".to_owned() }];
+    let mut entries = vec![if are_all { "'*'".to_owned() } else { "...".to_owned() }];
     entries.extend(left_out.iter().map(|name| format!("'!{name}'")));
     if !masked.is_empty() {
         let columns: Vec<String> = masked.iter().map(|name| format!("'{name}'")).collect();

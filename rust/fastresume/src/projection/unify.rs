@@ -182,13 +182,15 @@ fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, 
     let there = || columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let unknown = there().find(|(column, _)| column.dtype.is_none() && !is_null(column));
     let (column, file) = unknown?;
-    let hint = match column.stored {
-        Stored::Decimal { .. } => {
-            "may not fit 64 bits: .decimal() says whether it becomes \"int64\", \"float64\" or \"bytes\""
-        }
-        _ => "is not supported yet",
+    let reason = match column.stored {
+        Stored::Decimal { .. } => format!(
+            "may not fit 64 bits: fr.col('{}').decimal(\"float64\") in columns= makes floats of it, \"int64\" \
+             integers that are checked, \"bytes\" what the file holds",
+            column.name
+        ),
+        _ => "is not supported yet".to_owned(),
     };
-    Some((format!("the type {} {hint}", column.type_name), file))
+    Some((format!("the type {} {reason}", column.type_name), file))
 }
 
 /// Whether all values of a column are null, so that it may have any type.
@@ -250,9 +252,10 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
     if let Some(sizes) = rules.fixed.as_ref().filter(|_| column.kind == Kind::List) {
         if !sizes.is_empty() && sizes.len() != column.lists {
             let all: Vec<String> = (1..=column.lists).map(|level| format!("k{level}")).collect();
+            let inner = if column.lists == 2 { ", .fixed((None, k2)) that of the inner lists" } else { "" };
             let all = if column.lists == 1 { "k".to_owned() } else { format!("({})", all.join(", ")) };
             return Err(Error::Argument(format!(
-                "lengths of {} levels of lists are given, the column is a {}: .fixed({all}) gives all",
+                "lengths of {} levels of lists are given, the column is a {}: .fixed({all}) gives all{inner}",
                 sizes.len(),
                 column.type_name,
             )));
@@ -345,8 +348,10 @@ fn joined<'a>(
     let lacking = columns.iter().find(|(column, _)| column.is_none());
     if let Some((_, file)) = lacking.filter(|_| !rules.is_optional) {
         let reason = format!(
-            "the column is missing; file '{}' has it; .optional() allows files without it: their rows are null",
-            shown(first_file)
+            "the column is missing; file '{}' has it; fr.col('{}').optional().mask_null() allows files without it: \
+             their rows are null",
+            shown(first_file),
+            whole.name
         );
         return Err((Error::data(reason), file));
     }

@@ -58,7 +58,8 @@ impl<'a> EqualDecoder<'a> {
                 Ok(())
             }
             FixedRows::Lists => Err(Error::refused(format!(
-                "the list in row {row} of the row group has {} elements, expected {} as .fixed() or the file's Arrow schema says",
+                "the list in row {row} of the row group has {} elements, expected {} as .fixed() or the file's Arrow schema \
+                 says; .fixed(None) makes a Jagged of lists of any length",
                 value.len() / self.shape.width,
                 self.shape.size
             ))),

@@ -69,6 +69,7 @@ impl Grid {
 /// The error for a row whose lists have other lengths.
 pub fn uneven(row: usize, sizes: &[usize]) -> Error {
     Error::refused(format!(
-        "the lists in row {row} of the row group are null, or have not the lengths {sizes:?} of a tensor of them"
+        "the lists in row {row} of the row group are null, or have not the lengths {sizes:?} that .fixed() or the \
+         file's Arrow schema says"
     ))
 }

@@ -1,0 +1,117 @@
+"""What people write of expressions by mistake, and what to write instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from fastresume.filter.condition import refuse_operator
+from fastresume.options.unknown import refuse_attribute
+
+METHODS = {
+    "rename": ".alias(name)",
+    "name": ".names",
+    "astype": ".cast(torch.float32)",
+    "to": ".cast(torch.float32)",
+    "float": ".cast(torch.float32)",
+    "long": ".cast(torch.int64)",
+    "fillna": ".fill_null(value)",
+    "fill_nan": ".fill_null(value), which is of nulls: a NaN is a number",
+    "is_in": ".isin([...])",
+    "isnull": ".is_null()",
+    "isna": ".is_null()",
+    "notnull": ".is_valid()",
+    "notna": ".is_valid()",
+    "is_not_null": ".is_valid()",
+    "drop_nulls": "filter=fr.col(name).is_valid()",
+    "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
+    "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
+    "categorical": ".codes()",
+    "factorize": ".codes()",
+    "encode": ".codes()",
+    "dictionary": ".codes()",
+    "bucket": ".hash(buckets)",
+    "truncate": ".pad(length, truncate='head')",
+    "map": "dataset.map(function)",
+    "apply": "dataset.map(function)",
+    "map_elements": "dataset.map(function)",
+    "str": "dataset.map(function); .split(separator) makes lists of texts",
+    "dt": "dataset.map(function); a filter compares with a datetime",
+    "list": ".pad(length) or .fixed(length)",
+}
+
+
+class Refusals:
+    """What an expression does not do, as an error that says what to write.
+
+    It has no truth: `and` between conditions would drop one. It has no arithmetic: a function of batches has.
+    """
+
+    __slots__ = ()
+
+    @property
+    def text(self) -> str:
+        """The code that makes it, cut short for errors."""
+        raise NotImplementedError
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"{self.text} has no truth of its own: compare it, as {self.text} == True, and join conditions "
+            "by &, | and ~, in parentheses"
+        )
+
+    def __invert__(self) -> NoReturn:
+        raise TypeError(f"~ negates conditions: write {self.text} == False of a column of bools")
+
+    def __and__(self, _other: object) -> NoReturn:
+        refuse_operator("&")
+
+    def __or__(self, _other: object) -> NoReturn:
+        refuse_operator("|")
+
+    def _compute(self, _other: object) -> NoReturn:
+        raise TypeError(
+            f"{self.text}: expressions have no arithmetic, dataset.map(function) computes with batches"
+        )
+
+    __rand__, __ror__ = __and__, __or__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
+    __floordiv__ = __mod__ = __pow__ = __matmul__ = __xor__ = _compute
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for a method that there is not."""
+            refuse_attribute(self, name, "fr.col(...)", METHODS)
+
+
+def checked_name(what: str, name: object) -> str:
+    """The name of a tensor.
+
+    Raises:
+        TypeError: if it is no string.
+        ValueError: if it is empty.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{what} takes a name, found {name!r}")
+    if not name:
+        raise ValueError(f"{what} takes a name, found ''")
+    return name
+
+
+def checked_names(
+    what: str, names: tuple[object, ...], kinds: str = "names or patterns of columns"
+) -> tuple[str, ...]:
+    """Names and patterns of columns, each an argument of its own.
+
+    Raises:
+        TypeError: if there are none, or one is no string; says what to write for a list of them.
+    """
+    if not names:
+        raise TypeError(f"{what} takes {kinds}, found none")
+    found = tuple(name for name in names if isinstance(name, str))
+    if len(found) < len(names):
+        other = next(name for name in names if not isinstance(name, str))
+        listed = list(other) if isinstance(other, (list, tuple)) else []
+        told = f": write {what}({', '.join(map(repr, listed))})" if listed else ""
+        raise TypeError(f"{what} takes {kinds}, found {other!r}{told}")
+    return found

@@ -1,0 +1,178 @@
+"""What people write of columns by mistake is an error that says what to write instead."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import fastresume as fr
+
+x: Any = fr.col("x")
+flag: Any = fr.col("flag")
+ANY: Any = fr
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    table = {
+        "label": [1, 2],
+        "user_id": ["a", "b"],
+        "flag": [True, False],
+        "tokens": [[1], [2, 3]],
+        "price": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
+    }
+    (tmp_path / "day=1").mkdir()
+    pq.write_table(pa.table(table), tmp_path / "day=1" / "x.parquet")
+    return tmp_path
+
+
+EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "a list of names": (lambda: ANY.col(["a", "b"]), TypeError, "write fr.col('a', 'b')"),
+    "a list of columns": (lambda: ANY.stack(["a", "b"]), TypeError, "write fr.stack('a', 'b')"),
+    "a stack in a stack": (lambda: ANY.stack(fr.stack("a")), TypeError, "takes names, patterns and fr.col"),
+    "a type of Python": (lambda: x.cast(float), TypeError, "write torch.float64"),
+    "a type of numpy": (lambda: x.cast(np.int32), TypeError, "write torch.int32"),
+    "a type of Arrow": (lambda: x.cast(pa.float32()), TypeError, "write torch.float32"),
+    "a type's name": (lambda: x.cast("bool"), TypeError, "write torch.bool"),
+    "a name that is none": (lambda: x.alias(3), TypeError, "fr.col('x').alias takes a name, found 3"),
+    "buckets of text": (lambda: x.hash("9"), TypeError, "the buckets of fr.col('x').hash must be"),
+    "codes of buckets": (lambda: x.hash(9).codes(), TypeError, "write .hash or .codes, not both"),
+    "a cast of buckets": (lambda: x.hash(9).cast(torch.float32), TypeError, "dataset.map(function) makes"),
+    "a hash of a cast": (lambda: x.cast(torch.int8).hash(9), TypeError, "write it without .cast"),
+    "no inner length": (lambda: x.fixed((3, None)), ValueError, "as (None, 4)"),
+    "pandas' rename": (lambda: x.rename("y"), AttributeError, "write .alias(name)"),
+    "pandas' astype": (lambda: x.astype("int32"), AttributeError, "write .cast(torch.float32)"),
+    "pandas' fillna": (lambda: x.fillna(0), AttributeError, "write .fill_null(value)"),
+    "pandas' isna": (lambda: x.isna(3), AttributeError, "write .is_null()"),
+    "a slip": (lambda: x.fill_nul(0), AttributeError, "did you mean .fill_null?"),
+    "a range": (lambda: x.between(1, 3), AttributeError, "write (fr.col(name) >= low) & (fr.col(name) <= hi"),
+    "a cast of a stack": (lambda: ANY.stack("a").cast(1), AttributeError, "write it of the columns"),
+    "arithmetic": (lambda: x % 2 == 0, TypeError, "expressions have no arithmetic, dataset.map"),
+    "arithmetic behind": (lambda: 2 * x, TypeError, "expressions have no arithmetic, dataset.map"),
+    "and of a bool column": (lambda: flag and x > 3, TypeError, "compare it, as fr.col('flag') == True"),
+    "and of conditions": (lambda: x > 3 and x < 5, TypeError, "write &, | and ~ for and, or and not"),
+    "a chain": (lambda: 0 < x < 5, TypeError, "(fr.col('a') > 0) & (fr.col('a') < 9)"),
+    "not": (lambda: ~flag, TypeError, "write fr.col('flag') == False"),
+    "& without parentheses": (lambda: x > 3 & x < 5, TypeError, "put parentheses around comparisons"),
+    "& of a column": (lambda: (x > 3) & flag, TypeError, "write a comparison there, in parentheses"),
+    "two columns": (
+        lambda: fr.col("a") == x,
+        TypeError,
+        "compares a column with a value; rows= takes a mask",
+    ),
+    "several values": (lambda: x == [1, 2], TypeError, ".isin([...]) asks for several values"),
+    "a tensor": (lambda: x == torch.tensor(1), TypeError, "write its .item()"),
+    "None": (lambda: x == None, TypeError, "ask is_null()"),  # noqa: E711
+}
+
+
+@pytest.mark.parametrize("what", EXPRESSIONS)
+def test_an_expression_says_what_to_write(what: str) -> None:
+    function, kind, words = EXPRESSIONS[what]
+    with pytest.raises(kind) as caught:
+        function()
+    assert words in str(caught.value)
+    assert type(caught.value) is kind
+
+
+def test_expressions_are_copied_pickled_and_asked_for_attributes_as_before() -> None:
+    for one in (x.fill_null(0), fr.stack("a", "b")):
+        assert copy.deepcopy(one).equals(one)
+        assert pickle.loads(pickle.dumps(one)).equals(one)
+        assert not hasattr(one, "shape")
+        assert getattr(one, "rename", None) is None
+
+
+DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
+    "a name that is near": ({"columns": "lable"}, fr.DataError, "matches 'lable' (did you mean 'label'?)"),
+    "another case": ({"columns": "LABEL"}, fr.DataError, "(did you mean 'label'?)"),
+    "another word": ({"columns": "userid"}, fr.DataError, "(did you mean 'user_id'?)"),
+    "all names at once": (
+        {"columns": ["lable", "flag", fr.col("tokns").pad(3)]},
+        fr.DataError,
+        "'lable' (did you mean 'label'?), 'tokns' (did you mean 'tokens'?); there are: label, user_id, flag,",
+    ),
+    "no near name": ({"columns": "zebra"}, fr.DataError, "no column matches 'zebra'; there are: label,"),
+    "a name in the path": ({"columns": "day"}, fr.DataError, "fr.col('day').from_path() is what the files'"),
+    "a decimal": ({"columns": "price"}, fr.DataError, "fr.col('price').decimal(\"float64\") in columns="),
+    "a cast of text": (
+        {"columns": fr.col("user_id").cast(torch.int8)},
+        fr.DataError,
+        ".hash(buckets) and .co",
+    ),
+    "codes of numbers": ({"columns": fr.col("label").codes()}, fr.DataError, ".hash(buckets) takes integers"),
+    "a stack of text": ({"columns": fr.stack("user_id")}, fr.DataError, ".hash(buckets) or .codes() makes"),
+    "nothing": ({"columns": []}, ValueError, "without columns=, all are"),
+    "a filter in quotes": (
+        {"filter": "label > 3"},
+        TypeError,
+        "write fr.col('a') > 3 in the place of its te",
+    ),
+    "a filter of a bool": ({"filter": fr.col("flag")}, TypeError, "compare it, as fr.col('flag') == True"),
+    "one term": ({"filter": ("label", ">", 3)}, TypeError, "write [('label', '>', 3)]"),
+    "a filter's name": ({"filter": fr.col("lable") > 3}, fr.DataError, "(did you mean 'label'?)"),
+    "a number in quotes": ({"filter": fr.col("label") > "3"}, TypeError, "with '3': write a number"),
+    "a text as a number": ({"filter": fr.col("user_id") > 3}, TypeError, "with 3: write a text"),
+    "a list": ({"filter": fr.col("tokens") == 3}, TypeError, "columns that have one value in a row"),
+    "a rank alone": ({"rank": 0}, TypeError, "write world_size=, too"),
+    "a pair for a world": ({"world": (0, 2)}, TypeError, "write fr.World(rank, world_size)"),
+    "pandas' columns": ({"usecols": ["label"]}, TypeError, "write columns=[...]"),
+    "polars' rows": ({"n_rows": 3}, TypeError, "write rows=[[0, n]]"),
+    "torch's ranks": ({"num_replicas": 2}, TypeError, "write world_size=, and rank="),
+    "another case of an argument": ({"BATCH_SIZE": 3}, TypeError, "did you mean batch_size=?"),
+    "what is not needed": (
+        {"streaming": True},
+        TypeError,
+        "streaming=, and needs none: files are never read",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", DATASETS)
+def test_a_dataset_says_what_to_write(path: Path, what: str) -> None:
+    how, kind, words = DATASETS[what]
+    how = how if "columns" in how else {**how, "columns": "label"}
+    with pytest.raises(kind) as caught:
+        fr.ParquetDataset(path, batch_size=1, **how)
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("set_epoch", "and needs none: each pass is shuffled anew"),
+        ("shuffle", "write ParquetDataset(paths, shuffle=True)"),
+        ("take", "write ParquetDataset(paths, rows=[[0, n]])"),
+        ("peak", "did you mean .peek?"),
+    ],
+)
+def test_methods_of_others_are_refused_by_what_there_is(path: Path, method: str, words: str) -> None:
+    dataset = fr.ParquetDataset(path, batch_size=1, columns="label")
+    with fr.Loader(dataset) as loader:
+        for one in (dataset, loader):
+            with pytest.raises(AttributeError) as caught:
+                getattr(one, method)
+            assert words in str(caught.value)
+            assert not hasattr(one, method)
+    with pytest.raises(TypeError, match="batched=, and needs none: the function gets whole batches"):
+        dataset.map(len, batched=True)  # type: ignore[arg-type]
+    with pytest.raises(KeyError, match="no tensor 'lable'; there are: label"):
+        dataset.schema["lable"]
+
+
+def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [1], "y": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": ["a"], "y": [1]}), tmp_path / "b.parquet")
+    for columns, line in ((["x", "y"], "[..., '!x']"), (None, "['*', '!x']")):
+        with pytest.raises(fr.DataError) as caught:
+            fr.ParquetDataset(tmp_path, batch_size=1, columns=columns)
+        assert f"columns={line} leaves it out" in str(caught.value)
