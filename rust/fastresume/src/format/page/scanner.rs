@@ -417,11 +417,12 @@ impl<'a> PageWalk<'a> {
     fn jump(&mut self, row: u64, rows: u64) -> Result<u64> {
         let page = self.places.last(&self.chunk, row + rows);
         let Some(page) = page.filter(|page| page.first_row > row) else { return Ok(0) };
-        // A dictionary lies before all data, and in no index.
+        // A dictionary lies before all data, and in no index. Where a damaged page stands in its place, one that needs it says so.
         if !self.has_dictionary {
-            self.header()?;
-            if self.next.as_ref().is_some_and(Header::is_dictionary) {
-                self.pass();
+            match self.header() {
+                Ok(Some(header)) if header.is_dictionary() => _ = self.pass(),
+                Ok(_) | Err(Error::Data { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         self.next = None;
