@@ -77,3 +77,9 @@ def readers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_readers.py").write_text(READERS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those in benches can be imported."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benches")

@@ -325,6 +325,23 @@ def test_an_interruption_of_what_is_written_in_the_end_is_a_quiet_end(
     assert ("million rows/s" in said.out) == (place == "the file")
 
 
+def test_the_page_of_results_is_not_written_of_an_interrupted_measurement(
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    programs: None,
+    quick: Callable[[int], None],
+) -> None:
+    results = importlib.import_module("results")
+    monkeypatch.setattr(results, "IS_OPTIMIZED", True)
+    monkeypatch.setattr(results.data, "made", lambda *_: files)
+    quick(CHECKS + 4)
+    page = tmp_path / "RESULTS.md"
+    arguments = ["criteo", "tokens", "--contenders", CONTENDERS, "--results", str(page)]
+    assert results.main(arguments) == command.INTERRUPTED
+    assert not page.exists()
+
+
 def test_nothing_is_said_of_interruptions_where_none_was(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], quick: Callable[[int], None]
 ) -> None:
@@ -398,65 +415,3 @@ def test_a_column_that_a_file_lacks_is_refused_with_both_files(
         "name columns that all files have with --columns"
     )
     assert [column.name for column in survey([str(tmp_path)], ["a"]).columns] == ["a"]
-
-
-# --------------------------------------------------------------------------------------------- the programs
-
-
-@pytest.fixture
-def programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benches")
-
-
-@pytest.mark.parametrize("option", ["--rounds", "--threads"])
-@pytest.mark.parametrize("found", ["-5", "0", "many"])
-def test_the_page_of_results_refuses_numbers_that_are_none_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], programs: None, option: str, found: str
-) -> None:
-    arguments = ["tokens", "--directory", str(tmp_path / "new"), f"{option}={found}"]
-    with pytest.raises(SystemExit, match="2"):
-        importlib.import_module("results").main(arguments)
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith(f"argument {option}: expected a whole number of at least 1, found {found!r}")
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize("found", ["-5", "0", "many"])
-@pytest.mark.parametrize("program", ["data", "results"])
-def test_programs_refuse_rows_that_are_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], programs: None, program: str, found: str
-) -> None:
-    arguments = [str(tmp_path / "new"), "tokens"] if program == "data" else ["tokens"]
-    with pytest.raises(SystemExit, match="2"):
-        importlib.import_module(program).main([*arguments, f"--rows={found}"])
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith(f"argument --rows: expected a whole number of at least 1, found {found!r}")
-    assert not (tmp_path / "new").exists()
-
-
-def test_made_data_takes_the_place_of_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], programs: None
-) -> None:
-    (tmp_path / "jagged").mkdir()
-    with pytest.raises(SystemExit, match="2"):
-        importlib.import_module("data").main([str(tmp_path), "tokens", "jagged", "--rows", "40"])
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert said.endswith(f"expected directories that do not exist yet, found {tmp_path / 'jagged'}")
-    assert [path.name for path in tmp_path.iterdir()] == ["jagged"], "nothing was made before it was refused"
-
-
-def test_the_page_of_results_is_not_written_of_an_interrupted_measurement(
-    files: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    programs: None,
-    quick: Callable[[int], None],
-) -> None:
-    results = importlib.import_module("results")
-    monkeypatch.setattr(results, "IS_OPTIMIZED", True)
-    monkeypatch.setattr(results.data, "made", lambda *_: files)
-    quick(CHECKS + 4)
-    page = tmp_path / "RESULTS.md"
-    arguments = ["criteo", "tokens", "--contenders", CONTENDERS, "--results", str(page)]
-    assert results.main(arguments) == command.INTERRUPTED
-    assert not page.exists()

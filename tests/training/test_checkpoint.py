@@ -38,16 +38,6 @@ from support.training import small, steps_of
 STEPS = 25
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return training.written(tmp_path_factory.mktemp("data"))
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints"
-
-
 @pytest.mark.law(2)
 def test_a_run_that_resumes_after_any_step_ends_with_the_weights_of_one_that_was_never_killed(
     data: Dataset, directory: Path

@@ -13,11 +13,6 @@ from fastresume.checkpoint import Checkpointer
 from support.training import small, steps_of
 
 
-@pytest.fixture
-def directory(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoints"
-
-
 def test_the_latest_is_found_by_looking_and_never_by_a_link(directory: Path) -> None:
     checkpointer = Checkpointer(directory)
     assert checkpointer.restore(model=small()) is None

@@ -45,12 +45,6 @@ def read(path: Path, columns: Any, name: str = "x", **arguments: Any) -> list[in
     return torch.cat(tensors).tolist()
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """Where the one file of a test lies."""
-    return tmp_path / "x.parquet"
-
-
 # ----------------------------------------------------------------------------------------- the hash, for ever
 
 
