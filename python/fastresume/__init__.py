@@ -119,7 +119,12 @@ if not TYPE_CHECKING:
         elif name in __all__:
             found = import_module(f"fastresume.{name}")
         else:
-            told = f": write {_INSTEAD[name]}" if name in _INSTEAD else ""
+            from difflib import get_close_matches
+
+            names = {public.lower(): public for public in __all__}
+            near = get_close_matches(name.lower(), names, 1, 0.7) if not name.startswith("_") else []
+            told = f": did you mean fr.{names[near[0]]}?" if near else ""
+            told = f": write {_INSTEAD[name]}" if name in _INSTEAD else told
             raise AttributeError(f"module 'fastresume' has no attribute {name!r}{told}")
         globals()[name] = found
         return found

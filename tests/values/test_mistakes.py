@@ -176,3 +176,18 @@ def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None
         with pytest.raises(fr.DataError) as caught:
             fr.ParquetDataset(tmp_path, batch_size=1, columns=columns)
         assert f"columns={line} leaves it out" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("cols", "did you mean fr.col?"),
+        ("parquetdataset", "did you mean fr.ParquetDataset?"),
+        ("column", "write fr.col(name)"),
+        ("DataLoader", "write fr.Loader(dataset)"),
+    ],
+)
+def test_a_name_of_the_package_that_there_is_not_says_what_there_is(name: str, words: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        getattr(fr, name)
+    assert words in str(caught.value)
