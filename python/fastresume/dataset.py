@@ -108,11 +108,11 @@ class ParquetDataset(FilesDataset):
             in which `batch.valid` tells copies apart. All ranks get the same number of batches.
         nulls: what becomes of a null of a column of which `columns` says nothing else: "error" raises a
             DataError that names it (where footers count nulls here, with all columns that have some; else,
-            where `schema[name].null_count` is None, when its batch is read), "mask" gives a bool tensor `name
-            + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and the
-            `valid` of a `Jagged`. A null list or string is then empty. Of lists, a mask marks null rows, null
-            lists and strings inside of them, and null numbers (`Jagged.values_valid`). No tensor ever changes
-            its type. A member of a struct that is null is null.
+            where `schema[name].null_count` is None, when its batch is read), "mask" gives a bool tensor
+            `name + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and
+            the `valid` of a `Jagged`. A null list or string is then empty. Of lists, a mask marks null rows,
+            null lists and strings inside of them, and null numbers (`Jagged.values_valid`). No tensor ever
+            changes its type. A member of a struct that is null is null.
         manifest_cache: a file, or an object as `s3://bucket/manifest`, in which to keep what the files'
             footers tell, so that a later start reads no footers: it asks for the size and modification time
             (of objects, the tag) of each file, and reads again only those that have others. The file is made

@@ -133,7 +133,9 @@ def test_damage_is_masked_by_threads_and_workers(tmp_path: Path, reader: str) ->
 
 
 @pytest.mark.parametrize(("version", "has_index"), KINDS)
-@pytest.mark.parametrize("number", [0, 3, 8, 16, 17, 24])  # of numbers, codes and lists; 0 and 16 begin a chunk
+@pytest.mark.parametrize(
+    "number", [0, 3, 8, 16, 17, 24]
+)  # of numbers, codes and lists; 0 and 16 begin a chunk
 def test_a_page_whose_header_is_gone_takes_what_nothing_tells_of(
     tmp_path: Path, version: str, has_index: bool, number: int
 ) -> None:

@@ -42,6 +42,7 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a type of Python": (lambda: x.cast(float), TypeError, "write torch.float64"),
     "a type of numpy": (lambda: x.cast(np.int32), TypeError, "write torch.int32"),
     "a type of Arrow": (lambda: x.cast(pa.float32()), TypeError, "write torch.float32"),
+    "no type's name": (lambda: x.cast("i4, f4"), TypeError, "takes a torch.dtype, found 'i4, f4'"),
     "a type's name": (lambda: x.cast("bool"), TypeError, "write torch.bool"),
     "a name that is none": (lambda: x.alias(3), TypeError, "fr.col('x').alias takes a name, found 3"),
     "buckets of text": (lambda: x.hash("9"), TypeError, "the buckets of fr.col('x').hash must be"),

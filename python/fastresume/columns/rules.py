@@ -35,10 +35,12 @@ def dtype_name(what: str, dtype: object) -> str:
 
 def _name(dtype: object) -> str:
     """What numpy, Arrow and Python call a type, as numpy does; else its own text."""
+    if isinstance(dtype, str) and not dtype.isidentifier():  # numpy reads a language of its own
+        return dtype
     try:
         of_arrow = getattr(dtype, "to_pandas_dtype", None)
         return np.dtype(cast("npt.DTypeLike", dtype if of_arrow is None else of_arrow())).name
-    except (TypeError, NotImplementedError):
+    except (TypeError, ValueError, NotImplementedError):
         return str(dtype)
 
 
