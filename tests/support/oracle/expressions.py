@@ -65,10 +65,10 @@ def made(rows: Sequence[Any], leaf: str, depth: int, said: Said) -> Made:
     if "pad" in said:
         return padded_rows(rows, said["pad"], dtype, inner, width, fill, is_masked, is_text)
     if sizes:
-        # A mask has no place for the numbers of lists in a Jagged that have one length.
-        of_number = None if is_masked else fill
-        rows = [None if row is None else [b"".join(filled(one, of_number)) for one in row] for row in rows]
-        return jagged(rows, depth, "", rule, None, marks_values=False)
+        marks = [[number is not None for number in one] for row in rows for one in row or ()]
+        rows = [None if row is None else [b"".join(filled(one, fill)) for one in row] for row in rows]
+        found = jagged(rows, depth, "", rule, None, marks_values=False)
+        return {**found, ".values_valid": marks} if is_masked else found
     if depth == 0:
         found = {"": filled(rows, fill)}
         return {**found, "_valid": [row is not None for row in rows]} if is_masked else found
