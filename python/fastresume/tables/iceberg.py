@@ -43,6 +43,9 @@ STORE_OPTIONS = {
 }
 """What a catalog tells of the store of its tables, in the words of `storage_options`."""
 
+LONGEST = 500
+"""So many characters of what a catalog says are told."""
+
 
 def open_iceberg(table: Any, version: int | None) -> Snapshot:
     """A snapshot of a table.
@@ -63,6 +66,8 @@ def open_iceberg(table: Any, version: int | None) -> Snapshot:
         raise ImportError(
             "iceberg:// needs the package pyiceberg: pip install 'fastresume[iceberg]'"
         ) from cause
+    from pydantic import ValidationError
+
     own = vars(exceptions).values()
     failures: tuple[type[Exception], ...] = (
         OSError,
@@ -73,11 +78,31 @@ def open_iceberg(table: Any, version: int | None) -> Snapshot:
         return _snapshot(_named(table) if isinstance(table, str) else table, named, version)
     except _core.SourceError:
         raise
+    except ValidationError:
+        # Its text has parts of the answer, which may be anything.
+        raise _core.SourceError(
+            f"can't read the Iceberg table '{named}': what it answers is not in the form of a table"
+        ) from None
     except failures as cause:
-        raise _core.SourceError(f"can't read the Iceberg table '{named}': {cause}") from cause
+        text, is_whole = _told(cause)
+        raise _core.SourceError(f"can't read the Iceberg table '{named}': {text}") from (
+            cause if is_whole else None
+        )
+
+
+def _told(cause: Exception) -> tuple[str, bool]:
+    """What a failure says, and whether that is all: not what a server sent that is no error of a catalog.
+
+    Such a page may be long, and may repeat what it was asked, token and all.
+    """
+    text = str(cause)
+    page = getattr(getattr(cause.__cause__, "response", None), "text", "")
+    told = text.replace(page, f"<{len(page)} characters>") if page else text
+    return told if len(told) <= LONGEST else f"{told[:LONGEST]}...", told == text
 
 
 def _named(name: str) -> Any:
+    from pydantic import ValidationError
     from pyiceberg.catalog import load_catalog
 
     catalog, _, table = name.partition("/")
@@ -88,6 +113,8 @@ def _named(name: str) -> Any:
         )
     try:
         opened = load_catalog(catalog)
+    except ValidationError:
+        raise
     except ValueError as cause:
         raise _core.SourceError(f"can't open the Iceberg catalog {quoted(catalog)}: {cause}") from cause
     return opened.load_table(table)
