@@ -182,12 +182,12 @@ test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs,
 test-all: test-rust develop $(VENV)/.frameworks site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 
-# Always all crates but the binding, which has no test of its own: with it, PyO3 and the stores are compiled once more.
-# Another choice of packages is another set of features, and compiles parquet again.
-# Laws run over the core as it is built for Python; its own tests compile it once more, without optimisation.
+# Always with the features of all crates but the binding, which has no test of its own: with it, PyO3 and the stores are
+# compiled once more, and without the stores, which are a dependency of the laws, parquet is.
+# All tests run over the core as it is built for Python, but its own: they compile it once more, without optimisation.
 TESTED := --workspace --exclude fastresume-python $(LOCKED)
-UNIT_TESTS := cargo test --lib $(TESTED)
-LAW_TESTS := cargo test --profile dev --test '*' $(TESTED)
+UNIT_TESTS := cargo test --lib --package fastresume --package fastresume-laws $(LOCKED)
+LAW_TESTS := cargo test --profile dev --lib --test '*' $(TESTED) --exclude fastresume
 
 .PHONY: test-rust
 test-rust: $(VENV)/.tools ## Run the Rust tests

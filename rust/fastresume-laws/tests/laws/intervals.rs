@@ -1,5 +1,4 @@
 //! The interval algebra, compared with plain sets of integers.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::ops::Range;

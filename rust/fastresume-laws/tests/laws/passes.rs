@@ -1,6 +1,5 @@
 //! The laws of `docs/DESIGN.md`, section 3, over random histories: jobs are killed and resumed on other
 //! topologies. Only positions are read, so no data is needed.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::ops::Range;
 
@@ -9,11 +8,7 @@ use fastresume::{
 };
 use proptest::prelude::*;
 
-/// The number of histories for each law: more with `FASTRESUME_CASES=100000`.
-fn config() -> ProptestConfig {
-    let cases = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig { max_global_rejects: u32::MAX, ..ProptestConfig::with_cases(cases.unwrap_or(2000)) }
-}
+use crate::config;
 
 /// A topology: `lanes_each` lanes per rank and group, or one lane in all (then batches follow the order).
 #[derive(Debug, Clone, Copy)]
@@ -132,7 +127,7 @@ fn sorted(mut numbers: Vec<u64>) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(2000))]
 
     /// Laws 1 and 8. Each position comes once over all ranks and workers, except those that the tail policy
     /// drops. Every rank has as many batches, and there is padding only where it is counted.

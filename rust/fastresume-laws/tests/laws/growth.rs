@@ -1,6 +1,5 @@
 //! The laws of files that are added, over random histories: jobs are killed, files come behind those that are there, and
 //! other ranks go on. The oracle walks along the positions one by one.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -17,11 +16,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
-/// The number of histories: more with `FASTRESUME_CASES=100000`.
-fn config(cases: u32) -> ProptestConfig {
-    let wanted = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig { max_global_rejects: u32::MAX, ..ProptestConfig::with_cases(wanted.unwrap_or(cases)) }
-}
+use crate::config;
 
 // ------------------------------------------------------------------------------------------------ the files
 

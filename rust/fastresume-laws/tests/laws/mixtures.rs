@@ -1,6 +1,5 @@
 //! The laws of mixtures over random histories: jobs are killed and resumed on other topologies, by other weights and with
 //! other sources. The oracle walks along the positions one by one.
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,11 +10,7 @@ use fastresume::{
 };
 use proptest::prelude::*;
 
-/// The number of histories for each law: more with `FASTRESUME_CASES=100000`.
-fn config() -> ProptestConfig {
-    let cases = std::env::var("FASTRESUME_CASES").ok().and_then(|cases| cases.parse().ok());
-    ProptestConfig { max_global_rejects: u32::MAX, ..ProptestConfig::with_cases(cases.unwrap_or(500)) }
-}
+use crate::config;
 
 const NAMES: [&str; 4] = ["web", "code", "books", "mail"];
 
@@ -275,7 +270,7 @@ fn check_history(rows: &[u64], lives: &[Life]) {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(500))]
 
     #[test]
     fn each_source_is_within_one_of_its_share_at_every_prefix(

@@ -1,12 +1,10 @@
 //! A pass takes no more memory than the bound stated before it runs. Memory is counted in the allocator, and
 //! where the core maps pages from the system.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout as Piece, System};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastresume::{
@@ -21,53 +19,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-/// Counts the bytes in use, and their peak.
-struct Counting;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-fn count(more: usize, less: usize) {
-    let live = LIVE.fetch_add(more, Ordering::Relaxed) + more;
-    PEAK.fetch_max(live, Ordering::Relaxed);
-    LIVE.fetch_sub(less, Ordering::Relaxed);
-}
-
-#[allow(unsafe_code, reason = "the trait is unsafe; every call goes to the system's allocator as it came")]
-// SAFETY: nothing but counts is added to what the system's allocator does.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, piece: Piece) -> *mut u8 {
-        count(piece.size(), 0);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(piece) }
-    }
-
-    unsafe fn alloc_zeroed(&self, piece: Piece) -> *mut u8 {
-        count(piece.size(), 0);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(piece) }
-    }
-
-    unsafe fn dealloc(&self, address: *mut u8, piece: Piece) {
-        count(0, piece.size());
-        // SAFETY: as above.
-        unsafe { System.dealloc(address, piece) }
-    }
-
-    unsafe fn realloc(&self, address: *mut u8, piece: Piece, size: usize) -> *mut u8 {
-        // The system moves large blocks by their pages: old and new never exist at once.
-        count(size.saturating_sub(piece.size()), piece.size().saturating_sub(size));
-        // SAFETY: as above.
-        unsafe { System.realloc(address, piece, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
-
-/// The counts are of the whole process, so that tests run one at a time.
-static ALONE: Mutex<()> = Mutex::new(());
-static GO: AtomicBool = AtomicBool::new(false);
+use crate::{GO, LIVE, PEAK, alone};
 
 /// How a file is read.
 #[derive(Debug, Clone, Copy)]
@@ -195,7 +147,7 @@ fn write_column<T: DataType>(
 }
 
 fn check(name: &str, ways: &[Way], write: impl FnOnce(&Path)) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let path = path(name);
     write(&path);
     for way in ways {

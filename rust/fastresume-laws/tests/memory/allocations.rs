@@ -1,12 +1,10 @@
 //! Codecs reuse their memory: a pass over many pages allocates as often as one over few pages of the same
 //! rows.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout as Piece, System};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastresume::{
@@ -20,41 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
-/// Counts allocations.
-struct Counting;
-
-static ASKED: AtomicUsize = AtomicUsize::new(0);
-static GO: AtomicBool = AtomicBool::new(false);
-
-#[allow(unsafe_code, reason = "the trait is unsafe; every call goes to the system's allocator as it came")]
-// SAFETY: nothing but a count is added to what the system's allocator does.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, piece: Piece) -> *mut u8 {
-        ASKED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(piece) }
-    }
-
-    unsafe fn alloc_zeroed(&self, piece: Piece) -> *mut u8 {
-        ASKED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.alloc_zeroed(piece) }
-    }
-
-    unsafe fn dealloc(&self, address: *mut u8, piece: Piece) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(address, piece) }
-    }
-
-    unsafe fn realloc(&self, address: *mut u8, piece: Piece, size: usize) -> *mut u8 {
-        ASKED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.realloc(address, piece, size) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
+use crate::{ASKED, GO, alone};
 
 const ROWS: i64 = 60_000;
 const COLUMNS: i64 = 3;
@@ -105,9 +69,9 @@ fn asked(path: &Path) -> usize {
     ASKED.load(Ordering::Relaxed) - before
 }
 
-// The only test of this file: the count is of the whole process.
 #[test]
 fn no_codec_asks_for_memory_page_by_page() {
+    let _alone = alone();
     let (few, many) = (6000, 600);
     let more_pages = usize::try_from(ROWS * COLUMNS).unwrap() / many / 10 * 9;
     for compression in [

@@ -1,5 +1,4 @@
 //! Our decoders and those of the `parquet` crate return the same rows.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
 use std::ops::Range;

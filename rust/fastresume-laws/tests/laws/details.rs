@@ -1,6 +1,5 @@
 //! Statistics, page indexes and bloom filters in files that the `parquet` crate wrote. Bounds hold for every
 //! row, and a value reported absent is in no row.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
 use std::path::PathBuf;
