@@ -4,13 +4,19 @@
 
 use proptest::prelude::ProptestConfig;
 
+mod damage;
 mod details;
 mod differential;
+mod files;
 mod golden;
 mod growth;
 mod intervals;
+mod mixed_units;
+mod mixture_walk;
 mod mixtures;
 mod passes;
+mod units;
+mod walk;
 
 /// So many histories for each law, or as many as `FASTRESUME_CASES=100000` says.
 fn config(cases: u32) -> ProptestConfig {
