@@ -185,7 +185,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def call(contender: Contender, **request: Any) -> Any:
         asked.append(request["what"])
-        return json.loads(json.dumps(child.work({**request, "contender": contender.name})))
+        request |= {"contender": contender.name, "seconds": 0.0}
+        return json.loads(json.dumps(child.work(request)))
 
     monkeypatch.setattr(turns, "in_process", call)
     monkeypatch.setattr(child, "WARM_SECONDS", 0.0)
@@ -238,6 +239,7 @@ def test_mixing_is_measured_by_its_sources(
     assert set(here) == {"check", "pass"}, "nobody resumes"
 
 
+@pytest.mark.slow  # that of rows, in the file beside, is not
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_sigterm_keeps_the_rounds_that_were_whole_of_packing_too(
     documents: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: list[str]
@@ -247,7 +249,7 @@ def test_sigterm_keeps_the_rounds_that_were_whole_of_packing_too(
     def end(contender: Contender, **request: Any) -> Any:
         if here.count("pass") == 3:
             os.kill(os.getpid(), signal.SIGTERM)
-        return call(contender, **{**request, "seconds": 0.0})
+        return call(contender, **request)
 
     monkeypatch.setattr(turns, "in_process", end)
     arguments = ["bench", str(documents), "--pack", "tokens:8", "--contenders", "pyarrow,python"]

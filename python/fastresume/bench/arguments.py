@@ -44,6 +44,7 @@ MIX_NAMES = (
     "pyarrow",
     "python",
     "datasets",
+    "datasets-copied",
     "grain",
     "litdata",
 )

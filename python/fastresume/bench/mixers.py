@@ -20,7 +20,7 @@ from fastresume.batch.batch import Batch
 from fastresume.bench import storage
 from fastresume.bench.arrow import tensors_of
 from fastresume.bench.reading import Contender, Reading
-from fastresume.bench.rivals import ARROW, FILES, OFFLINE, row_groups_of, streamed
+from fastresume.bench.rivals import ARROW, FILES, OFFLINE, of_datasets, row_groups_of
 from fastresume.bench.task import Source, Task
 from fastresume.dataset import ParquetDataset
 from fastresume.loader import Loader
@@ -141,10 +141,19 @@ def _joined(rows: Sequence[dict[str, Any]], dtypes: dict[str, Any]) -> dict[str,
 
 def interleaved(task: Task, _: object) -> Reading:
     """`interleave_datasets` of Hugging Face datasets, over streams."""
+    return _interleaved(task, None)
+
+
+def interleaved_copies(task: Task, _: object) -> Reading:
+    """The same over copies that it has made before, which is not counted: an index of rows."""
+    return _interleaved(task, str(Path(task.scratch, "datasets")))
+
+
+def _interleaved(task: Task, copies: str | None) -> Reading:
     module = importlib.import_module("datasets")
     whole = sum(source.weight for source in task.sources)
     joined = module.interleave_datasets(
-        [streamed(source.files, task) for source in task.sources],
+        [of_datasets(source.files, task, copies) for source in task.sources],
         probabilities=[source.weight / whole for source in task.sources],
         seed=0,
         stopping_strategy="first_exhausted",
@@ -210,6 +219,15 @@ MIXERS = (
         FILES,
         environment=OFFLINE,
         reads_stores=False,  # but by a package for each store
+    ),
+    Contender(
+        "datasets-copied",
+        "HF datasets, the same over its copies",
+        interleaved_copies,
+        ("datasets", "pyarrow"),
+        FILES,
+        environment=OFFLINE,
+        reads_stores=False,
     ),
     Contender("grain", "Grain, IterDataset.mix", grain, ("grain", "pyarrow"), FILES, reads_stores=False),
     Contender(

@@ -20,7 +20,7 @@ from fastresume.batch.batch import Batch
 from fastresume.bench import storage
 from fastresume.bench.arrow import cells_of
 from fastresume.bench.reading import Contender, Reading
-from fastresume.bench.rivals import ARROW, FILES, OFFLINE, row_groups_of, streamed
+from fastresume.bench.rivals import ARROW, FILES, OFFLINE, of_datasets, row_groups_of
 from fastresume.bench.task import Task
 from fastresume.dataset import ParquetDataset
 from fastresume.options.units import Packed
@@ -122,7 +122,7 @@ def mapped(task: Task, _: object) -> Reading:
         tokens = list(itertools.chain.from_iterable(one or () for one in rows[name]))
         return {name: [tokens[at : at + task.length] for at in range(0, len(tokens), task.length)]}
 
-    dataset = streamed(task.files, task).map(cut, batched=True, batch_size=MAPPED_ROWS)
+    dataset = of_datasets(task.files, task).map(cut, batched=True, batch_size=MAPPED_ROWS)
     sequences = (row[name] for row in dataset)
     return Reading({name: made} for made in _stacked(sequences, task))
 
@@ -138,7 +138,9 @@ def mapped_arrow(task: Task, _: object) -> Reading:
         ends = [*range(0, len(values), task.length), len(values)]
         return arrow.table({name: type(column).from_arrays(arrow.array(ends, column.offsets.type), values)})
 
-    dataset = streamed(task.files, task).with_format("arrow").map(cut, batched=True, batch_size=MAPPED_ROWS)
+    dataset = (
+        of_datasets(task.files, task).with_format("arrow").map(cut, batched=True, batch_size=MAPPED_ROWS)
+    )
     return Reading(_tensors(table.column(name), task) for table in dataset.iter(batch_size=task.batch_size))
 
 

@@ -78,8 +78,8 @@ def duckdb(task: Task, _: object) -> Reading:
     return Reading(begin(1 << 17))
 
 
-def streamed(files: Sequence[str], task: Task) -> Any:
-    """A streaming dataset of Hugging Face datasets."""
+def of_datasets(files: Sequence[str], task: Task, copies: str | None = None) -> Any:
+    """A dataset of Hugging Face datasets: a stream, or over a copy in Arrow's format, if it is told where."""
     module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
     schema = storage.schema(files[0], task.storage_options)
     # It would refuse files because of the types of columns that are not read.
@@ -90,13 +90,14 @@ def streamed(files: Sequence[str], task: Task) -> Any:
         columns=task.names,
         features=module.Features.from_arrow_schema(read),
         split="train",
-        streaming=True,
+        streaming=copies is None,
+        cache_dir=copies,
     )
 
 
 def hugging_face(task: Task, state: Any) -> Reading:
     """A streaming dataset; its torch format would change types, so tensors are made from its Arrow tables."""
-    dataset = streamed(task.files, task).with_format("arrow")
+    dataset = of_datasets(task.files, task).with_format("arrow")
     if state is not None:
         dataset.load_state_dict(state)
     batches = dataset.iter(batch_size=task.batch_size)
