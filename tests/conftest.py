@@ -6,6 +6,7 @@ FASTRESUME_PROFILE chooses the profile: `dev` (the default, quick), `ci` (the sa
 
 from __future__ import annotations
 
+import gc
 import os
 
 # Before anything imports torch: its threads would fight with the ranks that tests start.
@@ -64,6 +65,18 @@ settings.load_profile(os.environ.get("FASTRESUME_PROFILE", "dev"))
 # A DataLoader waits so long for a worker that raised, and then ends it: five seconds, were it not for this
 # in any test in which its iterator is collected. No test looks at that wait.
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Nobody looks for garbage in what is collected, as it stays; a fork that did would copy all of it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
 
 # function_scoped_fixture is suppressed nowhere: under @given take `written(spec)` or `dataset_root`, and not
 # tmp_path, which all examples would share.
