@@ -65,3 +65,18 @@ def test_it_goes_on_where_weights_change_and_over_a_resume(tmp_path: Path) -> No
             found.append(batch.global_step)
             state = batch.state_dict()
     assert found == list(range(4 * 13))
+
+
+def test_sources_named_in_another_order_go_on_as_the_same_mixture(tmp_path: Path) -> None:
+    first = mixture(tmp_path, stop=100)
+    whole = list(first)
+    weights = {"code": 0.3, "web": 0.7}
+    sources = {name: (fr.ParquetDataset(tmp_path / name), weight) for name, weight in weights.items()}
+    again = fr.Mixture(sources, batch_size=8, stop=100, rank=0, world_size=1)
+    again.load_state_dict(whole[4].state_dict())
+
+    def told(made: fr.Mixture, batch: fr.Batch) -> tuple[Any, ...]:
+        names = [made.sources[number] for number in batch.source.tolist()]
+        return batch.step, names, batch.rows().tolist(), batch.state_dict()
+
+    assert [told(again, batch) for batch in again] == [told(first, batch) for batch in whole[5:]]

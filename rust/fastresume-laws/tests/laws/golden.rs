@@ -49,7 +49,8 @@ fn keys_and_permutations_are_those_of_the_oracle() {
 
 #[test]
 fn splits_and_hashes_of_selections_are_those_of_the_oracle() {
-    let golden: Value = serde_json::from_str(include_str!("../../../../tests/golden/selections.json")).unwrap();
+    let golden: Value =
+        serde_json::from_str(include_str!("../../../../tests/golden/selections.json")).unwrap();
     let intervals = |value: &Value| {
         let pairs = list(value).iter().map(|pair| number(&pair[0])..number(&pair[1]));
         Intervals::new(pairs.collect()).unwrap()

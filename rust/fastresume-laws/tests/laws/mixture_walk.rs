@@ -202,6 +202,8 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
     let begun = |source| Slow { rows: sources.count(source), ..Slow::default() };
     let mut all: Vec<Slow> = (0..NAMES.len()).map(begun).collect();
     let mut state: Option<String> = None;
+    // The present pass, and the batches and rows that it gave, under whatever stages.
+    let (mut epoch, mut steps, mut given) = (0, 0, 0);
     for life in lives {
         for &(source, _) in &life.weights {
             // What came to a source while it was not read is seen when it is read again.
@@ -216,6 +218,13 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
             None => Cursor::start_of_mixture(&named, life.least()).unwrap(),
             Some(text) => Cursor::parse(text).unwrap().fitted_to_mixture(&named, life.least()).unwrap(),
         };
+        if cursor.epoch() > epoch {
+            (epoch, steps, given) = (cursor.epoch(), 0, 0);
+        }
+        assert_eq!((cursor.epoch(), cursor.steps()), (epoch, steps));
+        if let (Stop::Rows(rows), true) = (life.stop, cursor.cuts().is_empty()) {
+            assert_eq!(cursor.identity().num_rows, rows.saturating_sub(given), "what is left of the pass");
+        }
         let known = places(&cursor);
         let axes = cursor.axes().unwrap();
         let positions = cursor.identity().num_rows;
@@ -248,18 +257,20 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
         }
         let pass = life.pass(&cursor);
         let end = (pass.done() + life.batches).min(pass.batches());
+        steps += end - pass.done();
+        given += (end - pass.done()) * life.least();
         for batch in pass.done()..end {
             for rank in 0..life.world_size {
-                let mut given: BTreeMap<usize, Vec<(Place, Vec<u64>)>> = BTreeMap::new();
+                let mut taken: BTreeMap<usize, Vec<(Place, Vec<u64>)>> = BTreeMap::new();
                 for position in pass.valid_positions(batch, rank).unwrap().into_iter().flatten() {
                     let (name, place, ordinal) = at[usize::try_from(position).unwrap()];
                     let own = axes.axis(known.iter().position(|&of| of == name).unwrap()).unwrap();
                     let before = all[name].delivered.insert(place, generation_of(own, ordinal));
                     assert!(before.is_none(), "{name} gave {place:?} twice");
                     assert!(all[name].taken.insert(place), "{name} gave {place:?}, which was done");
-                    given.entry(name).or_default().push((place, own.place(ordinal).2));
+                    taken.entry(name).or_default().push((place, own.place(ordinal).2));
                 }
-                for (name, places) in given {
+                for (name, places) in taken {
                     sources.give(name, &places);
                 }
             }

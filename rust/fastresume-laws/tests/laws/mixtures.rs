@@ -149,6 +149,33 @@ fn a_pass_ends_with_that_of_a_source_or_of_all() {
     assert_eq!(Cursor::start_of_mixture(&rows.named(&sources), 10).unwrap().identity().num_rows, 55);
 }
 
+/// Of the same weights: which source is named first is no other mixture.
+#[test]
+fn sources_that_are_named_in_another_order_begin_no_stage() {
+    let sources = Counted(vec![70, 60, 50, 1]);
+    let life = |weights: &[(usize, u64)]| Life {
+        weights: weights.to_vec(),
+        new_rows: vec![0; 4],
+        stop: Stop::Rows(40),
+        tail: Tail::Drop,
+        world_size: 1,
+        lanes_each: 1,
+        rows: 4,
+        batches: 3,
+    };
+    let first = life(&[(0, 3), (1, 3)]);
+    let begun = Cursor::start_of_mixture(&first.named(&sources), 4).unwrap();
+    let state = first.pass(&begun).cursor_after(3);
+    let again = life(&[(1, 3), (0, 3)]);
+    assert_eq!(state.fitted_to_mixture(&again.named(&sources), 4).unwrap(), state);
+    // One more stage follows those that were, whatever the order: the batches of the pass are counted on.
+    let more = life(&[(2, 1), (1, 3), (0, 2)]).named(&sources);
+    let next = state.fitted_to_mixture(&more, 4).unwrap();
+    let names: Vec<&str> = next.mixture().unwrap().sources.iter().map(|source| &*source.0).collect();
+    assert_eq!(names, [NAMES[2], NAMES[0], NAMES[1]]);
+    assert_eq!((next.mixture().unwrap().stages.len(), next.steps(), next.identity().num_rows), (1, 3, 28));
+}
+
 #[test]
 fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
     let sources = |count: usize| -> Vec<NamedSource> {

@@ -333,8 +333,10 @@ impl Cursor {
             }
         }
         let known: Vec<usize> = named.sources.iter().filter_map(|source| place(&source.name)).collect();
-        let (from, sources) =
-            if known.is_sorted() { merged(mixture, named) } else { renamed(mixture, named) };
+        let is_begun = !self.cuts.is_empty();
+        // Places of equal ends go by the order of the sources: what a pass has given is told by the one that it began with.
+        let keeps_order = known.is_sorted() || is_begun || !mixture.stages.is_empty();
+        let (from, sources) = if keeps_order { merged(mixture, named) } else { renamed(mixture, named) };
         let weight_of = |source: &Source| named.sources.iter().position(|own| own.name == source.0);
         let weights: Vec<u64> =
             sources.iter().map(|source| weight_of(source).map_or(0, |index| named.weights[index])).collect();
@@ -343,29 +345,19 @@ impl Cursor {
             (own.fingerprint != source.1).then_some(own)
         };
         let has_grown = sources.iter().any(|source| grown(source).is_some());
-        let is_same = sources.len() == mixture.sources.len() && known.is_sorted() && !has_grown;
+        let is_same = from.iter().copied().eq((0..mixture.sources.len()).map(Some)) && !has_grown;
         if is_same && weights == mixture.weights && named.stop == mixture.stop {
             return Ok(self.clone());
         }
         let moved = |old: &[u64]| from.iter().map(|of| of.map_or(0, |index| old[index])).collect::<Vec<_>>();
-        let is_begun = !self.cuts.is_empty();
         let mut stages = mixture.stages.clone();
         if is_begun {
             let cuts = self.cuts.iter().map(|&(cut, done)| (cut.lanes(), cut.groups(), cut.rows(), done));
             stages.push(Stage(mixture.weights.clone(), self.identity.num_rows, cuts.collect()));
         }
         let mut next = Mixture { weights, stop: named.stop, sources, stages, ..mixture.clone() };
-        if known.is_sorted() {
-            for stage in &mut next.stages {
-                stage.0 = moved(&stage.0);
-            }
-        } else {
-            // Places of equal ends go by the order of the sources: what was taken under another one is told as it is.
-            let axes = self.taken()?;
-            for (source, of) in next.sources.iter_mut().zip(&from) {
-                *source = of.map_or_else(|| source.clone(), |index| source.with_axis(axes[index].clone()));
-            }
-            next.stages.clear();
+        for stage in &mut next.stages {
+            stage.0 = moved(&stage.0);
         }
         let stages = next.stages.len() as u64;
         for source in &mut next.sources {
@@ -389,23 +381,25 @@ fn given(mixture: &Mixture) -> Result<u64> {
     each.sum()
 }
 
-/// The sources of a state and those that are new, in an order in which both keep theirs; and where each was in the state.
+/// The sources of a state in its order, whatever order they are named in, and between them those that are new; and where each
+/// was in the state.
 fn merged(mixture: &Mixture, named: &NamedMixture) -> (Vec<Option<usize>>, Vec<Source>) {
-    let mut found = Vec::new();
-    let mut next = 0;
+    let (mut found, mut next) = (Vec::new(), 0);
+    let known = |index: usize| (Some(index), mixture.sources[index].clone());
     for own in &named.sources {
-        if let Some(place) = mixture.sources.iter().position(|source| source.0 == own.name) {
-            found.extend((next..=place).map(|index| (Some(index), mixture.sources[index].clone())));
-            next = place + 1;
-        } else {
-            found.push((None, own.begun()));
+        match mixture.sources.iter().position(|source| source.0 == own.name) {
+            Some(place) => {
+                found.extend((next..=place).map(known));
+                next = next.max(place + 1);
+            }
+            None => found.push((None, own.begun())),
         }
     }
-    found.extend((next..mixture.sources.len()).map(|index| (Some(index), mixture.sources[index].clone())));
+    found.extend((next..mixture.sources.len()).map(known));
     found.into_iter().unzip()
 }
 
-/// The same where the user has named the sources in another order: in that one, those that are gone behind them.
+/// The same in the order in which the user has named them, those that are gone behind them.
 fn renamed(mixture: &Mixture, named: &NamedMixture) -> (Vec<Option<usize>>, Vec<Source>) {
     let place = |name: &str| mixture.sources.iter().position(|source| source.0 == name);
     let own = named.sources.iter().map(|own| match place(&own.name) {
