@@ -47,7 +47,14 @@ def loader_of(dataset: fr.ParquetDataset, num_workers: int, **how: Any) -> DataL
 MATRIX = [
     pytest.param(0, None, False, None, id="in-process"),
     *(
-        pytest.param(workers, "fork", persistent, None, id=f"{workers}-fork{'-persistent' * persistent}")
+        pytest.param(
+            workers,
+            "fork",
+            persistent,
+            None,
+            id=f"{workers}-fork{'-persistent' * persistent}",
+            marks=pytest.mark.slow if (workers, persistent) in ((1, True), (4, False)) else (),
+        )
         for workers in (1, 2, 4)
         for persistent in (False, True)
     ),
@@ -55,8 +62,6 @@ MATRIX = [
     pytest.param(1, "forkserver", False, 3, id="1-forkserver-prefetch-3", marks=pytest.mark.slow),
 ]
 if SOAK:
-    # Once, and not in each worker.
-    multiprocessing.set_forkserver_preload(["fastresume", "support.strategies"])
     MATRIX += [
         pytest.param(
             workers,

@@ -76,8 +76,14 @@ class FailsAt:
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("persistent", [False, True])
-@pytest.mark.parametrize("step", [0, 5, STEPS - 2, STEPS - 1])
+@pytest.mark.parametrize(
+    ("step", "persistent"),
+    [
+        *((step, False) for step in (0, 5, STEPS - 2, STEPS - 1)),
+        (5, True),
+        *(pytest.param(step, True, marks=pytest.mark.slow) for step in (0, STEPS - 2, STEPS - 1)),
+    ],
+)
 def test_a_worker_whose_error_was_caught_never_loses_its_batches_silently(
     data: Dataset, step: int, persistent: bool
 ) -> None:

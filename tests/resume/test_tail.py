@@ -122,7 +122,7 @@ def test_a_pass_by_threads_is_the_oracles(
 
 @pytest.mark.processes
 @pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_a_pass_by_a_dataloaders_workers_is_the_oracles(
     small_dataset: Dataset, tail: str, workers: int
 ) -> None:

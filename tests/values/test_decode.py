@@ -94,16 +94,16 @@ PAGES = {
     "pages of few bytes": {"page_rows": 7, "page_bytes": 64},
     "pages of one byte": {"page_rows": 3, "page_bytes": 1, "page_index": True},
 }
+QUICK = [("1.0", "pages of few bytes"), ("2.0", "whole pages"), ("2.0", "pages of few bytes")]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize(
-    "pages",
+    ("version", "pages"),
     [
-        "whole pages",
-        "pages of few bytes",
-        *(pytest.param(pages, marks=pytest.mark.slow) for pages in ("pages of one row", "pages of one byte")),
+        pytest.param(version, pages, marks=() if (version, pages) in QUICK else pytest.mark.slow)
+        for version in ("1.0", "2.0")
+        for pages in PAGES
     ],
 )
 def test_every_encoding_page_version_and_page_size(
