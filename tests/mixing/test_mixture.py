@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
+import multiprocessing
 import pickle
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -314,64 +312,54 @@ def test_a_stage_is_a_pass_which_a_loader_ends_with_and_a_state_goes_on_in(root:
         assert found == [(epoch, rows) for epoch, rows, _ in whole[number + 1 :] if epoch == rest[0]]
 
 
-PROGRAM = """
-import json, sys
-from pathlib import Path
-import fastresume as fr
-
-root, log, state, rank, world_size, weights = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3]), *sys.argv[4:]
-sources = {name: fr.ParquetDataset(root / name, columns="x") for name in json.loads(weights)}
-made = fr.Mixture(
-    {name: (sources[name], weight) for name, weight in json.loads(weights).items()},
-    batch_size=12 // int(world_size), rank=int(rank), world_size=int(world_size), lanes=int(world_size),
-)
-loader = fr.Loader(made, threads=1, audit=state.parent / "audit")
-if state.exists():
-    loader.load_state_dict(json.loads(state.read_text()))
-with open(log, "a") as out:
-    for batch in loader:
-        out.write(json.dumps([batch.epoch, batch.step, batch["x"].tolist(), batch.state_dict()]) + "\\n")
-        out.flush()
-        if sys.stdin.readline() == "":
-            break
-"""
+def job(
+    root: Path, log: Path, state: Path, rank: int, world_size: int, weights: dict[str, int], go_on: Connection
+) -> None:
+    """Read a batch whenever it is told to go on."""
+    sources = {name: fr.ParquetDataset(root / name, columns="x") for name in weights}
+    made = fr.Mixture(
+        {name: (sources[name], weight) for name, weight in weights.items()},
+        batch_size=12 // world_size,
+        rank=rank,
+        world_size=world_size,
+        lanes=world_size,
+    )
+    loader = fr.Loader(made, threads=1, audit=state.parent / "audit")
+    if state.exists():
+        loader.load_state_dict(json.loads(state.read_text()))
+    with log.open("a") as out:
+        for batch in loader:
+            line = json.dumps([batch.epoch, batch.step, batch["x"].tolist(), batch.state_dict()])
+            print(line, file=out, flush=True)
+            go_on.recv()
 
 
 @pytest.mark.processes
 def test_a_killed_job_goes_on_on_other_ranks_with_a_source_added(root: Path, tmp_path: Path) -> None:
-    (tmp_path / "job.py").write_text(PROGRAM)
+    context = multiprocessing.get_context("fork")
     state, seen = tmp_path / "state.json", list[int]()
     for life, (world_size, weights) in enumerate(
         [(1, {"web": 3, "code": 1}), (3, {"web": 3, "code": 1, "books": 1}), (2, {"code": 1, "books": 1})]
     ):
         logs = [tmp_path / f"{life}-{rank}" for rank in range(world_size)]
+        pipes = [context.Pipe(duplex=False) for _ in logs]
         jobs = [
-            subprocess.Popen(
-                [
-                    sys.executable,
-                    str(tmp_path / "job.py"),
-                    root,
-                    log,
-                    state,
-                    str(rank),
-                    str(world_size),
-                    json.dumps(weights),
-                ],
-                stdin=subprocess.PIPE,
+            context.Process(
+                target=job, args=(root, log, state, rank, world_size, weights, go_on), daemon=True
             )
-            for rank, log in enumerate(logs)
+            for rank, (log, (go_on, _)) in enumerate(zip(logs, pipes, strict=True))
         ]
+        for each in jobs:
+            each.start()
         for step in range(5):
-            for job, log in zip(jobs, logs, strict=True):
+            for each, log, (_, tell) in zip(jobs, logs, pipes, strict=True):
                 while not (log.exists() and log.read_text().count("\n") > step):
-                    assert job.poll() is None
+                    assert each.is_alive()
                     time.sleep(0.01)
-                assert job.stdin is not None
-                job.stdin.write(b"\n")
-                job.stdin.flush()
-        for job in jobs:
-            os.kill(job.pid, signal.SIGKILL)
-            job.communicate()
+                tell.send(None)
+        for each in jobs:
+            each.kill()
+            each.join()
         lines = [json.loads(line) for log in logs for line in log.read_text().splitlines()[:5]]
         seen += [x for _, _, xs, _ in lines for x in xs]
         assert len({json.dumps(line[3]) for line in lines if line[1] == lines[-1][1]}) == 1

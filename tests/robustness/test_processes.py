@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
+import signal
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
-from support.child import shared_memory_files
+import fastresume as fr
+from support.child import Child, shared_memory_files, threads
 from support.killed_jobs import run_and_kill, started
 from support.strategies import Dataset, plain_spec
 
@@ -39,15 +40,14 @@ def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path:
     """No process, though the pipes are full that workers write to, and no file in shared memory."""
     (log := tmp_path / "log").mkdir()
     before = shared_memory_files()
-    with started(data.directory, tmp_path, 1, how, "killed") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        deadline = time.monotonic() + 20
-        while len(list(log.glob("*.json"))) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        tasks = Path(f"/proc/{process.pid}/task").iterdir()  # a thread of its own has started ours
-        children = [child for task in tasks for child in (task / "children").read_text().split()]
-        process.kill()
+    process = started(data.directory, tmp_path, 1, how, "killed")
+    deadline = time.monotonic() + 20
+    while len(list(log.glob("*.json"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()  # a thread of its own has started ours
+    children = [child for task in tasks for child in (task / "children").read_text().split()]
+    process.kill()
+    process.join()
     deadline = time.monotonic() + 10
     while any(is_alive(child) for child in children) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -58,24 +58,25 @@ def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path:
     assert shared_memory_files() <= before
 
 
-FORKED = """
-import os, signal, sys
-import fastresume as fr
-dataset = fr.ParquetDataset(sys.argv[1], batch_size=8, rank=0, world_size=1)
-first = next(iter(dataset)).rows().tolist()
-child = os.fork()
-if child == 0:
-    signal.alarm(60)
-    os._exit(0 if next(iter(dataset)).rows().tolist() == [row + 8 for row in first] else 1)
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
+def forked_with_threads(directory: str) -> int:
+    """Fork while torch has threads and a dataset its iterator; return how the fork ends."""
+    torch.set_num_threads(2)
+    before = threads()
+    torch.ones(1 << 20).sqrt()
+    assert threads() > before
+    dataset = fr.ParquetDataset(directory, batch_size=8, rank=0, world_size=1)
+    first = next(iter(dataset)).rows().tolist()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        os._exit(0 if next(iter(dataset)).rows().tolist() == [row + 8 for row in first] else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def test_a_forked_child_goes_on_also_where_torch_has_threads(data: Dataset) -> None:
     """The pool of threads that torch's kernels use does not survive a fork; other tests run without one."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", FORKED, str(data.directory)]
-    assert subprocess.run(command, env=environment, check=False, timeout=100).returncode == 0
+    with Child() as child:
+        assert child.call(forked_with_threads, str(data.directory), seconds=100) == 0
 
 
 def is_alive(process: str) -> bool:

@@ -1,15 +1,20 @@
-"""A job in a process of its own that is killed at any moment, and the rows that it delivered."""
+"""A job in a process of its own that is killed at any moment, and the rows that it delivered.
+
+The process is a fork: it need not import torch again.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
+import warnings
 from collections.abc import Iterable
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +27,15 @@ TOPOLOGIES = [("threads", 7), ("2", 5), ("Loader 2", 11), ("1", 8), ("Loader 3",
 """Threads, or a number of workers of torch's DataLoader or of ours, and the batch size."""
 
 
-def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> None:
+def job(data: Path, directory: Path, batch_size: int, how: str, stop: str, ready: Connection) -> None:
     """One run: goes on from the saved state, and saves the state after every batch.
 
     The log of a batch is written first and the state last, so that a kill between them leaves rows in the
     log that the state knows nothing of: those of a batch that was not delivered. A job that is to be killed
     does not finish, but waits for it.
     """
+    os.setsid()  # its processes are killed together
+    warnings.simplefilter("ignore")
     dataset = fr.ParquetDataset(data, batch_size=batch_size)
     saved = directory / "state.json"
     if saved.exists():
@@ -40,7 +47,7 @@ def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> No
         batches = fr.Loader(dataset.map(with_much_text), num_workers=int(how.removeprefix("Loader ")))
     else:
         batches = torch_loader(dataset, int(how))
-    print("ready", flush=True)
+    ready.send(None)
     if stop == "killed" and rows_left(fr.Cursor.from_state(dataset.state_dict())) < ROWS_LEFT_FOR_THE_LAST:
         time.sleep(60)
     for batch in batches:
@@ -51,7 +58,6 @@ def job(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> No
         replace(saved, state)
         if stop == "killed" and rows_left(batch.cursor) < ROWS_LEFT_FOR_THE_LAST:
             time.sleep(60)
-    print("done", flush=True)
 
 
 def with_much_text(batch: fr.Batch) -> fr.Batch:
@@ -71,13 +77,17 @@ def torch_loader(dataset: fr.ParquetDataset, workers: int) -> Iterable[object]:
     return DataLoader(dataset, batch_size=None, num_workers=workers)
 
 
-def started(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> subprocess.Popen[str]:
-    """Start `job` in a process of its own."""
-    command = [sys.executable, __file__, str(data), str(directory), str(batch_size), how, stop]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True, env=environment
-    )
+def started(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> BaseProcess:
+    """Start `job` in a process of its own, and wait until it is about to read."""
+    context = multiprocessing.get_context("fork")
+    told, ready = context.Pipe(duplex=False)
+    process = context.Process(target=job, args=(data, directory, batch_size, how, stop, ready))
+    process.start()
+    ready.close()  # whoever waits hears of its end
+    with told:
+        assert told.poll(60), "the job hangs"
+        told.recv()
+    return process
 
 
 def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random) -> list[int]:
@@ -90,14 +100,14 @@ def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random)
     for attempt in range(kills + 1):
         how, batch_size = TOPOLOGIES[attempt % len(TOPOLOGIES)] if attempt < kills else ("threads", 1)
         stop = "killed" if attempt < kills else "finished"
-        with started(data, directory, batch_size, how, stop) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
-            try:
-                process.wait(timeout=chance.uniform(0.1, 0.4) if attempt < kills else 100)
-                assert process.returncode == 0
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+        process = started(data, directory, batch_size, how, stop)
+        process.join(chance.uniform(0.1, 0.4) if attempt < kills else 100)
+        if process.exitcode is None:
+            assert attempt < kills, "the last job hangs"
+            os.killpg(process.pid or 0, signal.SIGKILL)
+            process.join()
+        else:
+            assert process.exitcode == 0
         logged = sorted((directory / "log").glob("*.json"))
         entries = [json.loads(path.read_text()) for path in logged]
         for path in logged:
@@ -107,7 +117,3 @@ def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random)
         if state in (states := [entry["state"] for entry in entries]):
             kept += [row for entry in entries[: states.index(state) + 1] for row in entry["rows"]]
     return kept
-
-
-if __name__ == "__main__":
-    job(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
