@@ -23,7 +23,7 @@ def shared_child() -> Iterator[Child]:
 
 @pytest.fixture
 def child(shared_child: Child) -> Child:
-    assert shared_child.process.poll() is None, "an earlier test ended the process"
+    assert shared_child.process.exitcode is None, "an earlier test ended the process"
     return shared_child
 
 
@@ -37,7 +37,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def slow(slow_files: Callable[[int], Path]) -> Path:
     """Files that take seconds to read."""
     return slow_files(SLOW_FILES)

@@ -16,7 +16,7 @@ import fastresume as fr
 from support.watching import in_time
 
 ROWS = 200
-SLOW_FILES = 7500
+SLOW_FILES = 3000
 
 
 def slow_dataset(directory: str) -> fr.ParquetDataset:
