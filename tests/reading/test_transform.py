@@ -333,7 +333,7 @@ def test_workers_that_are_started_anew_run_it(small_dataset: Dataset) -> None:
         drawn(make(small_dataset)),
         batch_size=None,
         num_workers=1,
-        multiprocessing_context="spawn",
+        multiprocessing_context="forkserver",
         timeout=60,
     )
     for one, other in zip(drawn(make(small_dataset)), loader, strict=True):

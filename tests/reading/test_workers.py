@@ -89,7 +89,7 @@ def test_passes_follow_each_other_as_the_oracle_says(data: Dataset, num_workers:
 
 def test_start_methods_that_pickle_get_the_same_batches_and_refuse_a_lambda(data: Dataset) -> None:
     expected = list(make(data).map(named))
-    with in_workers(make(data).map(named), 1, multiprocessing_context="spawn") as loader:
+    with in_workers(make(data).map(named), 1, multiprocessing_context="forkserver") as loader:
         found = list(loader)
     assert states_of(found) == states_of(expected)
     assert all(torch.equal(one["twice"], other["twice"]) for one, other in zip(found, expected, strict=True))

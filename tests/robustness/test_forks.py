@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,13 @@ pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
 
 KEPT: list[object] = []
+
+
+@pytest.fixture(scope="module")
+def shared_child() -> Iterator[Child]:
+    """One whose forks let go of all objects when they end."""
+    with Child(anew=True) as found:
+        yield found
 
 
 def forked(directory: str, threads: int, mapped: bool) -> dict[str, Any]:

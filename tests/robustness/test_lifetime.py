@@ -246,7 +246,7 @@ def keep(directory: str) -> None:
 
 
 def test_a_process_with_live_threads_ends_by_itself(slow: Path) -> None:
-    with Child() as child:
+    with Child(anew=True) as child:
         child.call(keep, str(slow))
         began = time.monotonic()
         assert child.end() == 0

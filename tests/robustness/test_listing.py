@@ -305,7 +305,7 @@ def test_files_and_locate_give_names_that_exist(odd: Path) -> None:
 def test_a_dataset_of_such_names_pickles_and_spawns(odd: Path) -> None:
     dataset = opened(odd)
     assert rows_of(pickle.loads(pickle.dumps(dataset))) == rows_of(dataset)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("forkserver")) as pool:
         assert pool.submit(rows_of, dataset).result() == rows_of(dataset)
 
 

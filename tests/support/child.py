@@ -1,31 +1,30 @@
 """A Python process of its own that tests call functions in: interrupted, measured, dead or alive.
 
-`child.call(function, ...)` runs a function of a test module over there; arguments and results are JSON. What
-the function passes to `say` reaches the test while it runs, by `child.heard()`.
+`child.call(function, ...)` runs a function of a test module over there. What the function passes to `say`
+reaches the test while it runs, by `child.heard()`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import json
+import multiprocessing
 import os
 import re
 import resource
-import select
 import signal
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Self
 
-_REPLIES = 3  # a file descriptor
 MIB = 1 << 20
+
+multiprocessing.set_forkserver_preload(["fastresume", "pytest", "support.strategies", "support.lives"])
 
 SECONDS = 10
 """What "within seconds" means for a damaged file; most errors take milliseconds."""
@@ -34,31 +33,25 @@ SECONDS = 10
 class Child:
     """The process; a context manager that ends it."""
 
-    def __init__(self, address_space: int | None = None) -> None:
-        """Start it. `address_space` bounds what it may map beyond what its imports took, in bytes."""
-        read, write = os.pipe()
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  (closed in close)
-        serves = f"from support.child import serve; serve({address_space})"
-        code = f"import os; os.dup2({write}, {_REPLIES}); {serves}"
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code],
-            stdin=subprocess.PIPE,
-            stderr=self._stderr,
-            stdout=self._stderr,
-            pass_fds=[write],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        os.close(write)
-        self._replies = read
-        self._buffer = b""
+    def __init__(self, address_space: int | None = None, anew: bool = False) -> None:
+        """Start it: as a fork of a process that has imported what tests need and done nothing else.
+
+        Args:
+            address_space: what it may map beyond what its imports took, in bytes.
+            anew: whether it is a new interpreter, which takes seconds: it has the environment as it is now,
+                and lets go of all objects at its end.
+        """
+        context = multiprocessing.get_context("spawn" if anew else "forkserver")
+        self._stderr = tempfile.NamedTemporaryFile()  # noqa: SIM115  (closed in close)
+        self._pipe, theirs = context.Pipe()
+        self.process = context.Process(target=serve, args=(theirs, self._stderr.name, address_space))
+        self.process.start()
+        theirs.close()
         assert self.heard(120) == "ready"  # to import torch takes seconds, and more of them under load
 
     def start(self, function: Callable[..., Any], *arguments: Any) -> None:
         """Begin a call."""
-        request = {"module": function.__module__, "name": function.__name__, "arguments": arguments}
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request).encode() + b"\n")
-        self.process.stdin.flush()
+        self._pipe.send((function.__module__, function.__name__, arguments))
 
     def heard(self, seconds: float = 60) -> Any:
         """Return what the function says next."""
@@ -79,39 +72,36 @@ class Child:
 
     def interrupt(self) -> None:
         """Press Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
+        os.kill(self.process.pid or 0, signal.SIGINT)
 
     def message(self, seconds: float) -> dict[str, Any]:
         """Return what it sends next: {"said": ...}, {"returned": ...} or {"raised": ...}."""
-        end = time.monotonic() + seconds
-        while b"\n" not in self._buffer:
-            if not select.select([self._replies], [], [], max(0, end - time.monotonic()))[0]:
+        try:
+            if not self._pipe.poll(seconds):
                 self.process.kill()
                 raise AssertionError(f"no answer within {seconds} s")
-            read = os.read(self._replies, 1 << 16)
-            if not read:
-                code = self.process.wait()
-                raise AssertionError(f"the process died: {code}\n{self.stderr()[-2000:]}")
-            self._buffer += read
-        line, self._buffer = self._buffer.split(b"\n", 1)
-        return json.loads(line)
+            message: dict[str, Any] = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self.process.join()
+            died = f"the process died: {self.process.exitcode}\n{self.stderr()[-2000:]}"
+            raise AssertionError(died) from None
+        return message
 
     def stderr(self) -> str:
         """Return what the process has written to its standard error."""
-        self._stderr.seek(0)
-        return self._stderr.read().decode(errors="replace")
+        return Path(self._stderr.name).read_text(errors="replace")
 
-    def end(self, seconds: float = 20) -> int:
+    def end(self, seconds: float = 20) -> int | None:
         """Let it end by itself, and return its exit status."""
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        return self.process.wait(seconds)
+        self._pipe.close()
+        self.process.join(seconds)
+        return self.process.exitcode
 
     def close(self) -> None:
         """End it, whatever it does."""
         self.process.kill()
-        self.process.communicate()
-        os.close(self._replies)
+        self.process.join()
+        self._pipe.close()
         self._stderr.close()
 
     def __enter__(self) -> Self:
@@ -181,23 +171,31 @@ class Reader:
 # ----------------------------------------------------------------------------------------------- in the child
 
 
-def serve(address_space: int | None) -> None:
-    """Do what the test asks for, until it closes our standard input."""
+_pipe: Connection
+
+
+def serve(pipe: Connection, output: str, address_space: int | None) -> None:
+    """Do what the test asks for, until it closes its end of the pipe."""
+    global _pipe
     import fastresume  # noqa: F401  (what imports take is no growth)
 
+    _pipe, said = pipe, os.open(output, os.O_WRONLY | os.O_APPEND)
+    os.dup2(said, 1)
+    os.dup2(said, 2)
+    os.close(said)
     if address_space is not None:
         limit = _status("VmSize") + address_space
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     say("ready")
-    for line in sys.stdin:
-        request = json.loads(line)
-        try:
-            module = importlib.import_module(request["module"])
-            returned = getattr(module, request["name"])(*request["arguments"])
-        except Exception:  # noqa: BLE001  (the test is told)
-            _send(raised=traceback.format_exc())
-        else:
-            _send(returned=returned)
+    with contextlib.suppress(EOFError):
+        while True:
+            module, name, arguments = pipe.recv()
+            try:
+                returned = getattr(importlib.import_module(module), name)(*arguments)
+            except Exception:  # noqa: BLE001  (the test is told)
+                pipe.send({"raised": traceback.format_exc()})
+            else:
+                pipe.send({"returned": returned})
 
 
 def opened(path: str, batch_size: int, nulls: str | float, width: int) -> Any:
@@ -245,11 +243,7 @@ def read_whole(
 
 def say(value: Any) -> None:
     """Tell the test something in the middle of a call."""
-    _send(said=value)
-
-
-def _send(**message: Any) -> None:
-    os.write(_REPLIES, json.dumps(message).encode() + b"\n")
+    _pipe.send({"said": value})
 
 
 def _status(key: str) -> int:

@@ -23,7 +23,7 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
         pytest.skip("no C compiler, to make the library that strikes calls of a process")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_PRELOAD", str(library))
-        child = Child()
+        child = Child(anew=True)
     with child:
         yield child
 
