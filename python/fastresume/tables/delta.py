@@ -43,6 +43,9 @@ FEATURES = {
 }
 """What a table may ask of its readers."""
 
+OLD_DATES = '"fromType":"date"'
+"""Stands in schemas whose columns were widened from days, which are no numbers of microseconds."""
+
 
 def open_delta(table: object, version: int | None, storage_options: Mapping[str, str] | None) -> Snapshot:
     """A snapshot of a table.
@@ -82,13 +85,20 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
 
 def _snapshot(table: Any, root: str, options: dict[str, str], is_given: bool) -> Snapshot:
     version = table.version()
-    asked = set(table.protocol().reader_features or ()) - FEATURES
+    features = set(map(str, table.protocol().reader_features or ()))
+    asked = features - FEATURES
     if asked:
         raise _core.DataError(
-            f"the Delta table '{root}' asks its readers for {', '.join(sorted(map(str, asked)))}, which "
+            f"the Delta table '{root}' asks its readers for {', '.join(sorted(asked))}, which "
             "is not supported yet"
         )
-    fields = json.loads(table.schema().to_json())["fields"]
+    schema = table.schema().to_json()
+    if OLD_DATES in schema:
+        raise _core.DataError(
+            f"the Delta table '{root}' has made times of dates, of which its old files hold days: write "
+            "them anew by ALTER TABLE ... DROP FEATURE 'typeWidening', or name a version= before that"
+        )
+    fields = json.loads(schema)["fields"]
     mode = table.metadata().configuration.get(f"{MAPPING}mode", "none")
     if mode not in ("none", "name"):
         raise _core.DataError(
@@ -120,7 +130,8 @@ def _snapshot(table: Any, root: str, options: dict[str, str], is_given: bool) ->
         files,
         columns,
         [_values(told[number], physical) for number in order],
-        _deleted(table, files),
+        # Asked where there may be none, deltalake refuses features that say nothing of them.
+        _deleted(table, files) if "deletionVectors" in features else {},
         options if is_given else None,
     )
 

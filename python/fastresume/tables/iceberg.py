@@ -271,15 +271,16 @@ def _deleted(table: Any, name: str, data: list[Any], deletes: list[Any]) -> dict
     """The deleted rows of files, by their places."""
     places = {entry.data_file.file_path: place for place, entry in enumerate(data)}
     found: dict[int, list[npt.NDArray[np.int64]]] = defaultdict(list)
-    for entry in deletes:
-        file = entry.data_file
-        if int(file.content) != 1 or file.file_format.value != "PARQUET":
-            what = "equality deletes" if int(file.content) != 1 else "deletion vectors"
+    # A file of deletion vectors has an entry for each of its vectors.
+    for file_path, entry in {entry.data_file.file_path: entry for entry in deletes}.items():
+        kind = entry.data_file.file_format.value
+        if int(entry.data_file.content) != 1 or kind not in ("PARQUET", "PUFFIN"):
+            what = "equality deletes" if int(entry.data_file.content) != 1 else f"deletes in {kind}"
             raise _core.DataError(
-                f"the Iceberg table '{name}' has {what} ('{Path(file.file_path).name}'), which are not read "
+                f"the Iceberg table '{name}' has {what} ('{Path(file_path).name}'), which are not read "
                 "yet: compact the table (rewrite_data_files), or name a version= before them"
             )
-        for path, rows in _positions(table, file.file_path):
+        for path, rows in (_vectors if kind == "PUFFIN" else _positions)(table, file_path):
             place = places.get(path)
             # Of files that are gone; and a file that came later has other rows.
             if place is None or (data[place].sequence_number or 0) > (entry.sequence_number or 0):
@@ -297,3 +298,14 @@ def _positions(table: Any, path: str) -> Iterator[tuple[str, npt.NDArray[np.int6
     for file in compute.unique(told["file_path"]).to_pylist():
         rows = told.filter(compute.equal(told["file_path"], file))["pos"]
         yield file, rows.to_numpy().astype(np.int64)
+
+
+def _vectors(table: Any, path: str) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+    """What a file of deletion vectors deletes: of each file the rows."""
+    # A vector that a later one of the same file replaces is part of that.
+    puffin = importlib.import_module("pyiceberg.table.puffin")
+    vectors = importlib.import_module("pyiceberg.table.deletion_vector")
+    with table.io.new_input(path).open() as opened:
+        content = puffin.PuffinFile(opened.read())
+    for vector in vectors.deletion_vectors_from_puffin_file(content):
+        yield vector.referenced_data_file, vector.to_vector().to_numpy().astype(np.int64)
