@@ -2,6 +2,7 @@
 
     torchrun --nproc-per-node 2 examples/pretrain.py run/          # kill it, and start it again
     torchrun --nproc-per-node 3 examples/pretrain.py run/ --books 0.3
+    fastresume audit run/checkpoint.audit                          # each sequence once, over all of it
 
 Documents of one sequence do not see each other: attention is masked by `batch["document"]`. On a GPU the same
 places, as `fr.cu_seqlens(batch["document"])`, go to attention over variable lengths, or to flex_attention.
@@ -66,7 +67,7 @@ class Model(torch.nn.Module):
 def train(root: pathlib.Path, checkpoint: pathlib.Path, weights: dict[str, float], steps: int) -> float:
     """Train up to so many steps of the job, from the checkpoint if there is one; return the last loss."""
     torch.manual_seed(0)
-    loader = fr.Loader(mixture_of(root, weights), threads=1)
+    loader = fr.Loader(mixture_of(root, weights), threads=1, audit=checkpoint.with_suffix(".audit"))
     model: torch.nn.Module = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     done = 0

@@ -6,10 +6,9 @@ import contextlib
 import json
 import os
 import random
-import signal
 import tempfile
-import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +32,7 @@ from support.audits import (
     log_of,
     write_bodies,
 )
+from support.killed_ranks import Pipes, go, run_ranks
 from support.strategies import plain_spec, written
 from support.topologies import TAILS, Shuffle, chains, orders
 
@@ -220,57 +220,13 @@ def test_an_epoch_that_a_rank_ended_and_another_one_did_not_is_unfinished(data: 
 # ----------------------------------------------------------------------------- processes that are killed
 
 
-def rank_process(
-    data: Path, logs: Path, saved: Path, rank: int, world_size: int, batch_size: int, pipes: tuple[int, int]
-) -> None:
-    """One rank: tells the parent of each batch, and goes on when all have theirs. Rank 0 saves states."""
-    how: dict[str, Any] = {"batch_size": batch_size, "tail": "pad", **SHUFFLE.arguments}
-    dataset = fr.ParquetDataset(data, rank=rank, world_size=world_size, **how)
+def rank_process(data: Path, logs: Path, saved: Path, cut: tuple[int, int], rank: int, pipes: Pipes) -> None:
+    """One rank of a job whose ranks, and rows of each, are the cut."""
+    how: dict[str, Any] = {"batch_size": cut[1], "tail": "pad", **SHUFFLE.arguments}
+    dataset = fr.ParquetDataset(data, rank=rank, world_size=cut[0], **how)
     if saved.exists():
         dataset.load_state_dict(json.loads(saved.read_text()))
-    loader = fr.Loader(dataset, threads=1, audit=logs)
-    while loader.epoch < 2:
-        for batch in loader:
-            os.write(pipes[1], b".")
-            assert os.read(pipes[0], 1)
-            if rank == 0 and batch.step % 3 == 0:
-                draft = saved.with_suffix(".draft")
-                draft.write_text(json.dumps(batch.state_dict()))
-                draft.replace(saved)
-
-
-def run_ranks(
-    data: Path, logs: Path, saved: Path, world_size: int, batch_size: int, steps: int | None, delay: float = 0
-) -> None:
-    """Run ranks as processes to their end, or kill them with SIGKILL some time after so many steps."""
-    children, pipes = [], []
-    for rank in range(world_size):
-        (go_read, go_write), (done_read, done_write) = os.pipe(), os.pipe()
-        child = os.fork()
-        if child == 0:
-            with contextlib.suppress(BaseException):
-                for descriptor in (go_write, *(end for pair in pipes for end in pair)):
-                    os.close(descriptor)
-                rank_process(data, logs, saved, rank, world_size, batch_size, (go_read, done_write))
-                os._exit(0)
-            os._exit(1)
-        os.close(go_read)
-        os.close(done_write)
-        children.append(child)
-        pipes.append((done_read, go_write))
-    step = 0
-    while step != steps and all(os.read(read, 1) for read, _ in pipes):
-        for _, write in pipes:
-            os.write(write, b".")
-        step += 1
-    if steps is not None:
-        time.sleep(delay)
-        for child in children:
-            os.kill(child, signal.SIGKILL)
-    statuses = [os.waitpid(child, 0)[1] for child in children]
-    assert statuses == [0 if steps is None else signal.SIGKILL] * world_size
-    for descriptor in (end for pair in pipes for end in pair):
-        os.close(descriptor)
+    go(fr.Loader(dataset, threads=1, audit=logs), saved, rank, pipes, passes=2)
 
 
 @pytest.mark.processes
@@ -278,8 +234,9 @@ def test_ranks_that_are_killed_again_and_again_are_proven(data: Path, tmp_path: 
     chance, logs, saved = random.Random(5), tmp_path / "logs", tmp_path / "state.json"
     lives = [(2, 3, 80), (3, 4, 41), (1, 5, 33), (2, 3, 60), (4, 2, 50), (2, 3, 2), (3, 3, 30)]
     for world_size, batch_size, steps in lives:
-        run_ranks(data, logs, saved, world_size, batch_size, steps, chance.uniform(0, 0.003))
-    run_ranks(data, logs, saved, 2, 8, None)
+        work = partial(rank_process, data, logs, saved, (world_size, batch_size))
+        run_ranks(work, world_size, steps, chance.uniform(0, 0.003))
+    run_ranks(partial(rank_process, data, logs, saved, (2, 8)), 2, None)
     assert len(list(logs.glob("*.log"))) == 2 + 3 + 1 + 2 + 4 + 2 + 3 + 2
     said = assert_proven(logs, 2)
     assert said.count("finished: 1203 rows, each exactly once") == 2

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from support.audits import assert_proven
-from support.rotten_pages import pages_of, rot, write_file
+from support.documents import documents, units_of, write
+from support.rotten_pages import pages_of, rot, rot_group, write_file
 
 MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
 ORDERS = [{}, {"shuffle": True, "block_rows": 8, "window_rows": 32, "seed": 3}]
@@ -122,3 +123,51 @@ def test_the_audit_lists_masked_rows_and_proves_all(files: dict[str, Path], tmp_
     list(loader)
     said = assert_proven(tmp_path / "logs", 2)
     assert said.count("10 of these rows were masked as not valid: ") == 2
+
+
+# -------------------------------------------------------------------------------------------- packed sources
+
+
+def packed(root: Path, **how: Any) -> fr.Mixture:
+    unit = fr.Packed("tokens", length=16)
+    order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 32, "unit": unit}
+    given = {name: (fr.ParquetDataset(root / name, **order, **how), 1) for name in ("web", "code")}
+    return fr.Mixture(given, batch_size=4, rank=0, world_size=1, lanes=2, tail="pad", stop="all")
+
+
+@pytest.mark.law(11)
+@pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 1}], ids=str)
+def test_a_page_of_a_packed_source_that_rots_later_masks_the_sequences_near_it(
+    tmp_path: Path, how: dict[str, Any]
+) -> None:
+    for number, name in enumerate(("web", "code")):
+        write(tmp_path / name, [documents(number, 1200, 20)], row_group_size=100, write_page_checksum=True)
+    sound, strict = list(packed(tmp_path)), packed(tmp_path)
+    made, again = packed(tmp_path, **MASK), packed(tmp_path, **MASK)
+    rot_group(tmp_path / "code" / "0.parquet", 7)
+    with fr.Loader(made, audit=tmp_path / "logs", **how) as loader:
+        batches = list(loader)
+        masked = sum(int((~batch.valid).sum()) for batch in batches if batch.epoch == 0)
+        assert loader.stats()["masked_rows"] > 0
+    assert masked > 0
+    for batch, whole in zip(batches, sound, strict=True):
+        assert batch.source.tolist() == whole.source.tolist()
+        each = zip(units_of(batch), units_of(whole), batch.valid.tolist(), batch.source.tolist(), strict=True)
+        for own, other, is_valid, source in each:
+            is_rotten = source == 1 and bool(set(other[3]) & set(range(700, 800)))
+            if is_valid:
+                assert own == other
+                assert not is_rotten
+            elif (set(own[0]), set(own[1])) == ({0}, {-1}):  # else it fills the batch up
+                assert source == 1
+                assert set(own[3]) <= set(range(700, 800))
+                assert other[3][-1] >= 700 - 512
+                assert other[3][0] < 800 + 512
+    said = assert_proven(tmp_path / "logs", 0, or_more=True)
+    assert "batches held can't be told" in said
+    assert "of these rows were masked as not valid: " in said
+    with pytest.raises(fr.DataError, match="checksum"):
+        list(strict)
+    again.load_state_dict(strict.state_dict())
+    step = next(batch.step for batch in batches if not batch.valid.all())
+    assert list(units_of(again.batch_at(0, step))) == list(units_of(batches[step]))

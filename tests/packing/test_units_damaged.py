@@ -14,7 +14,7 @@ import pytest
 import fastresume as fr
 from support.audits import assert_proven
 from support.documents import Documents, Oracle, documents, opened, units_of, write
-from support.rotten_pages import FILE_ROWS, KINDS, pages_of, rot, write_file
+from support.rotten_pages import FILE_ROWS, KINDS, pages_of, rot, rot_group, write_file
 
 LISTS: Documents = [[row + 1, row + 2, row + 3] for row in range(FILE_ROWS)]
 MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 10_000}
@@ -75,21 +75,6 @@ def test_a_file_that_is_gone_has_no_tokens(tmp_path: Path) -> None:
 
 GROUP = 100
 FILE = documents(5, 12 * GROUP, 20)
-
-
-def rot_group(path: Path, group: int) -> None:
-    """Damage the last page of a row group's tokens, and nothing that tells of the file."""
-    table = pq.read_metadata(path).row_group(group)
-    chunk = next(
-        chunk
-        for chunk in (table.column(number) for number in range(table.num_columns))
-        if chunk.path_in_schema.startswith("tokens")
-    )
-    start = min(filter(None, (chunk.data_page_offset, chunk.dictionary_page_offset)))
-    before, data = path.stat(), bytearray(path.read_bytes())
-    data[start + chunk.total_compressed_size - 1] ^= 1
-    path.write_bytes(data)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from support import oracle
+from support.audits import assert_proven
 from support.code_blocks import blocks
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -307,6 +308,13 @@ def test_pretraining_that_is_killed_goes_on_with_a_source_added(tmp_path: Path) 
     example.train(tmp_path, tmp_path / "b.pt", two, 5)
     assert example.train(tmp_path, tmp_path / "b.pt", two, 12) == unbroken
     example.train(tmp_path, tmp_path / "b.pt", three, 15)
+    told = assert_proven(tmp_path / "b.audit", 0)
+    assert (
+        "web 70.00%, code 30.00%: 144 sequences, each exactly once, with all its tokens; batches 0-4" in told
+    )
+    assert (
+        "web 60.00%, code 20.00%, books 20.00%: 36 sequences, each exactly once, with all its tokens" in told
+    )
     batch = next(iter(example.mixture_of(tmp_path, three)))
     assert batch["tokens"].shape == (12, 49)
     assert set(batch.source.tolist()) == {0, 1, 2}

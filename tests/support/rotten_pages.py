@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -118,4 +119,19 @@ def rot(path: Path, page: Page) -> None:
     path.write_bytes(data)
 
 
-__all__ = ["COLUMNS", "FILE_ROWS", "KINDS", "Page", "pages_of", "rot", "write_file"]
+def rot_group(path: Path, group: int) -> None:
+    """Damage the last page of a row group's tokens, and nothing that tells of the file."""
+    table = pq.read_metadata(path).row_group(group)
+    chunk = next(
+        chunk
+        for chunk in (table.column(number) for number in range(table.num_columns))
+        if chunk.path_in_schema.startswith("tokens")
+    )
+    start = min(filter(None, (chunk.data_page_offset, chunk.dictionary_page_offset)))
+    before, data = path.stat(), bytearray(path.read_bytes())
+    data[start + chunk.total_compressed_size - 1] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+__all__ = ["COLUMNS", "FILE_ROWS", "KINDS", "Page", "pages_of", "rot", "rot_group", "write_file"]

@@ -54,6 +54,11 @@ def units_file(fingerprint: str, selection: str) -> str:
     return f"units-{fingerprint[:16]}-{selection[:16]}.json"
 
 
+def contents_file(fingerprint: str, selection: str) -> str:
+    """The name of the file that says what each unit of a dataset holds: its digest, 8 bytes."""
+    return f"contents-{fingerprint[:16]}-{selection[:16]}.bin"
+
+
 def state_hash(text: str) -> int:
     """A 64-bit hash of a state's place in the data. `reset_epochs` does not change it."""
     return int.from_bytes(blake2b(_NO_PLACE.sub("", text).encode(), digest_size=8).digest(), "little")
@@ -73,6 +78,11 @@ def digest(rows: npt.NDArray[np.int64], key: int = 0) -> int:
     words += np.uint64(1)
     words ^= np.uint64(key)
     return int(mix(words).sum(dtype=np.uint64))
+
+
+def of_source(content: int, source: str) -> int:
+    """The digest of what units of a source hold, such that other sources' units have others."""
+    return content * (key_of(source) | 1) % (1 << 64)
 
 
 def mix(words: Words) -> Words:

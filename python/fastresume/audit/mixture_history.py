@@ -10,7 +10,7 @@ delivered.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,13 +20,14 @@ import numpy as np
 
 from fastresume.audit.batch_graph import Edge, Lineage
 from fastresume.audit.blame import Blame
-from fastresume.audit.log_format import Integers, Records, Start, digest, key_of, state_hash
+from fastresume.audit.log_format import Integers, Records, Start, digest, key_of, of_source, state_hash
 from fastresume.audit.mixture import NO_PIECES, Axis, MixtureState, Taken, flat, pieces
 from fastresume.audit.order import Dataset, Order
 from fastresume.audit.ranges import coverage, size, union
 from fastresume.audit.report import Declared, Report
 from fastresume.buffers import Intervals, of_runs
 
+ExpectedAt = Callable[["Stretch", Intervals], int | None]
 Delivered = Mapping[str, Taken]
 """What was delivered of each source, by its name."""
 
@@ -73,6 +74,7 @@ class MixtureHistory:
         self._states: dict[str, MixtureState] = {}
         self._datasets: dict[tuple[str, str | None, int], Dataset | None] = {}
         self._latest: dict[str, Known] = {}
+        self._untold = 0  # batches of which it is not known what their units held
         # The states that begin a stage, each with the state at which it was reached; and what was delivered.
         self._came_from: dict[int, int] = {}
         self._known: dict[int, Delivered] = {}
@@ -195,9 +197,10 @@ class MixtureHistory:
             self._blame.absent(last)
         self._blame.tell()
         self._known = {}
-        self.report.counted, self.report.finished = {"rows"}, [0] * len(names)
+        self.report.finished = [0] * len(names)
         if last is not None:
             self._tell_way(last, list(names))
+        self.report.counted = self.report.counted or {"rows"}
 
     def _texts(self) -> Iterator[str]:
         for index in self._lineage.states:
@@ -217,12 +220,16 @@ class MixtureHistory:
 
     def _tell_stage(self, stretches: Sequence[Stretch], delivered: dict[str, Taken]) -> None:
         """Reports a stage, and checks each part of it; adds what it gave."""
-        problems = self.report.problems
+        problems, untold = self.report.problems, self._untold
+        counted = self._counted(stretches[0])
+        self.report.counted.add(counted)
         places, rows = [], 0
         for stretch in stretches:
             self._check_state(stretch, delivered)
             self._check_positions(stretch)
             self._check_digest(stretch)
+            if counted != "rows":
+                self._check_content(stretch)
             add(delivered, stretch)
             self._check_end(stretch, delivered)
             rows += size(stretch.positions)
@@ -231,10 +238,15 @@ class MixtureHistory:
         state = stretches[0].state
         number = state.stage[1]
         what = "each exactly once" if self.report.problems == problems else "not proven"
+        if counted == "sequences" and self.report.problems == problems:
+            what += ", with all its tokens" if self._untold == untold else ""
         self.report.lines.append(
-            f"  pass {state.epoch}, stage {number}: {state.shares}: {rows} rows, {what}; "
+            f"  pass {state.epoch}, stage {number}: {state.shares}: {rows} {counted}, {what}; "
             f"batches {', '.join(places)}"
         )
+        if self._untold > untold:
+            told = f"what the {counted} of {self._untold - untold} batches held can't be told"
+            self.report.tell([told])
         self._tell_masked(stretches)
 
     def _tell_masked(self, stretches: Sequence[Stretch]) -> None:
@@ -251,11 +263,13 @@ class MixtureHistory:
     def _tell_source(self, name: str, taken: Taken, trusted: int) -> int:
         """Reports the passes of a source; returns how many were finished."""
         rows = max(taken.sizes, default=1)
+        known = self._latest.get(name)
+        counted, units = ("rows", None) if known is None else (known.dataset.counted, known.dataset.units)
         points, times = coverage(flat(taken.pieces, rows), rows)
         twice = np.column_stack([points[:-1], points[1:]])[times > 1]
         if len(twice):
             found = pieces(twice, rows)
-            self.report.problem(f"{name}: rows were delivered more than once", self._names(name, found))
+            self.report.problem(f"{name}: {counted} were delivered more than once", self._names(name, found))
         own = pieces(union(flat(taken.pieces, rows)), rows)
         counts = np.bincount(own[:, 0], weights=own[:, 2] - own[:, 1]).astype(np.int64).tolist()
         # A pass that was done before files came has as many rows as there were then.
@@ -265,9 +279,12 @@ class MixtureHistory:
             span = f"pass {passes[0]}" if len(passes) == 1 else f"passes {passes[0]}-{passes[-1]}"
             how = "finished" if done else f"unfinished ({count / rows:.0%})"
             once = f"{' in each' if len(passes) > 1 else ''}, {'not ' if len(twice) else ''}each exactly once"
-            self.report.lines.append(f"  {name}: {span} {how}: {count} rows{once}")
+            if done and units is not None and not self._untold and not trusted:
+                once += f", with {units.what}" if count == rows else ""
+            self.report.lines.append(f"  {name}: {span} {how}: {count} {counted}{once}")
         if trusted:
-            self.report.lines.append(f"  {name}: {trusted} of these rows on trust, before the declared start")
+            text = f"{name}: {trusted} of these {counted} on trust, before the declared start"
+            self.report.lines.append(f"  {text}")
         return 0 if len(twice) else sum(is_done)
 
     @staticmethod
@@ -321,26 +338,58 @@ class MixtureHistory:
         twice = np.column_stack([points[:-1], points[1:]])[times > 1]
         for name, found in stretch.state.at(union(twice)).items() if len(twice) else ():
             details = (f"{line} delivered more than once" for line in self._names(name, found))
-            self.report.problem(f"pass {edge.epoch}: rows of {name} were delivered more than once", details)
+            what = f"{self._counted(stretch)} of {name} were delivered more than once"
+            self.report.problem(f"pass {edge.epoch}: {what}", details)
 
     def _check_digest(self, stretch: Stretch) -> None:
         """Compares the digest of the delivered rows with that of the rows at their places."""
-        records = self._lineage.records
-        expected = self._digest(stretch, stretch.positions)
-        if expected is None:
-            return
-        if (int(records.digest[stretch.index].sum(dtype=np.uint64)) - expected) % (1 << 64):
-            epoch = stretch.edges[0].epoch
-            wrong = (
-                f"batch {records.step[place]}, {self._lineage.place(place)}"
-                for place in stretch.index
-                if self._digest(stretch, self._lineage.positions(place[None])) != int(records.digest[place])
-            )
-            self.report.problem(f"pass {epoch}: the rows handed over are not those of their places", wrong)
+        what = f"the {self._counted(stretch)} handed over are not those of their places"
+        self._check_sum(stretch, stretch.index, self._lineage.records.digest, self._digest, what)
+
+    def _check_content(self, stretch: Stretch) -> None:
+        """Compares what units held with what those at their places hold."""
+        content = self._lineage.records.content
+        is_told = np.array([content[place] is not None for place in stretch.index], np.bool_)
+        index = stretch.index[is_told]
+        what = f"what the {self._counted(stretch)} held is not what those of their places hold"
+        is_known = self._check_sum(stretch, index, content, self._content, what)
+        self._untold += len(stretch.index) - len(index) * is_known
+
+    def _check_sum(
+        self, stretch: Stretch, index: Integers, told: Any, expected_at: ExpectedAt, what: str
+    ) -> bool:
+        """Compares what batches told with what is expected of their positions; says if that is known."""
+        lineage = self._lineage
+
+        def differs(some: Integers) -> bool | None:
+            expected = expected_at(stretch, lineage.positions(some))
+            return None if expected is None else (sum(map(int, told[some])) - expected) % (1 << 64) != 0
+
+        are_wrong = differs(index)
+        if are_wrong:
+            places = (place for place in index if differs(place[None]))
+            wrong = (f"batch {lineage.records.step[place]}, {lineage.place(place)}" for place in places)
+            self.report.problem(f"pass {stretch.edges[0].epoch}: {what}", wrong)
+        return are_wrong is not None
 
     def _digest(self, stretch: Stretch, positions: Intervals) -> int | None:
         """The digest of the rows at positions; None if a source's files are not described."""
+        found = self._rows_at(stretch, positions)
+        return None if found is None else sum(digest(rows, key_of(name)) for name, _, rows in found)
+
+    def _content(self, stretch: Stretch, positions: Intervals) -> int | None:
+        """The digest of what the units at positions hold; None if that is not known."""
         total = 0
+        for name, dataset, units in self._rows_at(stretch, positions) or ():
+            contents = None if dataset.units is None else dataset.units.contents
+            if contents is None:
+                return None
+            total += of_source(int(contents[units].sum(dtype=np.uint64)), name)
+        return total
+
+    def _rows_at(self, stretch: Stretch, positions: Intervals) -> list[tuple[str, Dataset, Integers]] | None:
+        """The rows, or units, of each source at positions; None if a source's files are not described."""
+        places = []
         for name, found in stretch.state.at(union(positions)).items():
             axis = stretch.state.axes[name]
             dataset = self._dataset(stretch, name, axis.rows)
@@ -348,9 +397,14 @@ class MixtureHistory:
                 return None
             for number in np.unique(found[:, 0]).tolist():
                 order = Order(dict(stretch.state.orders[name]), number, dataset, axis.ends_in(number))
-                rows = order.rows(found[found[:, 0] == number][:, 1:])
-                total += digest(rows, key_of(name))
-        return total % (1 << 64)
+                places.append((name, dataset, order.rows(found[found[:, 0] == number][:, 1:])))
+        return places
+
+    def _counted(self, stretch: Stretch) -> str:
+        """What the places of a stage are, in a word."""
+        found = [self._dataset(stretch, name, axis.rows) for name, axis in stretch.state.axes.items()]
+        counted = {dataset.counted for dataset in found if dataset is not None}
+        return counted.pop() if len(counted) == 1 else "rows"
 
     def _dataset(self, stretch: Stretch, name: str, rows: int) -> Dataset | None:
         told = (stretch.start.sources or {}).get(name)

@@ -15,7 +15,15 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastresume.audit.log_format import Integers, Words, dataset_file, mix, selection_file, units_file
+from fastresume.audit.log_format import (
+    Integers,
+    Words,
+    contents_file,
+    dataset_file,
+    mix,
+    selection_file,
+    units_file,
+)
 from fastresume.buffers import Intervals, of_runs
 
 GAMMA = 0x9E3779B97F4A7C15
@@ -31,6 +39,7 @@ class Units:
         counted: "sequences" or "bins".
         text: how they are made.
         content: the digest of the tokens of all sequences; None of bins, or if it is not known.
+        contents: that of each sequence; None if it is not known.
         dropped_tokens: how many tokens are in none.
         of_rows: the rows that they are made of.
     """
@@ -38,6 +47,7 @@ class Units:
     counted: str
     text: str
     content: int | None
+    contents: Words | None
     dropped_tokens: int
     of_rows: Dataset
 
@@ -81,7 +91,7 @@ class Dataset:
             told = json.loads(path.read_text()) if path.exists() else None
             found = cls._of_rows(directory, fingerprint, selection if told is None else told["selection"])
             if told is not None:
-                found = found._of_units(told, fingerprint, selection)
+                found = found._of_units(directory, told, fingerprint, selection)
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return found if (found.selected[:, 1] - found.selected[:, 0]).sum() == count else None
@@ -101,7 +111,9 @@ class Dataset:
             raise ValueError("rows are selected that there are not")
         return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
 
-    def _of_units(self, told: dict[str, Any], fingerprint: str, selection: str | None) -> Self:
+    def _of_units(
+        self, directory: Path, told: dict[str, Any], fingerprint: str, selection: str | None
+    ) -> Self:
         """The units of these rows."""
         starts = np.array(told["starts"], np.int64)
         is_packed = told["counted"] == "sequences"
@@ -112,7 +124,11 @@ class Dataset:
             raise ValueError("units have no such numbers")
         selected = np.array([[0, starts[-1]]], np.int64)
         content = None if told["content"] is None else int(told["content"])
-        units = Units(str(told["counted"]), str(told["unit"]), content, int(told["dropped_tokens"]), self)
+        contents = _contents(
+            directory / contents_file(fingerprint, selection or ""), content, int(starts[-1])
+        )
+        how = str(told["counted"]), str(told["unit"])
+        units = Units(*how, content, contents, int(told["dropped_tokens"]), self)
         return replace(self, groups=groups, starts=starts, selected=selected, units=units)
 
     @property
@@ -148,6 +164,14 @@ class Dataset:
             span = f"{counted[:-1]} {first}" if first == last else f"{counted} {first}-{last}"
             of_file = "" if counted == "sequences" else f"row group {of_group - int(self.groups[file])}: "
             yield f"{self.files[file]}: {of_file}{span}"
+
+
+def _contents(path: Path, content: int | None, count: int) -> Words | None:
+    """What each of so many units holds, in a file; None if that does not add up to `content`."""
+    if content is None or not path.exists() or path.stat().st_size != 8 * count:
+        return None
+    contents = np.fromfile(path, "<u8").astype(np.uint64)
+    return contents if int(contents.sum(dtype=np.uint64)) == content else None
 
 
 def _selected(path: Path, selection: str) -> Intervals:

@@ -29,12 +29,14 @@ class Chunk(NamedTuple):
         rows: their row numbers, int64 `[n]`; of units, those of all their rows or documents.
         offsets: where those of each unit begin, then their number; None of rows.
         damage: the rows that could not be decoded, and others beside them.
+        units: the numbers of the units, int64 `[n]`, where a delivery log notes them; else None.
     """
 
     memory: _core.Memory
     rows: Words
     offsets: Words | None
     damage: Damage = ()
+    units: Words | None = None
 
     @property
     def size(self) -> int:

@@ -172,7 +172,7 @@ class Origin(NamedTuple):
         valid = np.arange(self.num_rows) < self.valid_rows
         if not self.damage:
             return valid
-        damaged = among(self.damage, of_runs(self.runs), self.sources)
+        damaged = among(self.damage, of_runs(self.runs), self.row_sources)
         if self.units is not None and self.units.are_documents:
             damaged = np.diff(np.cumsum(np.append(0, damaged))[self.units.offsets]) > 0
         return valid & ~damaged
@@ -182,6 +182,13 @@ class Origin(NamedTuple):
         """The row numbers in the batch's order, as runs: int64 `[n, 2]`."""
         rows = self.rows
         return of_buffer(rows.runs()) if isinstance(rows, _core.Written) else rows
+
+    @property
+    def row_sources(self) -> npt.NDArray[np.int64] | None:
+        """Which source of a mixture each of the row numbers is of: int64, as many; None of one dataset."""
+        if self.sources is None or self.units is None:
+            return self.sources
+        return np.repeat(self.sources, np.diff(self.units.offsets))
 
     def positions(self) -> npt.NDArray[np.int64]:
         """The positions of the rows in the order of the pass: int64 `[B]`.

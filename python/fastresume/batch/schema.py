@@ -209,6 +209,11 @@ class Schema(Mapping[str, Field]):
         tensors = iter(made)
         return {field.name: field._of_tensors(tensors) for field in self.fields}
 
+    @property
+    def row_widths(self) -> list[int]:
+        """The bytes of a row of each tensor, of which none is jagged."""
+        return [field.dtype.itemsize * (field.size or 1) for field in self.fields]
+
     def __getitem__(self, name: str) -> Field:
         try:
             return self._fields[name]

@@ -1,9 +1,10 @@
-"""The writer of a rank's delivery log of a mixture: which rows of which source were handed over."""
+"""The writer of a rank's delivery log of a mixture: which rows, or units, of which source it got."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ import fastresume._core as _core
 from fastresume.audit.log_format import digest, key_of
 from fastresume.audit.writer import DeliveryLog, descriptions_of
 from fastresume.batch.delivered import Delivered
-from fastresume.batch.origin import of_a_pass
-from fastresume.buffers import of_buffer, of_runs
+from fastresume.batch.origin import Origin, of_a_pass
+from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.packing import delivery_log
+from fastresume.packing.delivery_log import descriptions_of_units
 from fastresume.packing.spec import UnitsSpec
+from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.spec import ReadSpec
 
 
@@ -33,40 +36,50 @@ class MixtureLog(DeliveryLog):
 
     def __init__(self, directory: str | os.PathLike[str], spec: MixtureSpec) -> None:
         super().__init__(directory, spec.sources[0][1].manifest, spec.world)
-        self._spec = spec
+        sources = ((name, audited_source(source)) for name, source in spec.sources)
+        self.spec = replace(spec, sources=tuple(sources))
 
-    def digests(self, batch: Delivered) -> tuple[int, None]:
-        """The digest of the rows of a batch, each with its source."""
+    def digests(self, batch: Delivered) -> tuple[int, int | None]:
+        """The digest of the rows, or units, of a batch, each with its source, and that of what units hold."""
         made: Any = batch
+        origin: Origin = made.batch._origin
+        if origin.units is not None:
+            return of_a_pass(origin.units.proof)
         rows = of_runs(of_buffer(batch.runs))
-        sources = of_a_pass(made.batch._origin.sources)[: len(rows)]
-        names = self._spec.sources
+        sources = of_a_pass(origin.sources)[: len(rows)]
+        names = self.spec.sources
         each = (digest(rows[sources == of], key_of(names[of][0])) for of in np.unique(sources).tolist())
         return sum(each) % (1 << 64), None
 
+    def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int:
+        """What the places at the end of a stage hold that no rank gets counts for nothing: they go back."""
+        return 0
+
     def stage_at(self, before: _core.Cursor) -> Mapping[str, Any]:
         """The state as the stage has it that begins there or goes on, and the files of the sources."""
-        files = {name: (spec.fingerprint, spec.manifest.selection) for name, spec in self._spec.sources}
-        return {"stage": self._spec.fitted(before).to_json(), "sources": files}
+        files = {name: (spec.fingerprint, spec.hash_of_selection) for name, spec in self.spec.sources}
+        return {"stage": self.spec.fitted(before).to_json(), "sources": files}
 
     def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
         """The files that describe what is read, by their names."""
-        for _, spec in self._spec.sources:
+        for _, spec in self.spec.sources:
             yield from descriptions_of(spec.manifest)
+            if isinstance(spec, UnitsSpec) and not self._rank:
+                yield from descriptions_of_units(spec)
+
+
+def audited_source(spec: FilesSpec) -> FilesSpec:
+    """What a source reads, whose units have what a log notes."""
+    return replace(spec, is_audited=True) if isinstance(spec, UnitsSpec) else spec
 
 
 def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[DeliveryLog, ReadSpec]:
     """The delivery log of what is read, and the same spec, whose batches have what it notes.
 
     Raises:
-        TypeError: if it is a mixture of units.
         SourceError: if the directory can't be created.
     """
     if not isinstance(spec, MixtureSpec):
         return delivery_log.audited(directory, spec)
-    if of_units := [name for name, source in spec.sources if isinstance(source, UnitsSpec)]:
-        raise TypeError(
-            f"audit= of a Mixture proves rows, and the source {of_units[0]!r} counts units: audit the "
-            "dataset alone"
-        )
-    return MixtureLog(directory, spec), spec
+    log = MixtureLog(directory, spec)
+    return log, log.spec

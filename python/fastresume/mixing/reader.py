@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
+from torch import Tensor
 
 import fastresume._core as _core
+from fastresume.audit.log_format import digest, key_of, of_source
 from fastresume.batch.damage import of_rows
-from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece, repeated, row_numbers
-from fastresume.batch.origin import Planned
+from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece, Words, repeated, row_numbers
+from fastresume.batch.origin import Planned, Proof
+from fastresume.batch.schema import Tensors
 from fastresume.buffers import of_buffer, of_words, runs_of_one
 from fastresume.mixing.streams import Stream
+from fastresume.packing.content import of_sequences, total
 from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.monitor.activity import Idle
@@ -99,15 +104,35 @@ class MixtureReader(ComposedReader):
         taken = [(place, self._take(place, first, last)) for place, first, last in stretches]
         pieces = [piece for _, found in taken for piece in found]
         whose = [int(self._number_at[place]) for place, found in taken for _ in found]
-        count = planned.shape(number, rank)[0]
+        count, valid, _ = planned.shape(number, rank)
         chunks = [(chunk.memory, start, end) for chunk, start, end in pieces]
         tensors = self._schema.tensors(self._joiner.joined(chunks, order, count))
         rows, units = row_numbers(pieces, order, count)
         sources = repeated(at, count)
+        row_sources = sources if units is None else np.repeat(sources, np.diff(units.offsets))
         marked = zip(pieces, whose, strict=True)
         told = dict.fromkeys((*one[:3], of) for (chunk, _, _), of in marked for one in chunk.damage)
-        damage = of_rows(tuple(told), rows, sources)
+        damage = of_rows(tuple(told), rows, row_sources)
+        numbers = [chunk.units[start:end] for chunk, start, end in pieces if chunk.units is not None]
+        if units is not None and numbers:
+            places = np.concatenate(numbers)
+            places[order] = places.copy()
+            given = places[:valid], at[:valid], tensors, rows
+            units = units._replace(proof=self._proof(*given, units.offsets, is_whole=not damage))
         return Rows(tensors, runs_of_one(rows), damage, sources, units)
+
+    def _proof(
+        self, numbers: Words, at: Words, tensors: Tensors, rows: Words, offsets: Words, is_whole: bool
+    ) -> Proof:
+        """What a delivery log notes of units with these numbers, each of the source that `at` names."""
+        document, position = (cast("Tensor", tensors[name])[: len(at)] for name in ("document", "position"))
+        contents = of_sequences(document, position, rows, offsets) if is_whole else None
+        found = held = 0
+        for source in np.unique(at).tolist():
+            name, is_own = self._sources[source][0], at == source
+            found += digest(numbers[is_own], key_of(name))
+            held += 0 if contents is None else of_source(total(contents[is_own]), name)
+        return Proof(found % (1 << 64), held % (1 << 64) if is_whole else None)
 
     def _take(self, place: int, first: int, last: int) -> list[Piece[Chunk]]:
         """The rows of a source at some of its ordinals, which are all of one pass of it."""

@@ -11,19 +11,14 @@ from fastresume.audit.log_format import Words, mix
 Numbers = npt.NDArray[np.int64]
 
 
-def of_documents(rows: Numbers, begins: Numbers, ends: Numbers) -> int:
-    """The digest of the tokens `[begin, end)` of documents: that of parts adds up to that of the whole."""
-    return (digest_at(rows, ends) - digest_at(rows, begins)) % (1 << 64)
-
-
-def digest_at(rows: Numbers, places: Numbers) -> int:
-    """The digest of places in the lists of rows."""
+def of_documents(rows: Numbers, begins: Numbers, ends: Numbers) -> Words:
+    """The digest of the tokens `[begin, end)` of each document: those of parts add up to the whole's."""
     words: Words = mix(rows.astype(np.uint64) + np.uint64(1))
-    return int(mix(words + places.astype(np.uint64)).sum(dtype=np.uint64))
+    return mix(words + ends.astype(np.uint64)) - mix(words + begins.astype(np.uint64))
 
 
-def of_sequences(document: Tensor, position: Tensor, rows: Numbers, offsets: Numbers) -> int:
-    """The digest of the tokens of sequences, by the tensors that are handed over beside them.
+def of_sequences(document: Tensor, position: Tensor, rows: Numbers, offsets: Numbers) -> Words:
+    """The digest of the tokens of each sequence, by the tensors that are handed over beside them.
 
     Args:
         document: which document of its sequence each token is of: int32 `[n, length]`.
@@ -39,5 +34,13 @@ def of_sequences(document: Tensor, position: Tensor, rows: Numbers, offsets: Num
     named = documents.reshape(-1)[first]
     is_document = named >= 0
     first, last, named = first[is_document], last[is_document], named[is_document]
-    found = rows[offsets[first // documents.shape[1]] + named]
-    return of_documents(found, positions[first], positions[last] + 1)
+    of_each = np.zeros(len(documents), np.uint64)
+    sequences = first // documents.shape[1]
+    parts = of_documents(rows[offsets[sequences] + named], positions[first], positions[last] + 1)
+    np.add.at(of_each, sequences, parts)
+    return of_each
+
+
+def total(digests: Words) -> int:
+    """The digest of what all of them hold."""
+    return int(digests.sum(dtype=np.uint64))

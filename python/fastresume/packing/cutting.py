@@ -95,6 +95,10 @@ class SequenceCutter(Cutter):
         memory, rows, offsets = self._reader.sequences(numbers, count)
         return Made(memory, of_buffer(rows), UnitRows(of_words(offsets), True), None)
 
+    def padding(self) -> _core.Memory:
+        """A sequence of padding alone, which has no documents."""
+        return self._reader.padding()
+
     def forget(self) -> None:
         """Gives the memory of chunks back."""
         self._reader.forget()
@@ -103,7 +107,9 @@ class SequenceCutter(Cutter):
         """The digest of the tokens of the first `valid` sequences, by what tells of their documents."""
         document: Any = tensors["document"]
         position: Any = tensors["position"]
-        return content.of_sequences(document[:valid], position[:valid], runs[:, 0], units.offsets)
+        return content.total(
+            content.of_sequences(document[:valid], position[:valid], runs[:, 0], units.offsets)
+        )
 
 
 class _Rows(NamedTuple):

@@ -6,15 +6,18 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.audit.log_format import units_file
+from fastresume.audit.log_format import contents_file, units_file
 from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Proof
 from fastresume.buffers import Intervals
 from fastresume.options.units import Packed
+from fastresume.packing.content import total
+from fastresume.packing.packed_table import Digests
 from fastresume.packing.spec import UnitsSpec
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.spec import ReadSpec
@@ -60,23 +63,40 @@ class UnitsLog(DeliveryLog):
         """The files that describe what is read, by their names."""
         yield from super().descriptions()
         if not self._rank:
-            yield units_file(self.spec.fingerprint, self.spec.units_hash), self._units_text
+            (name, text), _ = descriptions_of_units(self.spec)
+            yield name, text
 
-    def _units_text(self) -> bytes:
-        spec = self.spec
-        table, is_packed = spec.units_table, isinstance(spec.unit, Packed)
+
+def descriptions_of_units(spec: UnitsSpec) -> list[tuple[str, Callable[[], bytes]]]:
+    """The files that describe units, by their names: how they are made, and what each one holds."""
+
+    @cache
+    def contents() -> Digests | None:
         try:
-            content = spec.content()
+            return spec.contents()
         except (_core.DataError, _core.SourceError):
-            content = None  # what it is compared with can't be read
+            return None  # what it is compared with can't be read
+
+    def text() -> bytes:
+        table, is_packed, each = spec.units_table, isinstance(spec.unit, Packed), contents()
         told: dict[str, Any] = {
             "fingerprint": spec.fingerprint,
-            "hash": spec.units_hash,
+            "hash": spec.hash_of_selection,
             "selection": spec.manifest.selection,
+            "unit": repr(spec.unit),
+            "counted": "sequences" if is_packed else "bins",
+            "starts": table.starts.tolist(),
+            "content": None if each is None else total(each),
+            "dropped_tokens": table.dropped_tokens,
         }
-        told |= {"unit": repr(spec.unit), "counted": "sequences" if is_packed else "bins"}
-        told |= {"starts": table.starts.tolist(), "content": content, "dropped_tokens": table.dropped_tokens}
         return json.dumps(told).encode()
+
+    def of_each() -> bytes:
+        found = contents()
+        return b"" if found is None else found.astype("<u8").tobytes()
+
+    of_units = spec.fingerprint, spec.hash_of_selection
+    return [(units_file(*of_units), text), (contents_file(*of_units), of_each)]
 
 
 def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[DeliveryLog, ReadSpec]:

@@ -18,6 +18,7 @@ from fastresume.packing.costs import list_lengths
 from fastresume.packing.unreadable import Unreadable
 
 Words = npt.NDArray[np.int64]
+Digests = npt.NDArray[np.uint64]
 
 STRIDE = 256
 """So many selected rows lie between two entries of the index: 8 bytes for each."""
@@ -151,28 +152,35 @@ class PackedTable:
                 first += len(costs)
         return np.concatenate(found)
 
-    def content(self, manifest: _core.Manifest, columns: list[str]) -> int:
-        """The digest of the tokens that are in units, of all files: the levels of the columns are read again.
+    def contents(self, manifest: _core.Manifest, columns: list[str]) -> Digests:
+        """The digest of the tokens in each unit: the levels of the columns are read again.
 
         Raises:
             DataError, SourceError: if a file can't be read.
         """
         order = _core.Order.of_files(manifest)
         groups, lengths = of_words(manifest.file_groups), list_lengths(manifest, columns)
-        kept = (self.starts[1:] - self.starts[:-1]) * self.packed.length
-        found = first = 0
+        length, starts = self.packed.length, self.starts
+        found, first = np.zeros(int(starts[-1]), np.uint64), 0
         for file, of_file in enumerate(np.diff(groups).tolist()):
             before = 0
             for costs in islice(lengths, of_file):
                 tokens = tokens_of(self.packed, costs)
-                begins = before + np.cumsum(tokens) - tokens
-                ends = np.minimum(tokens, kept[file] - begins)
                 rows = of_runs(of_buffer(order.rows(np.array([[first, first + len(costs)]], np.int64))))
-                some = ends > 0
-                found += of_documents(rows[some], np.zeros_like(rows[some]), ends[some])
+                begins = before + np.cumsum(tokens) - tokens
+                units = np.column_stack([begins // length, -(-(begins + tokens) // length)])
+                of = np.repeat(np.arange(len(units)), units[:, 1] - units[:, 0])
+                whose = of_runs(units)
+                parts = of_documents(
+                    rows[of],
+                    np.maximum(whose * length - begins[of], 0),
+                    np.minimum((whose + 1) * length - begins[of], tokens[of]),
+                )
+                is_kept = (starts[file] + whose < starts[file + 1]) & (tokens[of] > 0)
+                np.add.at(found, starts[file] + whose[is_kept], parts[is_kept])
                 before += int(tokens.sum())
                 first += len(costs)
-        return found % (1 << 64)
+        return found
 
 
 def tokens_of(packed: Packed, lengths: Words) -> Words:

@@ -8,7 +8,7 @@ from fastresume.batch.joining import BATCHES_IN_USE, Chunk
 from fastresume.batch.origin import Planned, Proof
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.packing.bins_table import BinsTable
-from fastresume.packing.cutting import BinCutter, Cutter, SequenceCutter, UnitSource
+from fastresume.packing.cutting import BinCutter, Cutter, Made, SequenceCutter, UnitSource
 from fastresume.packing.mended import MendedSequences
 from fastresume.packing.packed_table import PackedTable
 from fastresume.reading.composed_reader import ComposedReader
@@ -67,19 +67,22 @@ class UnitsReader(ComposedReader):
         """The rows of this rank's batch with a number in the cut: units of them."""
         planned, rank = self._planned, self._rank
         numbers, (count, valid, _) = self._numbers_of(number), planned.shape(number, rank)
-        try:
-            memory, runs, units, counts, damage = self._cutter.made(numbers, count, valid)
-            tensors = self._schema.tensors(memory)
-        except (_core.DataError, _core.SourceError):
-            if self._mended is None:
-                raise
-            tensors, runs, units, damage = self._mended.sequences(numbers, count)
-            counts = None
+        memory, runs, units, counts, damage = self._made_of(numbers, count, valid)
+        tensors = self._schema.tensors(memory)
         if self._is_audited:
             own = of_runs(of_buffer(planned.valid_runs(number, rank, numbers)))
             content = None if damage else self._cutter.content(tensors, runs, units, valid)
             units = units._replace(proof=Proof(digest(own), content))
         return Rows(tensors, runs, damage, units=units, counts=counts)
+
+    def _made_of(self, numbers: Intervals, count: int, valid: int) -> Made:
+        """The units in these runs, over and over until there are `count`; `valid` of them do not repeat."""
+        try:
+            return self._cutter.made(numbers, count, valid)
+        except (_core.DataError, _core.SourceError):
+            if self._mended is None:
+                raise
+            return self._mended.made(numbers, count)
 
     def content(self, numbers: Intervals) -> int:
         """The digest of what units hold."""
@@ -92,9 +95,11 @@ class UnitsReader(ComposedReader):
         if self._number >= self._planned.batches:
             return None
         count, valid, _ = self._planned.shape(self._number, self._rank)
-        memory, runs, units, *_ = self._cutter.made(self._numbers_of(self._number), count, valid)
+        numbers = self._numbers_of(self._number)
+        memory, runs, units, _, damage = self._made_of(numbers, count, valid)
         self._number += self._workers
-        return Chunk(memory, runs[:, 0], units.offsets)
+        whose = of_runs(numbers) if self._is_audited else None
+        return Chunk(memory, runs[:, 0], units.offsets, damage, whose)
 
     def _numbers_of(self, number: int) -> Intervals:
         """The numbers of the units of a batch, as runs."""

@@ -22,7 +22,7 @@ from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import costs_of
 from fastresume.packing.cutting import UnitSource
 from fastresume.packing.index_cache import IndexCache
-from fastresume.packing.packed_table import PackedTable
+from fastresume.packing.packed_table import Digests, PackedTable
 from fastresume.packing.reader import UnitsReader, chunks_of
 from fastresume.packing.unreadable import Unreadable
 from fastresume.reading.files_spec import FilesSpec
@@ -74,7 +74,7 @@ class UnitsSpec(FilesSpec):
     def row_bytes(self) -> int:
         """Estimated bytes of a unit."""
         if isinstance(self.unit, Packed):
-            return sum(each.dtype.itemsize * (each.size or 1) for each in self.schema.values())
+            return sum(self.schema.row_widths)
         rows = self.manifest.num_selected / max(int(self.units_table.starts[-1]), 1)
         return max(int(self.layout.row_bytes * rows), 1)
 
@@ -91,6 +91,11 @@ class UnitsSpec(FilesSpec):
     def is_mixed_here(self) -> bool:
         """Whether a batch is put together in Python of what the core has decoded."""
         return True
+
+    @property
+    def hash_of_selection(self) -> str:
+        """What a state says of the selected rows, and of how they become units."""
+        return self._units.hash
 
     @property
     def files_of_state(self) -> _core.Units:
@@ -159,14 +164,14 @@ class UnitsSpec(FilesSpec):
         given = (self._source, planned, self.order(cursor), self.share(planned, cursor), place)
         return UnitsReader(*given, self.row_bytes, is_ahead, self.is_audited, self.masks_damage)
 
-    def content(self) -> int | None:
-        """The digest of the tokens of all units; None of bins, which hold the selected rows.
+    def contents(self) -> Digests | None:
+        """The digest of the tokens of each unit; None of bins, which hold the selected rows.
 
         Raises:
             DataError, SourceError: if a file can't be read.
         """
         table = self.units_table
-        return table.content(self.manifest, self._columns) if isinstance(table, PackedTable) else None
+        return table.contents(self.manifest, self._columns) if isinstance(table, PackedTable) else None
 
     def content_at(self, cursor: _core.Cursor, positions: Intervals) -> int:
         """The digest of what the units at positions of the pass that a cursor is in hold.
@@ -180,11 +185,6 @@ class UnitsSpec(FilesSpec):
         return sum(map(reader.content, some)) % (1 << 64)
 
     @property
-    def units_hash(self) -> str:
-        """The hash of the selected rows, and of how they become units, as a state has it."""
-        return self._units.hash
-
-    @property
     def _columns(self) -> list[str]:
         """The names in the files of the columns that are packed."""
         names = self.unit.names if isinstance(self.unit, Packed) else ()
@@ -192,8 +192,7 @@ class UnitsSpec(FilesSpec):
 
     def joiner(self, stated_bytes: int) -> _core.RowJoiner:
         """What puts units of several chunks together."""
-        widths = [each.dtype.itemsize * (each.size or 1) for each in self.schema.values()]
-        return _core.RowJoiner(None, widths, stated_bytes)
+        return _core.RowJoiner(None, self.schema.row_widths, stated_bytes)
 
     def next_chunk(self, reader: Any) -> Chunk | None:
         """The units that a reader gives next; None at its end."""
@@ -235,7 +234,7 @@ class UnitsSpec(FilesSpec):
 
     def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
         """What has to be the same on all ranks, so that they divide the same units among them."""
-        return {**super().read_by_all(cursor, workers), "unit": self.units_hash}
+        return {**super().read_by_all(cursor, workers), "unit": self.hash_of_selection}
 
     def row_text(self) -> str:
         """The number of units, in words."""

@@ -155,6 +155,11 @@ class FilesSpec(ReadSpec):
         return self.manifest
 
     @property
+    def hash_of_selection(self) -> str | None:
+        """What a state says of the selected rows; None for all of them."""
+        return self.manifest.selection
+
+    @property
     def units_text(self) -> str | None:
         """What is counted in the place of rows, in words; None of rows."""
         return None

@@ -166,7 +166,7 @@ def _numbers(batch: Delivered) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.in
     """The numbers of the valid rows of a batch; of a mixture, also which source each is of."""
     rows = of_runs(of_buffer(batch.runs))
     made: Any = getattr(batch, "batch", None)  # the core's own, of one dataset, has none
-    sources = None if made is None else made._origin.sources
+    sources = None if made is None else made._origin.row_sources
     return rows, None if sources is None else sources[: len(rows)]
 
 

@@ -117,6 +117,11 @@ impl SequenceReader {
         Ok((fields.into(), Buffer::of_ranges(rows), Buffer::of_words(offsets)))
     }
 
+    /// One sequence of padding alone, which has no documents.
+    fn padding(&self, py: Python<'_>) -> PyResult<Memory> {
+        Ok(gate::run(py, || self.reader.lock()?.padding())?.fields.into())
+    }
+
     /// Gives back what is kept for the next batches.
     fn forget(&self, py: Python<'_>) -> PyResult<()> {
         gate::run(py, || {

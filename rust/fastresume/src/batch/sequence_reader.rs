@@ -109,6 +109,17 @@ impl SequenceReader {
         cut(&self.source.packing, &parts, count, &self.pool).map(Some)
     }
 
+    /// One sequence without documents: padding alone.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn padding(&self) -> Result<Sequences> {
+        let packing = &self.source.packing;
+        let (nothing, never) = (Intervals::default(), AtomicBool::new(false));
+        let none = Documents::default().decode(&self.filler, packing, &nothing, 0, &never)?;
+        cut(packing, &[Part { documents: Arc::new(none), skipped: 0, count: 1 }], 1, &self.pool)
+    }
+
     /// Gives back what is kept for the next batches.
     pub fn forget(&mut self) {
         self.kept.clear();
