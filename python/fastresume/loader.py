@@ -444,4 +444,6 @@ def _dataset_itself(given: object) -> ResumableDataset:
     if isinstance(given, ResumableDataset):
         return given
     advice = "" if dataset_behind(given) is None else ": give the dataset to one loader only"
+    if isinstance(given, str | os.PathLike):
+        advice = ": write fr.Loader(fr.ParquetDataset(paths, batch_size=n))"
     raise TypeError(f"dataset must be a ParquetDataset, found {type(given).__name__}{advice}")

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dis import opname
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -256,6 +257,9 @@ def test_a_loader_refuses_what_it_does_not_know(
         fr.Loader(dataset, **arguments)
     with pytest.raises(TypeError, match="dataset must be a ParquetDataset, found list"):
         fr.Loader([dataset])  # type: ignore[arg-type]
+    for path in ("data.parquet", Path("data.parquet")):
+        with pytest.raises(TypeError, match=r"write fr\.Loader\(fr\.ParquetDataset\(paths"):
+            fr.Loader(path)  # type: ignore[arg-type]
 
 
 def test_a_warning_made_an_error_leaves_the_rest_where_it_was(small_dataset: Dataset) -> None:
