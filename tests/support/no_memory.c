@@ -15,7 +15,7 @@ static uintptr_t code_start, code_end;
 static size_t least_bytes = SIZE_MAX;
 static long chosen = -1;
 static int lasts, tells;
-static atomic_long count;
+static atomic_long *count;
 
 static int note_library(struct dl_phdr_info *info, size_t size, void *name) {
     (void)size;
@@ -33,23 +33,26 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *name) {
 /* Of a library whose path has this name in it, requests of so many bytes and more count, from now on. */
 int no_memory_arm(const char *library, size_t bytes, long at, int from_then_on, int with_trace) {
     if (!dl_iterate_phdr(note_library, (void *)library)) return 0;
+    /* Worker processes, which are forked, count on. */
+    count = mmap(NULL, sizeof *count, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (count == MAP_FAILED) return 0;
     chosen = at;
     lasts = from_then_on;
     tells = with_trace;
-    atomic_store(&count, 0);
+    atomic_store(count, 0);
     least_bytes = bytes;
     return 1;
 }
 
 long no_memory_count(void) {
     least_bytes = SIZE_MAX;
-    return atomic_load(&count);
+    return atomic_load(count);
 }
 
 static int refused(size_t bytes, const void *caller) {
     uintptr_t from = (uintptr_t)caller;
     if (bytes < least_bytes || from < code_start || from >= code_end) return 0;
-    long at = atomic_fetch_add(&count, 1);
+    long at = atomic_fetch_add(count, 1);
     if (at != chosen && !(lasts && chosen >= 0 && at > chosen)) return 0;
     if (tells) {
         void *frames[40];

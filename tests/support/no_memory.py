@@ -10,12 +10,16 @@ import ctypes
 import json
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import fastresume as fr
+from fastresume.audit.verify import audit
 
 SOURCE = Path(__file__).with_name("no_memory.c")
 LEAST_BYTES = 64 << 10
@@ -35,10 +39,62 @@ def dataset(path: str, **how: Any) -> fr.ParquetDataset:
     return fr.ParquetDataset(path, **{**ALONE, **how})
 
 
+NUMBERS = np.random.default_rng(7).integers(0, 30_000, 9000)
+"""Rows in mixed order, some of them more than once."""
+
+CHOSEN = np.arange(30_000) % 2 == 0
+"""As many ranges of rows as there can be."""
+
+
+def mixed(path: str) -> None:
+    """Read a pass of a mixture of two sources."""
+    sources = {"a": (dataset(path, shuffle=True), 0.7), "b": (dataset(path), 0.3)}
+    read(fr.Mixture(sources, **ALONE))
+
+
+def opened_again(path: str, **kept: str) -> None:
+    """Open by what is kept of a first opening, and read."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {name: str(Path(folder, file)) for name, file in kept.items()}
+        for _ in range(2):
+            dataset(path, filter=fr.col("u").isin(["777 is the text", "9 is the text"]), tail="pad", **caches)
+
+
+def audited(path: str) -> None:
+    """Read a shuffled pass that is logged, and prove it."""
+    with tempfile.TemporaryDirectory() as folder:
+        with fr.Loader(dataset(path, shuffle=True), audit=folder) as loader:
+            read(loader)
+        assert audit(Path(folder)).problems == 0
+
+
+def by_workers(path: str) -> None:
+    """Read a pass by worker processes, which have inherited what refuses memory."""
+    with fr.Loader(dataset(path, shuffle=True), num_workers=2) as loader:
+        read(loader)
+
+
 JOBS: dict[str, Callable[[str], None]] = {
     "plain": lambda path: read(dataset(path)),
     "codes": lambda path: read(dataset(path, columns=[fr.col("u").codes()])),
     "filter": lambda path: read(dataset(path, filter=fr.col("n") < 20_000)),
+    "filter by evidence": lambda path: read(dataset(path, filter=fr.col("u") > "777", tail="pad")),
+    "shuffled": lambda path: read(dataset(path, shuffle=True)),
+    "shuffled, by threads": lambda path: read(fr.Loader(dataset(path, shuffle=True), threads=2)),
+    "rows": lambda path: read([dataset(path).read_rows(NUMBERS)]),
+    "chosen rows": lambda path: read(dataset(path, rows=CHOSEN)),
+    "batch_at": lambda path: read([dataset(path, shuffle=True).batch_at(0, 7)]),
+    "packed": lambda path: read(dataset(path, batch_size=20, unit=fr.Packed("l", length=129))),
+    "packed, shuffled": lambda path: read(
+        dataset(path, batch_size=20, shuffle=True, unit=fr.Packed("l", length=129))
+    ),
+    "bins": lambda path: read(dataset(path, batch_size=20, unit=fr.Bins("l", cost=129))),
+    "map": lambda path: read(dataset(path).map(lambda batch: batch)),
+    "mixture": mixed,
+    "manifest cache": lambda path: opened_again(path, manifest_cache="manifest"),
+    "filter cache": lambda path: opened_again(path, filter_cache="filter"),
+    "audit": audited,
+    "workers": by_workers,
 }
 
 

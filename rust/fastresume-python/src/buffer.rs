@@ -4,7 +4,8 @@ use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use fastresume::{Memory, buffer};
+use fastresume::vectors::collected;
+use fastresume::{Memory, Result, buffer};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -75,8 +76,11 @@ impl From<Arc<Shared>> for Buffer {
 
 impl Buffer {
     /// The `[start, end)` pairs as consecutive 64-bit integers.
-    pub fn of_ranges(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Self {
-        Self::of_words(ranges.flat_map(|range| [range.start, range.end]).collect())
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn of_ranges(ranges: impl Iterator<Item = std::ops::Range<u64>>) -> Result<Self> {
+        collected(ranges.flat_map(|range| [range.start, range.end])).map(Self::of_words)
     }
 
     /// The words, as 64-bit integers.

@@ -134,7 +134,7 @@ impl Cursor {
     }
 
     fn remaining(&self, py: Python<'_>) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.remaining()?.ranges().iter().cloned())))
+        gate::run(py, || Buffer::of_ranges(self.inner.remaining()?.ranges().iter().cloned()))
     }
 
     #[staticmethod]

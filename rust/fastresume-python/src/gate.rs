@@ -1,4 +1,4 @@
-//! Every call that releases the GIL goes through this file: it polls signals and maps errors.
+//! Every call that releases the GIL goes through this file: it holds memory back, polls signals and maps errors.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -8,6 +8,7 @@ use fastresume::{Error, Result, error::caught};
 use pyo3::prelude::*;
 
 use crate::error::to_python;
+use crate::reserve;
 
 /// How long a signal (such as Ctrl-C) may wait until it is handled.
 pub const PATIENCE: Duration = Duration::from_millis(50);
@@ -24,6 +25,7 @@ pub fn poll<T: Send>(py: Python<'_>, mut step: impl FnMut() -> Result<Option<T>>
 
 /// Runs short work without the GIL.
 pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T> + Send) -> PyResult<T> {
+    reserve::hold();
     py.detach(work).map_err(|error| to_python(py, &error))
 }
 
@@ -32,6 +34,7 @@ pub fn run_stoppable<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
 ) -> PyResult<T> {
+    reserve::hold();
     let stop = AtomicBool::new(false);
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {

@@ -3,8 +3,9 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use fastresume::vectors::collected;
 use fastresume::{Intervals, Memory, Result, arrays, permutation, split::split};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -25,19 +26,25 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// The intervals in a C-contiguous int64 array of shape `[n, 2]`.
 pub fn read(py: Python<'_>, array: &PyBuffer<i64>) -> PyResult<Vec<Range<i64>>> {
-    let numbers = array.to_vec(py)?;
-    Ok(numbers.chunks_exact(2).map(|pair| pair[0]..pair[1]).collect())
+    let pairs = numbers(py, array)?.chunks_exact(2).map(|pair| pair[0].get()..pair[1].get());
+    collected(pairs).map_err(|error| to_python(py, &error))
 }
 
-/// The numbers of a C-contiguous int64 array, without a copy.
+/// What becomes of each number of a C-contiguous array.
+pub fn each<T: Element, V>(py: Python<'_>, array: &PyBuffer<T>, made: impl Fn(T) -> V) -> PyResult<Vec<V>> {
+    collected(numbers(py, array)?.iter().map(|number| made(number.get())))
+        .map_err(|error| to_python(py, &error))
+}
+
+/// The numbers of a C-contiguous array, without a copy.
 #[allow(unsafe_code, reason = "a copy of a million intervals takes as long as all the rest")]
-fn numbers<'py>(_: Python<'py>, array: &'py PyBuffer<i64>) -> PyResult<&'py [Cell<i64>]> {
+fn numbers<'py, T: Element>(_: Python<'py>, array: &'py PyBuffer<T>) -> PyResult<&'py [Cell<T>]> {
     let address =
         array.as_slice_ptr().ok_or_else(|| PyBufferError::new_err("the array is not C-contiguous"))?;
     // SAFETY: the buffer keeps the memory alive, and has checked its alignment. Nobody has a unique reference
     // to it. Python code that writes it waits for the GIL, which is held for the slice's lifetime. A cell's
     // number may change under its reader.
-    Ok(unsafe { &*(address.as_ptr() as *const [Cell<i64>]) })
+    Ok(unsafe { &*(address.as_ptr() as *const [Cell<T>]) })
 }
 
 fn to_buffer(py: Python<'_>, found: Result<Memory>) -> PyResult<Buffer> {
@@ -72,16 +79,16 @@ fn greatest(py: Python<'_>, states: Vec<PyBuffer<i64>>) -> PyResult<Buffer> {
 fn intersection(py: Python<'_>, left: PyBuffer<i64>, right: PyBuffer<i64>) -> PyResult<Buffer> {
     let (left, right) = (read(py, &left)?, read(py, &right)?);
     gate::run(py, || {
-        let both = arrays::to_set(&left)?.intersection(&arrays::to_set(&right)?);
-        Ok(Buffer::of_ranges(both.ranges().iter().cloned()))
+        let both = arrays::to_set(&left)?.intersection(&arrays::to_set(&right)?)?;
+        Buffer::of_ranges(both.ranges().iter().cloned())
     })
 }
 
 /// The indices at which a C-contiguous uint8 array is not 0.
 #[pyfunction]
 fn marked(py: Python<'_>, marks: PyBuffer<u8>) -> PyResult<Buffer> {
-    let marks = marks.to_vec(py)?;
-    gate::run(py, || Ok(Buffer::of_ranges(Intervals::marked(&marks).ranges().iter().cloned())))
+    let marks = each(py, &marks, |mark| mark)?;
+    gate::run(py, || Buffer::of_ranges(Intervals::marked(&marks)?.ranges().iter().cloned()))
 }
 
 /// The rows of `[0, num_rows)` whose hash, in units of 2^-53, lies in `[start, stop)`.
@@ -89,7 +96,7 @@ fn marked(py: Python<'_>, marks: PyBuffer<u8>) -> PyResult<Buffer> {
 fn split_rows(py: Python<'_>, num_rows: u64, start: u64, stop: u64, seed: u64) -> PyResult<Buffer> {
     gate::run_stoppable(py, |asked| {
         let found = split(num_rows, &(start..stop), seed, asked)?;
-        Ok(Buffer::of_ranges(found.ranges().iter().cloned()))
+        Buffer::of_ranges(found.ranges().iter().cloned())
     })
 }
 

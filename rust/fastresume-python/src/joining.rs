@@ -1,10 +1,12 @@
 //! Rows of several chunks as one batch, as a Python class.
 
+use fastresume::vectors::{collected, collected_results};
 use fastresume::{Error, Pool, RowParts, Stretch, joining};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 use crate::gate;
+use crate::intervals;
 use crate::layout::Layout;
 use crate::tensor::Memory;
 
@@ -34,14 +36,15 @@ impl RowJoiner {
         places: PyBuffer<i64>,
         count: usize,
     ) -> PyResult<Memory> {
-        let places = places.to_vec(py)?;
+        let places = intervals::each(py, &places, u32::try_from)?;
         let found = gate::run(py, || {
-            let places: Result<Vec<u32>, _> = places.into_iter().map(u32::try_from).collect();
-            let places = places.map_err(|_| Error::Argument("a batch has too many rows".into()))?;
-            let stretches: Vec<_> = stretches
-                .iter()
-                .map(|(chunk, start, end)| Stretch { memory: chunk.get().bytes(), rows: *start..*end })
-                .collect();
+            let beyond = |_| Error::Argument("a batch has too many rows".into());
+            let places = collected_results(places.into_iter().map(|place| place.map_err(beyond)))?;
+            let stretches = collected(
+                stretches
+                    .iter()
+                    .map(|(chunk, start, end)| Stretch { memory: chunk.get().bytes(), rows: *start..*end }),
+            )?;
             joining::join(&self.parts, &stretches, &places, count, &self.pool)
         })?;
         Ok(found.into())

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fastresume::filter_layout::{self, Asked};
+use fastresume::vectors::collected;
 use fastresume::{
     Bound as CoreBound, Details, Layout as CoreLayout, MemoryBound as CoreMemoryBound, ReadRows, Request,
     Result, Vocabulary, page_stats, random_access, row_group_stats,
@@ -137,8 +138,8 @@ impl Layout {
         count: u64,
     ) -> PyResult<(Memory, Written)> {
         let runs = intervals::read(py, &runs)?;
-        let runs: Vec<_> =
-            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+        let runs = runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned());
+        let runs = collected(runs).map_err(|error| to_python(py, &error))?;
         let (manifest, layout) = (&manifest.inner, &self.inner);
         let ReadRows { fields, written } = gate::run_stoppable(py, |stop| {
             random_access::read(Arc::clone(manifest), layout.clone(), &runs, count, stop)

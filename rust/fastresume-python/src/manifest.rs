@@ -143,8 +143,9 @@ impl Manifest {
 
     /// The selected rows; `None` if all are.
     #[getter]
-    fn selected(&self) -> Option<Buffer> {
-        Some(Buffer::of_ranges(self.selection.intervals()?.ranges().iter().cloned()))
+    fn selected(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
+        let ranges = self.selection.intervals().map(|of| of.ranges().iter().cloned());
+        gate::run(py, || ranges.map(Buffer::of_ranges).transpose())
     }
 
     #[getter]

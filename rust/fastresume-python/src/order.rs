@@ -46,7 +46,7 @@ impl Order {
         gate::run(py, || {
             let ranges =
                 positions.into_iter().map(|range| range.start.cast_unsigned()..range.end.cast_unsigned());
-            Ok(Buffer::of_ranges(ranges.flat_map(|range| self.inner.rows(range).collect::<Vec<_>>())))
+            Buffer::of_ranges(ranges.flat_map(|range| self.inner.rows(range).collect::<Vec<_>>()))
         })
     }
 
@@ -54,8 +54,8 @@ impl Order {
     fn row_set(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<Buffer> {
         let positions = intervals::read(py, &positions)?;
         gate::run(py, || {
-            let rows = self.inner.row_set(&arrays::to_set(&positions)?);
-            Ok(Buffer::of_ranges(rows.ranges().iter().cloned()))
+            let rows = self.inner.row_set(&arrays::to_set(&positions)?)?;
+            Buffer::of_ranges(rows.ranges().iter().cloned())
         })
     }
 

@@ -117,7 +117,7 @@ impl Pass {
 
     /// The positions of the rows that are read for a rank's batch, in the batch's order.
     fn positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.positions(batch, rank)?.into_iter())))
+        gate::run(py, || Buffer::of_ranges(self.inner.positions(batch, rank)?.into_iter()))
     }
 
     /// The row numbers of a rank's batch by an order, in the batch's order, as `[start, end)` runs.
@@ -125,7 +125,7 @@ impl Pass {
         gate::run(py, || {
             let positions = self.inner.positions(batch, rank)?;
             let rows = positions.into_iter().flat_map(|range| order.inner.rows(range).collect::<Vec<_>>());
-            Ok(Buffer::of_ranges(rows))
+            Buffer::of_ranges(rows)
         })
     }
 
@@ -136,7 +136,7 @@ impl Pass {
 
     /// The positions of the valid rows of a rank's batch, in the batch's order.
     fn valid_positions(&self, py: Python<'_>, batch: u64, rank: u64) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.valid_positions(batch, rank)?.into_iter())))
+        gate::run(py, || Buffer::of_ranges(self.inner.valid_positions(batch, rank)?.into_iter()))
     }
 
     /// The valid ones among all rows of a rank's batch, as `[start, end)` pairs in the batch's order.
@@ -144,18 +144,18 @@ impl Pass {
         let runs = intervals::read(py, &runs)?;
         gate::run(py, || {
             let runs = runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
-            Ok(Buffer::of_ranges(self.inner.valid_of(batch, rank, runs).into_iter()))
+            Buffer::of_ranges(self.inner.valid_of(batch, rank, runs).into_iter())
         })
     }
 
     /// The positions that no rank gets (the tail that is dropped).
     fn dropped(&self, py: Python<'_>) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped().ranges().iter().cloned())))
+        gate::run(py, || Buffer::of_ranges(self.inner.dropped().ranges().iter().cloned()))
     }
 
     /// The same if this is the last batch of the pass; empty for another one.
     fn dropped_with(&self, py: Python<'_>, batch: u64) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.inner.dropped_with(batch).ranges().iter().cloned())))
+        gate::run(py, || Buffer::of_ranges(self.inner.dropped_with(batch).ranges().iter().cloned()))
     }
 
     /// The number of rows that all readers of all ranks decode.

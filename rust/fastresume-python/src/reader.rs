@@ -17,7 +17,6 @@ use crate::order;
 use crate::pagelock::PageLock;
 use crate::pass::Pass;
 use crate::process_lock::ProcessLock;
-use crate::reserve;
 use crate::stores::Stores;
 use crate::tensor::Memory;
 use crate::values::Written;
@@ -73,23 +72,21 @@ impl Delivered {
     #[getter]
     fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || {
-            let all = self.written.get().rows();
-            Ok(Buffer::of_ranges(self.pass.valid_of(self.number, self.rank, all).into_iter()))
+            let all = self.written.get().rows()?;
+            Buffer::of_ranges(self.pass.valid_of(self.number, self.rank, all).into_iter())
         })
     }
 
     /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
     #[getter]
     fn positions(&self, py: Python<'_>) -> PyResult<Buffer> {
-        gate::run(py, || {
-            Ok(Buffer::of_ranges(self.pass.valid_positions(self.number, self.rank)?.into_iter()))
-        })
+        gate::run(py, || Buffer::of_ranges(self.pass.valid_positions(self.number, self.rank)?.into_iter()))
     }
 
     /// The dropped positions, if this is the last batch of the pass.
     #[getter]
-    fn dropped(&self) -> Buffer {
-        Buffer::of_ranges(self.pass.dropped_with(self.number).ranges().iter().cloned())
+    fn dropped(&self, py: Python<'_>) -> PyResult<Buffer> {
+        gate::run(py, || Buffer::of_ranges(self.pass.dropped_with(self.number).ranges().iter().cloned()))
     }
 }
 
@@ -126,7 +123,6 @@ impl Reader {
         let (rank, world_size, worker, workers) = place;
         let place = WorkerId { rank, world_size, worker, workers };
         let page_lock = page_lock.map(PageLock::of_core);
-        reserve::hold();
         let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, &manifest.selection)?;
             let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());

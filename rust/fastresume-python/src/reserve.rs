@@ -1,7 +1,7 @@
-//! Memory that is held back, so that what is small can be had where there is no more.
+//! Memory that is held back for what would end the process where it can't be had.
 //!
-//! What a file, a batch or a window sizes is asked for, and it is an error where there is none. Between such requests, small
-//! things are made which end the process where they can't be: the reserve has them until the work that runs comes to its end.
+//! What a file, a batch or a window sizes is asked for, and it is an error where there is none. Between such requests other
+//! things are made, here and in libraries, which nobody can be refused: the reserve has them until the work comes to its end.
 #![allow(
     unsafe_code,
     reason = "an allocator is unsafe; every call goes to the system's allocator as it came"
@@ -11,13 +11,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use fastresume::buffer::note_reserve;
+use fastresume::buffer::{may_be_refused, note_reserve};
 
-/// 8 MiB, which nobody writes to: they take addresses, and no memory.
-const RESERVE: Layout = Layout::new::<[u64; 1 << 20]>();
-
-/// More than this is not taken from the reserve: who asks for it hears that there is none.
-const SMALL_BYTES: usize = 64 << 10;
+/// 16 MiB, which nobody writes to: they take addresses, and no memory.
+const RESERVE: Layout = Layout::new::<[u64; 2 << 20]>();
 
 static HELD: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
@@ -54,10 +51,10 @@ fn release() {
     }
 }
 
-/// What the system gives; of what is small, once more when the reserve is back.
-fn given(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
+/// What the system gives; to who can't be refused, once more when the reserve is back.
+fn given(ask: impl Fn() -> *mut u8) -> *mut u8 {
     let found = ask();
-    if found.is_null() && size <= SMALL_BYTES {
+    if found.is_null() && !may_be_refused() {
         release();
         return ask();
     }
@@ -68,12 +65,12 @@ fn given(size: usize, ask: impl Fn() -> *mut u8) -> *mut u8 {
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller keeps the contract.
-        given(layout.size(), || unsafe { System.alloc(layout) })
+        given(|| unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        given(layout.size(), || unsafe { System.alloc_zeroed(layout) })
+        given(|| unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
@@ -83,6 +80,6 @@ unsafe impl GlobalAlloc for WithReserve {
 
     unsafe fn realloc(&self, address: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: as above; what was not given leaves the old memory as it is.
-        given(size, || unsafe { System.realloc(address, layout, size) })
+        given(|| unsafe { System.realloc(address, layout, size) })
     }
 }

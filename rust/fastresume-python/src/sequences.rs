@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fastresume::vectors::collected;
 use fastresume::{
     Chunks, Error, Packing, SequenceReader as CoreReader, SequenceSource, SequenceTable as CoreTable,
     Sequences,
@@ -10,6 +11,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
+use crate::error::to_python;
 use crate::gate;
 use crate::intervals;
 use crate::layout::Layout;
@@ -40,9 +42,7 @@ impl SequenceTable {
         let (names, length, separators) = packing;
         let (starts, first_ordinals, tokens) = files;
         let packing = Packing { names, length: length as usize, separators };
-        let words = |buffer: &PyBuffer<i64>| -> PyResult<Vec<u64>> {
-            Ok(buffer.to_vec(py)?.into_iter().map(i64::cast_unsigned).collect())
-        };
+        let words = |buffer: &PyBuffer<i64>| intervals::each(py, buffer, i64::cast_unsigned);
         let inner = CoreTable {
             length: length.into(),
             starts: words(&starts)?,
@@ -103,8 +103,8 @@ impl SequenceReader {
         count: usize,
     ) -> PyResult<(Memory, Buffer, Buffer)> {
         let runs = intervals::read(py, &runs)?;
-        let runs: Vec<_> =
-            runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned()).collect();
+        let runs = runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned());
+        let runs = collected(runs).map_err(|error| to_python(py, &error))?;
         let made = match gate::run(py, || self.reader.lock()?.sequences(&runs, count, None))? {
             Some(made) => made,
             None => gate::run_stoppable(py, |stop| {
@@ -113,8 +113,8 @@ impl SequenceReader {
             })?,
         };
         let Sequences { fields, rows, offsets } = made;
-        let rows = rows.into_iter().map(|row| row..row + 1);
-        Ok((fields.into(), Buffer::of_ranges(rows), Buffer::of_words(offsets)))
+        let rows = Buffer::of_ranges(rows.into_iter().map(|row| row..row + 1));
+        Ok((fields.into(), rows.map_err(|error| to_python(py, &error))?, Buffer::of_words(offsets)))
     }
 
     /// One sequence of padding alone, which has no documents.

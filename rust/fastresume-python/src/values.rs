@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fastresume::{
-    Bound as CoreBound, Details, Facts, Field as CoreField, MemoryBound as CoreMemoryBound,
+    Bound as CoreBound, Details, Facts, Field as CoreField, MemoryBound as CoreMemoryBound, Result,
     Written as CoreWritten,
 };
 use pyo3::prelude::*;
@@ -176,7 +176,10 @@ impl Written {
     }
 
     /// The row numbers of all rows, valid or not.
-    pub fn rows(&self) -> Vec<Range<u64>> {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn rows(&self) -> Result<Vec<Range<u64>>> {
         self.inner.runs(self.num_rows)
     }
 }
@@ -191,6 +194,6 @@ impl Written {
 
     /// The row numbers as `[start, end)` pairs.
     pub fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
-        gate::run(py, || Ok(Buffer::of_ranges(self.rows().into_iter())))
+        gate::run(py, || Buffer::of_ranges(self.rows()?.into_iter()))
     }
 }

@@ -53,6 +53,7 @@ pub use self::filter::row_group_stats::{self, Bound, Facts};
 pub use self::intervals::arrays;
 pub use self::intervals::set::Intervals;
 pub use self::memory::buffer::{self, Memory, PageLock, Pool};
+pub use self::memory::vectors;
 pub use self::order::mixture::{Axis, Mixture, NamedStop, Source as MixtureSource, Stage, Stop};
 pub use self::order::pass_order::{Order, OrderChoice, OrderKind};
 pub use self::order::period::{Period, whole_weights};

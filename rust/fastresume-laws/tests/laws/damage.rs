@@ -131,7 +131,7 @@ impl Now<'_> {
 
 /// The numbers of the valid rows of a batch.
 fn rows_of(batch: &Delivered) -> Vec<u64> {
-    batch.written.runs(batch.rows as u64).into_iter().flatten().take(batch.valid_rows).collect()
+    batch.written.runs(batch.rows as u64).unwrap().into_iter().flatten().take(batch.valid_rows).collect()
 }
 
 /// Those of them that the core tells to be damaged.

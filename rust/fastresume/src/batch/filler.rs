@@ -26,6 +26,7 @@ use crate::error::{Error, Result, check, locked};
 use crate::format::page::dictionary_cache::{PageDictionaries, most_kept};
 use crate::format::page::reader::Buffers;
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::{collected, collected_results, with_room};
 use crate::projection::layout::Layout;
 use crate::projection::padding::Padding;
 
@@ -120,7 +121,7 @@ impl Filler {
         let group_start = self.manifest.group_rows(segment.group).start;
         match &segment.places {
             Places::Pieces(pieces) => {
-                let slots: Vec<_> = pieces.iter().map(|piece| slots_of(piece.batch)).collect();
+                let slots = collected(pieces.iter().map(|piece| slots_of(piece.batch)))?;
                 let mut shares = Routes::of_pieces(pieces, &slots)?;
                 let damage = self.decode(segment.group, &mut shares, stop)?;
                 shares.note_damage(&damage);
@@ -130,18 +131,18 @@ impl Filler {
                     let rows = group_start + piece.rows.start..group_start + piece.rows.end;
                     let count = rows.end - rows.start;
                     if let Some(slots) = slots {
-                        locked(slots).written().note(piece.slot_row, rows);
+                        locked(slots).written().note(piece.slot_row, rows)?;
                     }
-                    (piece.batch, count)
+                    Ok((piece.batch, count))
                 });
-                let group = segment.group;
-                let left = Segment { group, places: Places::Pieces(later.to_vec()) };
-                Ok(Filled { rows: noted.collect(), left: (!later.is_empty()).then_some(left) })
+                let rows = collected_results(noted)?;
+                let (group, places) = (segment.group, Places::Pieces(collected(later.iter().cloned())?));
+                Ok(Filled { rows, left: (!later.is_empty()).then_some(Segment { group, places }) })
             }
             Places::Scattered { part, stretches } => {
                 let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
                 part.scatter(stretches, &mut scatter)?;
-                let mut spans = Vec::with_capacity(stretches.len());
+                let mut spans = with_room(stretches.len())?;
                 for Stretch { rows: of, .. } in stretches {
                     spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
                 }
@@ -152,13 +153,13 @@ impl Filler {
                     let before = noted.transpose()?.unwrap_or(0);
                     Ok(Route { slots, rows: Rows::Each(Scattered { moves, before }) })
                 });
-                let each = shares.collect::<Result<Vec<_>>>()?;
+                let each = collected_results(shares)?;
                 let mut shares = Routes { spans, each, numbers: scatter.numbers() };
                 if !shares.each.is_empty() {
                     let damage = self.decode(segment.group, &mut shares, stop)?;
                     shares.note_damage(&damage);
                 }
-                let rows = scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)).collect();
+                let rows = collected(scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)))?;
                 locked(&self.scatters).push(scatter);
                 Ok(Filled { rows, left: None })
             }
@@ -252,7 +253,7 @@ impl Filler {
                 source.fill_padded(padding, shares, &mut scratch).map_err(in_group)?;
             }
         }
-        let parts = shares.parts(self.layout.row_bytes());
+        let parts = shares.parts(self.layout.row_bytes())?;
         if shares.are_runs() {
             for source in fields.iter().filter(|source| source.field.is_flat()) {
                 check(stop)?;

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 
 use crate::error::{Error, Result};
 use crate::memory::buffer::Memory;
-use crate::memory::vectors::{room_for, with_room};
+use crate::memory::vectors::{collected, collected_results, push, with_room};
 use crate::projection::layout::Layout;
 
 /// The rows at `places` of the memory of each field of a layout (see `Slots::into_parts`), in the order of these; a row may
@@ -38,11 +38,11 @@ pub fn gather<M: Borrow<Memory>>(
         for _ in 0..field.depth {
             levels.push((next()?, if field.is_masked() { Some(next()?) } else { None }));
         }
-        let mut rows: Vec<Range<usize>> = places.clone().collect();
+        let mut rows = collected(places.clone())?;
         let mut made = Vec::with_capacity(2 * field.depth);
         for (offsets, valid) in levels.into_iter().rev() {
             let each = rows.iter().cloned().flatten().map(|row| row..row + 1);
-            let inner: Vec<_> = spans(offsets.borrow(), each)?.collect::<Result<_>>()?;
+            let inner = collected_results(spans(offsets.borrow(), each)?)?;
             let valid = valid.map(|valid| taken(valid.borrow(), rows.iter().cloned(), 1)).transpose()?;
             made.push((offsets_of(inner.iter().cloned().map(Ok))?, valid));
             rows = inner;
@@ -81,8 +81,7 @@ fn offsets_of(spans: impl Iterator<Item = Result<Range<usize>>>) -> Result<Memor
     let mut found = with_room(ends.size_hint().0 + 1)?;
     found.push(0);
     for end in ends {
-        room_for(&mut found, 1)?;
-        found.push(end?);
+        push(&mut found, end?)?;
     }
     Ok(Memory::from(found))
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::batch::slots::pending::repeat;
 use crate::error::{Error, Result};
 use crate::memory::buffer::{Memory, Pool};
-use crate::memory::vectors::with_room;
+use crate::memory::vectors::{collected, filled, with_room};
 use crate::projection::layout::Layout;
 use crate::simd::{Move, scatter};
 
@@ -90,7 +90,7 @@ pub fn join(
     if !is_placed || count < distinct || (distinct == 0 && count > 0) {
         return Err(Error::data("rows that are joined have no places in the batch"));
     }
-    let moves: Vec<Move> = places.iter().map(|&to| Move { from: 0, to }).collect();
+    let moves = collected(places.iter().map(|&to| Move { from: 0, to }))?;
     let mut spans = Vec::new();
     if parts.iter().any(|part| matches!(part, RowParts::Jagged { .. })) {
         spans = spans_of(stretches, places, count)?;
@@ -102,7 +102,7 @@ pub fn join(
             RowParts::Flat(width) => found.push(flat(stretches, at, width, &moves, count, pool)?),
             RowParts::Jagged { width, mark_bytes, depth, is_masked } => {
                 let shape = (width, mark_bytes, depth, is_masked);
-                jagged(stretches, at, shape, spans.clone(), pool, &mut found)?;
+                jagged(stretches, at, shape, collected(spans.iter().cloned())?, pool, &mut found)?;
             }
         }
         at += part.count();
@@ -112,8 +112,7 @@ pub fn join(
 
 /// The rows of the batch, each by its stretch.
 fn spans_of(stretches: &[Stretch<'_>], places: &[u32], count: usize) -> Result<Vec<Span>> {
-    let mut spans = with_room(count)?;
-    spans.resize(count, (0, 0..0));
+    let mut spans = filled(count, (0, 0..0))?;
     let rows = stretches.iter().enumerate();
     let rows = rows.flat_map(|(number, stretch)| stretch.rows.clone().map(move |row| (number, row..row + 1)));
     for (row, &place) in rows.zip(places) {

@@ -15,6 +15,7 @@ use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
 use crate::intervals::set::Intervals;
 use crate::memory::buffer::{Memory, Pool};
+use crate::memory::vectors::{collected, collected_results, exact_room_for, push};
 use crate::projection::layout::Layout;
 
 /// Rows that were read by their numbers.
@@ -48,16 +49,16 @@ pub fn read(
     let mut written = Written::default();
     let mut slot_row = 0;
     for run in runs.iter().filter(|run| !run.is_empty()) {
-        written.note(slot_row, run.clone());
+        written.note(slot_row, run.clone())?;
         slot_row += run.end - run.start;
     }
-    let distinct = Intervals::new(runs.to_vec())?;
+    let distinct = Intervals::new(collected(runs.iter().cloned())?)?;
     let (filler, pool) = (Filler::new(manifest, layout), Pool::new(0));
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
         decoded(&filler, &pool, &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
-        let places = named.map(|row| to_usize(distinct.rank(row))).collect::<Result<_>>()?;
+        let places = collected_results(named.map(|row| to_usize(distinct.rank(row))))?;
         let fields = decoded(&filler, &pool, &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
         gather(fields, filler.layout(), &places.iter().map(|&place| place..place + 1))?
@@ -69,8 +70,7 @@ pub fn read(
 fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
     let distinct = places.len();
     let missing = if distinct == 0 { 0 } else { count.saturating_sub(distinct) };
-    let no_memory = |_| Error::Argument(format!("there is no memory for a batch of {count} rows"));
-    places.try_reserve_exact(missing).map_err(no_memory)?;
+    exact_room_for(&mut places, missing)?;
     places.resize(distinct + missing, 0);
     repeat(&mut places, distinct);
     Ok(places)
@@ -89,7 +89,7 @@ fn decoded(
     let distinct = to_usize(wanted.count())?;
     let rows = count.map_or(distinct, |count| count.max(distinct));
     let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(filler.layout(), rows, pool, None)?));
-    let mut segments = VecDeque::from(segments(&filler.manifest, wanted.ranges()));
+    let mut segments = VecDeque::from(segments(&filler.manifest, wanted.ranges())?);
     while let Some(segment) = segments.pop_front() {
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }
@@ -101,7 +101,7 @@ fn decoded(
 }
 
 /// One segment per row group; all rows go to one batch, one after another.
-fn segments(manifest: &Manifest, runs: &[Range<u64>]) -> Vec<Segment> {
+fn segments(manifest: &Manifest, runs: &[Range<u64>]) -> Result<Vec<Segment>> {
     let mut segments: Vec<(usize, Vec<Piece>)> = Vec::new();
     let mut slot_row = 0;
     for run in runs {
@@ -112,12 +112,13 @@ fn segments(manifest: &Manifest, runs: &[Range<u64>]) -> Vec<Segment> {
             let end = run.end.min(whole.end);
             let piece = Piece { batch: 0, rows: row - whole.start..end - whole.start, slot_row };
             match segments.last_mut() {
-                Some((last, pieces)) if *last == group => pieces.push(piece),
-                _ => segments.push((group, vec![piece])),
+                Some((last, pieces)) if *last == group => push(pieces, piece)?,
+                _ => push(&mut segments, (group, vec![piece]))?,
             }
             slot_row += end - row;
             row = end;
         }
     }
-    segments.into_iter().map(|(group, pieces)| Segment { group, places: Places::Pieces(pieces) }).collect()
+    let each = segments.into_iter().map(|(group, pieces)| Segment { group, places: Places::Pieces(pieces) });
+    collected(each)
 }

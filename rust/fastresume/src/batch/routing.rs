@@ -13,7 +13,7 @@ use crate::batch::slots::row_ids::Damage;
 use crate::decode::decoder::JaggedRows;
 use crate::decode::row_picker::Sieve;
 use crate::error::{Result, locked};
-use crate::memory::vectors::with_room;
+use crate::memory::vectors::{collected, push, with_room};
 
 /// Which rows of a row group go to which batch: the same for all fields.
 pub struct Routes<'a> {
@@ -70,46 +70,50 @@ impl<'a> Routes<'a> {
 
     /// The same for scalar fields with rows of `row_bytes`. Consecutive rows of a batch are decoded together,
     /// up to the end of their strip.
-    pub fn parts(&self, row_bytes: usize) -> RouteParts<'a> {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn parts(&self, row_bytes: usize) -> Result<RouteParts<'a>> {
         let mut sieve = Sieve::default();
         let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
         let strip_rows = strip_rows(rows, row_bytes);
         if !self.are_runs() {
-            sieve.add(&self.spans);
-            let (shares, numbers) = (self.each.clone(), self.numbers);
-            return RouteParts { shares, steps: Vec::new(), sieve, rows, strip_rows, numbers };
+            sieve.add(&self.spans)?;
+            let (shares, numbers) = (collected(self.each.iter().copied())?, self.numbers);
+            return Ok(RouteParts { shares, steps: Vec::new(), sieve, rows, strip_rows, numbers });
         }
-        let (shares, spans) = self.cut(strip_rows);
+        let (cut, spans) = self.cut(strip_rows)?;
         let goes_on = |before: &Route<'_>, next: &Route<'_>| {
             is_followed(before, next) && !next.begins_strip(strip_rows)
         };
-        let mut first = 0;
-        let parts = shares.chunk_by(goes_on).filter_map(|run| {
+        let (mut first, mut shares, mut steps) = (0, Vec::new(), Vec::new());
+        for run in cut.chunk_by(goes_on) {
             let spans = &spans[first..first + run.len()];
             first += run.len();
-            let Route { slots, rows: Rows::Run { from, to, .. } } = *run.first()? else { return None };
-            let count = spans.iter().map(ExactSizeIterator::len).sum();
-            Some((Route { slots, rows: Rows::Run { from, to, count } }, sieve.add(spans)))
-        });
-        let (shares, steps) = parts.unzip();
-        RouteParts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers }
+            if let [Route { slots, rows: Rows::Run { from, to, .. } }, ..] = *run {
+                let count = spans.iter().map(ExactSizeIterator::len).sum();
+                push(&mut shares, Route { slots, rows: Rows::Run { from, to, count } })?;
+                push(&mut steps, sieve.add(spans)?)?;
+            }
+        }
+        Ok(RouteParts { shares, steps, sieve, rows, strip_rows, numbers: self.numbers })
     }
 
     /// The runs, and the rows of each, cut where strips of `strip_rows` rows end.
-    fn cut(&self, strip_rows: usize) -> (Vec<Route<'a>>, Vec<Range<usize>>) {
+    fn cut(&self, strip_rows: usize) -> Result<(Vec<Route<'a>>, Vec<Range<usize>>)> {
         let room = self.each.len() + STRIPS;
-        let (mut shares, mut spans) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        let (mut shares, mut spans) = (with_room(room)?, with_room(room)?);
         for (share, span) in self.each.iter().zip(&self.spans) {
             let Rows::Run { mut from, mut to, .. } = share.rows else { continue };
             let mut start = span.start;
             while start < span.end {
                 let count = (strip_rows - from % strip_rows).min(span.end - start);
-                shares.push(Route { slots: share.slots, rows: Rows::Run { from, to, count } });
-                spans.push(start..start + count);
+                push(&mut shares, Route { slots: share.slots, rows: Rows::Run { from, to, count } })?;
+                push(&mut spans, start..start + count)?;
                 (start, from, to) = (start + count, from + count, to + count);
             }
         }
-        (shares, spans)
+        Ok((shares, spans))
     }
 
     /// Tells the batches which rows of the row group are damaged.
@@ -245,8 +249,8 @@ pub fn hand_out_jagged(
         Route { slots: Some(slots), rows: Rows::Each(of) } => Some((slots, of)),
         _ => None,
     });
-    let each: Vec<(&SharedSlots, Scattered<'_>)> = each.collect();
-    let moves: Vec<&[Move]> = each.iter().map(|(_, of)| of.moves).collect();
+    let each: Vec<(&SharedSlots, Scattered<'_>)> = collected(each)?;
+    let moves: Vec<&[Move]> = collected(each.iter().map(|(_, of)| of.moves))?;
     jagged_partition::sort(source, inner_rows, &moves, |piece, lots| {
         for Lot { share, rows, before } in lots {
             let (slots, of) = each[share];
@@ -275,7 +279,7 @@ mod tests {
     #[test]
     fn strips_are_as_long_however_batches_divide_their_rows() {
         for runs in [vec![20_000], vec![4_000; 5], vec![3, 7_000, 12_997], vec![1; 20_000]] {
-            let parts = shares(100, &runs).parts(200);
+            let parts = shares(100, &runs).parts(200).unwrap();
             let cuts = parts.cuts();
             let lengths: Vec<usize> = cuts.iter().map(|cut| cut.rows.len()).collect();
             assert_eq!(lengths, [2_500; STRIPS]);
@@ -295,7 +299,7 @@ mod tests {
 
     #[test]
     fn strips_are_not_small_and_an_eighth_of_wide_rows() {
-        let cuts = |rows: usize, row_bytes| shares(0, &[rows]).parts(row_bytes).cuts().len();
+        let cuts = |rows: usize, row_bytes| shares(0, &[rows]).parts(row_bytes).unwrap().cuts().len();
         assert_eq!([1, 500, 640].map(|rows| cuts(rows, 100)), [1; 3]);
         assert_eq!(cuts(700, 100), 2);
         assert_eq!([1000, 8000].map(|rows| cuts(rows, 32 << 10)), [STRIPS; 2]);

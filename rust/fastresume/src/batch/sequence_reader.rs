@@ -151,7 +151,7 @@ impl SequenceReader {
     fn decoded(&mut self, sequences: &Range<u64>, stop: &AtomicBool) -> Result<Chunk> {
         let SequenceSource { selection, packing, table, .. } = &self.source;
         let SequenceRows { ordinals, skipped } = table.rows(sequences);
-        let rows = Intervals::of_sorted(selection.rows(ordinals));
+        let rows = Intervals::try_of_sorted(selection.rows(ordinals))?;
         let tokens = to_usize((sequences.end - sequences.start).saturating_mul(table.length))?;
         let spare = self.spare.take().unwrap_or_default();
         let documents = Arc::new(spare.decode(&self.filler, packing, &rows, tokens, stop)?);

@@ -11,7 +11,7 @@ use crate::decode::decoder::JaggedRows;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::memory::buffer::{Memory, Pool};
-use crate::memory::vectors::{room_for, with_room};
+use crate::memory::vectors::{push, room_for, with_room};
 use crate::projection::layout::Layout;
 
 /// How sequences are made of lists.
@@ -95,7 +95,7 @@ impl Documents {
             let mut spans = Vec::new();
             while let Some(run) = left.peek_mut().filter(|run| run.start < whole.end) {
                 let end = run.end.min(whole.end);
-                spans.push(to_usize(run.start - whole.start)?..to_usize(end - whole.start)?);
+                push(&mut spans, to_usize(run.start - whole.start)?..to_usize(end - whole.start)?)?;
                 run.start = end;
                 left.next_if(Range::is_empty);
             }
@@ -247,8 +247,7 @@ fn fill(
                 behind.copy_from_slice(given.ok_or_else(beyond)?);
             }
         }
-        room_for(rows, 1)?;
-        rows.push(documents.rows[number]);
+        push(rows, documents.rows[number])?;
         (filled, own, number) = (filled + some, own + 1, number + 1);
     }
     document[filled..].fill(-1);

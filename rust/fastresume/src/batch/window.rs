@@ -7,7 +7,7 @@ use crate::batch::bunch::Bunches;
 use crate::batch::slots::interleave::Move;
 use crate::error::Result;
 use crate::intervals::set::Intervals;
-use crate::memory::vectors::{filled, room_for};
+use crate::memory::vectors::{filled, resize, room_for};
 use crate::order::permutation::Inverse;
 use crate::order::shuffle::Window;
 use crate::resume::lanes::Stream;
@@ -230,8 +230,7 @@ impl WindowPart {
             sum += std::mem::replace(end, sum);
         }
         moves.clear();
-        room_for(moves, sum as usize)?;
-        moves.resize(sum as usize, Move::default());
+        resize(moves, sum as usize, Move::default())?;
         numbers.clear();
         room_for(numbers, slots.len())?;
         numbers.extend((0..).zip(slots.iter()).map(|(from, &(bunch, to))| {
@@ -245,6 +244,7 @@ impl WindowPart {
         }));
         let mut start = 0;
         bunches.clear();
+        room_for(bunches, self.found.len())?;
         bunches.extend(self.found.iter().zip(ends).filter_map(|(&bunch, end)| {
             let of_bunch = start..end as usize;
             start = end as usize;

@@ -5,6 +5,7 @@ use crate::decode::decoder::JaggedRows;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result};
 use crate::format::page::reader::Buffers;
+use crate::memory::vectors::append;
 use crate::schema::columns::{Column, Kind};
 use crate::schema::nulls::Nulls;
 
@@ -57,7 +58,7 @@ fn of_column(manifest: &Manifest, file: usize, index: usize, column: &Column) ->
     for first in (0..rows).step_by(ROWS_AT_A_TIME) {
         some.clear();
         decoder.read(ROWS_AT_A_TIME.min(rows - first), &mut some)?;
-        lengths.extend((0..some.ends.len()).map(|row| some.bytes_of(row).len() as u64));
+        append(&mut lengths, (0..some.ends.len()).map(|row| some.bytes_of(row).len() as u64))?;
     }
     open.check_unchanged()?;
     Ok(lengths)

@@ -10,6 +10,7 @@ use bytemuck::Pod;
 
 use crate::decode::decoder::{ScalarDecoder, Target, Wanted};
 use crate::error::Result;
+use crate::memory::vectors::{append, push, resize};
 use crate::schema::nulls::Nulls;
 use crate::simd;
 
@@ -73,7 +74,10 @@ pub struct StepRows {
 
 impl Sieve {
     /// Adds ascending ranges of rows, which lie behind those that were added before; returns their steps.
-    pub fn add(&mut self, stretches: &[Range<usize>]) -> Range<usize> {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn add(&mut self, stretches: &[Range<usize>]) -> Result<Range<usize>> {
         let first = self.steps.len();
         for stretch in stretches.iter().filter(|stretch| !stretch.is_empty()) {
             let is_short = stretch.len() < CLOSE_ROWS;
@@ -87,22 +91,21 @@ impl Sieve {
                 {
                     if last.kept.is_empty() {
                         last.kept = self.kept.len()..self.kept.len();
-                        self.kept.extend((0..).take(last.rows.len()));
+                        append(&mut self.kept, (0..).take(last.rows.len()))?;
                     }
                     last.rows.end = stretch.end;
                     let from = stretch.start - last.rows.start;
-                    self.kept.extend((0..).skip(from).take(stretch.len()));
+                    append(&mut self.kept, (0..).skip(from).take(stretch.len()))?;
                     last.kept.end = self.kept.len();
                 }
-                _ => self.steps.push(Step {
-                    passed: stretch.start - self.reached,
-                    rows: stretch.clone(),
-                    kept: 0..0,
-                }),
+                _ => {
+                    let passed = stretch.start - self.reached;
+                    push(&mut self.steps, Step { passed, rows: stretch.clone(), kept: 0..0 })?;
+                }
             }
             self.reached = stretch.end;
         }
-        first..self.steps.len()
+        Ok(first..self.steps.len())
     }
 
     /// All steps.
@@ -163,7 +166,7 @@ impl Sieve {
                 )?;
             } else if !step.kept.is_empty() && step.is_sparse() {
                 let kept = &self.kept[step.kept.clone()];
-                memory.valid.resize(if is_checked { kept.len() } else { 0 }, 0);
+                resize(&mut memory.valid, if is_checked { kept.len() } else { 0 }, 0)?;
                 let valid = if is_checked { &mut memory.valid } else { marks };
                 decoder.pick(kept, Target { values: some, valid })?;
                 let null = || memory.valid.iter().position(|&mark| mark == 0);
@@ -183,7 +186,7 @@ impl Sieve {
                 }
             } else if is_checked {
                 for (part, some) in some.chunks_mut(STEP_ROWS * width).enumerate() {
-                    memory.valid.resize(some.len() / width, 0);
+                    resize(&mut memory.valid, some.len() / width, 0)?;
                     decoder.read(Target { values: some, valid: &mut memory.valid })?;
                     if let Some(null) = memory.valid.iter().position(|&mark| mark == 0) {
                         nulls.bits(step.rows.start + part * STEP_ROWS + null)?;
@@ -232,8 +235,8 @@ impl Sieve {
         memory: &mut StepRows,
     ) -> Result<()> {
         let rows = step.rows.len();
-        memory.values.resize((rows * width).div_ceil(8), 0);
-        memory.valid.resize(if has_marks { rows } else { 0 }, 0);
+        resize(&mut memory.values, (rows * width).div_ceil(8), 0)?;
+        resize(&mut memory.valid, if has_marks { rows } else { 0 }, 0)?;
         let values: &mut [u8] = bytemuck::cast_slice_mut(&mut memory.values);
         let mut kept = &self.kept[step.kept.clone()];
         let mut row = 0;
@@ -312,7 +315,7 @@ mod tests {
 
     fn read(groups: &[&[Range<usize>]], nulls: Nulls) -> Result<(Vec<u32>, Vec<u8>)> {
         let mut sieve = Sieve::default();
-        let steps: Vec<_> = groups.iter().map(|stretches| sieve.add(stretches)).collect();
+        let steps: Vec<_> = groups.iter().map(|stretches| sieve.add(stretches).unwrap()).collect();
         let mut decoder = NumberedRows(0, sieve.nulls(nulls));
         let (mut found, mut marked) = (Vec::new(), Vec::new());
         for (steps, stretches) in steps.into_iter().zip(groups) {
@@ -357,7 +360,7 @@ mod tests {
     #[test]
     fn rows_too_wide_to_pick_from_are_read_one_by_one() {
         let mut sieve = Sieve::default();
-        let steps = sieve.add(&[7..9, 11..12, 20..21]);
+        let steps = sieve.add(&[7..9, 11..12, 20..21]).unwrap();
         let width = STEP_BYTES / 4;
         let mut values = vec![0_u64; 4 * width / 8];
         let mut valid = [9; 4];

@@ -10,6 +10,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::intervals::set::{Intervals, share_of};
 use crate::memory::buffer::Memory;
+use crate::memory::vectors::collected_results;
 use crate::simd;
 
 /// `[start, end)`.
@@ -290,8 +291,7 @@ fn sort_by_digit(numbers: &[u64], sorted: &mut [u64], first_bit: u32) {
 /// # Errors
 /// `Argument` if a pair is negative, or ends before it starts.
 pub fn to_set(pairs: &[Range<i64>]) -> Result<Intervals> {
-    let ranges: Result<_> = pairs.iter().map(|pair| checked([pair.start, pair.end])).collect();
-    Intervals::new(ranges?)
+    Intervals::new(collected_results(pairs.iter().map(|pair| checked([pair.start, pair.end])))?)
 }
 
 /// The elementwise maximum of all states, as signed 64-bit numbers. If another thread changes the numbers

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::memory::vectors::room_for;
 
 /// A set of positions as half-open ranges: sorted, disjoint, coalesced, none of them empty.
 ///
@@ -19,7 +20,7 @@ impl Intervals {
     /// The set that holds the positions of all `ranges`, which may overlap and come in any order.
     ///
     /// # Errors
-    /// `Argument` if a range ends before it starts.
+    /// `Argument` if a range ends before it starts, or the system does not give so much memory.
     pub fn new(mut ranges: Vec<Range<u64>>) -> Result<Self> {
         if let Some(range) = ranges.iter().find(|range| range.start > range.end) {
             return Err(Error::Argument(format!(
@@ -28,7 +29,7 @@ impl Intervals {
             )));
         }
         ranges.sort_unstable_by_key(|range| range.start);
-        Ok(Self::of_sorted(ranges.into_iter()))
+        Self::try_of_sorted(ranges.into_iter())
     }
 
     /// The set `[0, total)`.
@@ -40,16 +41,16 @@ impl Intervals {
     }
 
     /// The indices of the marks that are not 0.
-    #[must_use]
-    pub fn marked(marks: &[u8]) -> Self {
-        let mut set = Self::default();
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn marked(marks: &[u8]) -> Result<Self> {
         let mut next = 0;
-        while let Some(skipped) = marks[next..].iter().position(|&mark| mark != 0) {
-            let start = next + skipped;
+        Self::try_of_sorted(std::iter::from_fn(|| {
+            let start = next + marks[next..].iter().position(|&mark| mark != 0)?;
             next = marks[start..].iter().position(|&mark| mark == 0).map_or(marks.len(), |run| start + run);
-            set.push(start as u64..next as u64);
-        }
-        set
+            Some(start as u64..next as u64)
+        }))
     }
 
     /// The set of ranges that are sorted by their starts.
@@ -59,6 +60,20 @@ impl Intervals {
             set.push(range);
         }
         set
+    }
+
+    /// The same of ranges that are as many as a selection or the rows of a batch have.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub(crate) fn try_of_sorted(ranges: impl Iterator<Item = Range<u64>>) -> Result<Self> {
+        let mut set = Self::default();
+        for range in ranges {
+            room_for(&mut set.before, 1)?;
+            room_for(&mut set.ranges, 1)?;
+            set.push(range);
+        }
+        Ok(set)
     }
 
     /// Adds a range that starts at or after the start of the last one.
@@ -121,19 +136,21 @@ impl Intervals {
     }
 
     /// The positions that are in both sets.
-    #[must_use]
-    pub fn intersection(&self, other: &Self) -> Self {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn intersection(&self, other: &Self) -> Result<Self> {
         let (mut left, mut right) = (self.ranges.iter().peekable(), other.ranges.iter().peekable());
-        let mut set = Self::default();
-        while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
-            set.push(a.start.max(b.start)..a.end.min(b.end));
+        Self::try_of_sorted(std::iter::from_fn(|| {
+            let (a, b) = (left.peek()?, right.peek()?);
+            let common = a.start.max(b.start)..a.end.min(b.end);
             if a.end <= b.end {
                 left.next();
             } else {
                 right.next();
             }
-        }
-        set
+            Some(common)
+        }))
     }
 
     /// The positions of `[0, total)` that are not in the set.
@@ -187,7 +204,7 @@ impl Intervals {
     /// # Errors
     /// `Argument` if `index >= count` or `multiple_of` is 0.
     pub fn share(&self, index: u64, count: u64, multiple_of: u64) -> Result<Self> {
-        Ok(Self::of_sorted(self.slice(share_of(self.count(), index, count, multiple_of)?)))
+        Self::try_of_sorted(self.slice(share_of(self.count(), index, count, multiple_of)?))
     }
 
     /// The set of states of the form `start -> last consumed`: `[start, last]` for each.

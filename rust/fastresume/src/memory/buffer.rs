@@ -4,8 +4,8 @@ use crate::error::Result;
 use crate::memory::block::Block;
 pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
 use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
-use crate::memory::vectors::no_memory;
-pub use crate::memory::vectors::note_reserve;
+use crate::memory::vectors::exact_room_for;
+pub use crate::memory::vectors::{check_reserve, may_be_refused, note_reserve};
 
 /// Where a reader gets memory: freed memory comes first, because fresh memory costs more than what is written
 /// to it.
@@ -163,7 +163,7 @@ impl Memory {
         if let (None, Block::Words(words)) = (self.store, &mut self.block) {
             // The system moves it without a copy.
             let more = wanted.div_ceil(8) - words.len();
-            return words.try_reserve_exact(more).map_err(|_| no_memory(wanted));
+            return exact_room_for(words, more);
         }
         if self.length == 0 {
             // Nothing is copied, so that both need not exist at once.

@@ -127,7 +127,7 @@ impl Axis {
     /// How many ordinals up to the end of a pass are left.
     fn left(&self, pass: u64) -> u64 {
         let end = pass.saturating_add(1).saturating_sub(self.first).saturating_mul(self.rows);
-        end - self.taken.intersection(&Intervals::full(end)).count()
+        end - self.taken.rank(end)
     }
 
     /// Adds files, with which a pass has so many rows.

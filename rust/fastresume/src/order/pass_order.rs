@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
+use crate::memory::vectors::append;
 use crate::order::mixture::Mixture;
 use crate::order::selection::Selection;
 use crate::order::shuffle::{Keys, Shuffle, Window};
@@ -242,10 +243,12 @@ impl Order {
 
     /// The rows at a set of positions, as a set. A whole window costs time for its blocks only, a part of one
     /// for its rows.
-    #[must_use]
-    pub fn row_set(&self, positions: &Intervals) -> Intervals {
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn row_set(&self, positions: &Intervals) -> Result<Intervals> {
         let rows_of = |ordinals: &[Range<u64>]| {
-            Intervals::of_sorted(ordinals.iter().flat_map(|of| self.selection.rows(of.clone())))
+            Intervals::try_of_sorted(ordinals.iter().flat_map(|of| self.selection.rows(of.clone())))
         };
         if !self.is_shuffled {
             return rows_of(positions.ranges());
@@ -257,10 +260,10 @@ impl Order {
                 let Some(window) = self.window_at(next) else { break };
                 let end = window.positions.end.min(range.end);
                 if (next..end) == window.positions {
-                    ordinals.extend(window.blocks);
+                    append(&mut ordinals, window.blocks)?;
                 } else {
                     let each = (next..end).map(|position| window.ordinal(position));
-                    ordinals.extend(each.map(|ordinal| ordinal..ordinal + 1));
+                    append(&mut ordinals, each.map(|ordinal| ordinal..ordinal + 1))?;
                 }
                 next = end;
             }

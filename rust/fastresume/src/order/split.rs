@@ -38,7 +38,7 @@ pub fn split(num_rows: u64, share: &Range<u64>, seed: u64, stop: &AtomicBool) ->
             }
         }
     }
-    Ok(Intervals::of_sorted(ranges.into_iter()))
+    Intervals::try_of_sorted(ranges.into_iter())
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::batch::window::{Stretch, WindowPart};
 use crate::dataset::manifest::Manifest;
 use crate::error::Result;
 use crate::format::page::dictionary_cache::most_kept;
+use crate::memory::vectors::room_for;
 use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
 use crate::pipeline::stream_queue::StreamQueue;
@@ -187,6 +188,12 @@ struct Begun {
 }
 
 impl Begun {
+    /// Whether another piece has room. Where the system has no memory for it, the segment ends before it.
+    fn has_room(&mut self) -> bool {
+        let count = self.pieces.len();
+        count == 0 || (count < MAX_PIECES && room_for(&mut self.pieces, 1).is_ok())
+    }
+
     /// Adds rows of a stream behind its first `given`, as far as they belong to this segment. Returns how
     /// many of the stream are given then.
     fn add(&mut self, stream: &Stream, mut given: u64, runs: impl Iterator<Item = Range<u64>>) -> u64 {
@@ -197,7 +204,7 @@ impl Begun {
             }
             let end = run.end.min(self.rows.end);
             let mut row = run.start;
-            while row < end && self.pieces.len() < MAX_PIECES {
+            while row < end && self.has_room() {
                 let batch = stream.batch_of(given);
                 if self.pieces.last().is_none_or(|last| last.batch != batch) {
                     if self.batches == self.most_batches {

@@ -12,7 +12,7 @@ use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check, locked};
 use crate::format::encoding::byte_array::plain;
 use crate::format::page::reader::Buffers;
-use crate::memory::vectors::{collected, no_memory};
+use crate::memory::vectors::{collected, room_in};
 use crate::parallel;
 use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::dictionary::Vocabulary;
@@ -51,7 +51,7 @@ impl Distinct {
                      dictionary; .hash(buckets) makes numbers of them without one"
                 ))
             })?;
-            self.values.try_reserve(1).map_err(|_| no_memory(self.values.len() * size_of::<Box<[u8]>>()))?;
+            room_in(&mut self.values)?;
             self.values.insert(collected(value.iter().copied())?.into_boxed_slice());
         }
         Ok(())

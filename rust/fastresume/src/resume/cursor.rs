@@ -240,7 +240,7 @@ impl Cursor {
     pub fn remaining(&self) -> Result<Intervals> {
         let num_rows = self.identity.num_rows;
         let left = self.consumed.intervals.complement(num_rows);
-        let mut remaining = self.left_after_cuts(&left, 0);
+        let mut remaining = self.left_after_cuts(&left, 0)?;
         for (&(cut, done), cuts) in self.cuts.iter().zip(1..) {
             let division = Division::new(cut, remaining);
             if done == division.batches() && division.rest() == 0 {
@@ -250,14 +250,14 @@ impl Cursor {
             }
             remaining = division.remaining_after(done)?;
             if self.generations.iter().any(|generation| generation.cuts == cuts) {
-                remaining = remaining.union(&self.left_after_cuts(&left, cuts));
+                remaining = remaining.union(&self.left_after_cuts(&left, cuts)?);
             }
         }
         Ok(remaining)
     }
 
     /// What came after so many cuts, among positions that are left: of the rows at the beginning, after none.
-    fn left_after_cuts(&self, left: &Intervals, cuts: usize) -> Intervals {
+    fn left_after_cuts(&self, left: &Intervals, cuts: usize) -> Result<Intervals> {
         let num_rows = self.identity.num_rows;
         let at = |generation: usize| self.generations.get(generation).map_or(num_rows, |found| found.end);
         let first = self.generations.partition_point(|generation| generation.cuts < cuts);

@@ -71,7 +71,7 @@ impl Read<'_> {
         let starts = &starts[..=starts.partition_point(|&start| start < end)];
         let selection = match self.selection.intervals() {
             None => Selection::everything(starts),
-            Some(rows) => Selection::new(starts, rows.intersection(&Intervals::full(end)))?,
+            Some(rows) => Selection::new(starts, rows.intersection(&Intervals::full(end))?)?,
         };
         let (num_rows, hash) = match self.units {
             Some(units) => (units.of_files(files), Some(units.hash(&selection))),

@@ -227,7 +227,7 @@ impl Division {
         let tail_batches = done.saturating_sub(self.lane_batches());
         let tail = self.lane_rows() + tail_batches * self.cut.global_batch_rows()..self.remaining.count();
         let kept = of_lanes.chain([tail]).flat_map(|counted| self.remaining.slice(counted));
-        Ok(Intervals::of_sorted(kept))
+        Intervals::try_of_sorted(kept)
     }
 
     /// What a reader consumes from batch `done` on: its lanes, then its share of each whole global batch of

@@ -9,7 +9,7 @@ use crate::batch::slots::pending::{repeat, waiting};
 use crate::decode::decoder::{JaggedRows, NULL_ROW};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
-use crate::memory::vectors::{collected, filled};
+use crate::memory::vectors::{collected, filled, room_for};
 
 /// The most bytes and rows for which memory is reserved before they are decoded.
 const MAX_EXPECTED_BYTES: usize = 64 << 20;
@@ -115,8 +115,8 @@ impl JaggedSlot {
         let grain = (expected / 16 + 1).next_power_of_two();
         rows.values.reserve((expected + expected / 16).next_multiple_of(grain)).ok();
         let room = missing.min(MAX_EXPECTED_ROWS);
-        rows.ends.try_reserve(room).ok();
-        rows.valid.try_reserve(room).ok();
+        room_for(&mut rows.ends, room).ok();
+        room_for(&mut rows.valid, room).ok();
         (to, rows)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::batch::slots::interleave::Move;
 use crate::error::{Error, Result};
-use crate::memory::vectors::{filled, room_for};
+use crate::memory::vectors::{collected, filled, push, room_for};
 
 /// The row numbers of a batch: noted as rows are written, worked out on request.
 #[derive(Debug, Default)]
@@ -39,8 +39,11 @@ impl Written {
     }
 
     /// Notes consecutive rows, from row `slot_row` of the batch on.
-    pub fn note(&mut self, slot_row: u64, rows: Range<u64>) {
-        self.runs.push((slot_row, rows));
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn note(&mut self, slot_row: u64, rows: Range<u64>) -> Result<()> {
+        push(&mut self.runs, (slot_row, rows))
     }
 
     /// Notes rows of a segment, ascending; the segment has the rows of `numbers`. Gives how many rows came scattered before.
@@ -90,14 +93,16 @@ impl Written {
     }
 
     /// The row numbers in the batch's order, as runs, repeated until there are `rows` of them.
-    #[must_use]
-    pub fn runs(&self, rows: u64) -> Vec<Range<u64>> {
-        let mut runs = self.runs.clone();
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn runs(&self, rows: u64) -> Result<Vec<Range<u64>>> {
+        let mut runs = collected(self.runs.iter().cloned())?;
         runs.sort_unstable_by_key(|(slot_row, _)| *slot_row);
-        let mut numbers = vec![0; self.moves.len()];
+        let mut numbers = filled(self.moves.len(), 0)?;
         self.number(&mut numbers);
         let runs = runs.into_iter().map(|(_, rows)| rows);
-        repeated(runs.chain(numbers.into_iter().map(|row| row..row + 1)).collect(), rows)
+        repeated(collected(runs.chain(numbers.into_iter().map(|row| row..row + 1)))?, rows)
     }
 
     /// The row numbers of what came scattered, in its order; 0 in places where nothing came.
@@ -141,16 +146,16 @@ fn numbered(of_segment: &[Range<u64>], moves: &[Move]) -> impl Iterator<Item = (
 }
 
 /// The runs, repeated until they hold `rows` rows.
-fn repeated(mut runs: Vec<Range<u64>>, rows: u64) -> Vec<Range<u64>> {
+fn repeated(mut runs: Vec<Range<u64>>, rows: u64) -> Result<Vec<Range<u64>>> {
     let mut missing = rows - runs.iter().map(|run| run.end - run.start).sum::<u64>().min(rows);
     let mut next = 0;
     while missing > 0 && next < runs.len() {
         let run = runs[next].start..runs[next].end.min(runs[next].start + missing);
         missing -= run.end - run.start;
-        runs.push(run);
+        push(&mut runs, run)?;
         next += 1;
     }
-    runs
+    Ok(runs)
 }
 
 #[cfg(test)]
@@ -160,11 +165,11 @@ mod tests {
     #[test]
     fn runs_are_told_in_the_order_of_the_batch_and_again_where_it_is_filled_up() {
         let mut written = Written::default();
-        written.note(3, 50..52);
-        written.note(0, 7..10);
-        assert_eq!(written.runs(5), [7..10, 50..52]);
-        assert_eq!(written.runs(9), [7..10, 50..52, 7..10, 50..51]);
-        assert_eq!(Written::default().runs(3), []);
+        written.note(3, 50..52).unwrap();
+        written.note(0, 7..10).unwrap();
+        assert_eq!(written.runs(5).unwrap(), [7..10, 50..52]);
+        assert_eq!(written.runs(9).unwrap(), [7..10, 50..52, 7..10, 50..51]);
+        assert_eq!(Written::default().runs(3).unwrap(), []);
     }
 
     #[test]
@@ -176,6 +181,6 @@ mod tests {
         assert_eq!(written.note_scattered(&moves[3..], &Arc::from([9..10, 10..11])).unwrap(), 3);
         assert_eq!(written.moves(), moves);
         let numbers = [110, 10, 132, 9, 101];
-        assert_eq!(written.runs(5), numbers.map(|row| row..row + 1));
+        assert_eq!(written.runs(5).unwrap(), numbers.map(|row| row..row + 1));
     }
 }

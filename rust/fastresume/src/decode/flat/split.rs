@@ -6,7 +6,7 @@ use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::byte_array::StringDecoder;
 use crate::decode::flat::byte_array_codes::Numbering;
 use crate::error::Result;
-use crate::memory::vectors::room_for;
+use crate::memory::vectors::{push, room_for};
 
 /// So many texts are held at a time, besides the lists that are made of them.
 const TEXTS_AT_A_TIME: usize = 1024;
@@ -60,8 +60,7 @@ impl<'a> SplitDecoder<'a> {
             }
             ends.push(values.len());
             if let Some(inner) = inner.first_mut().filter(|_| has_inner) {
-                room_for(&mut inner.ends, 1)?;
-                inner.ends.push(inner.values.len());
+                push(&mut inner.ends, inner.values.len())?;
             }
         }
         Ok(())

@@ -10,6 +10,7 @@ use brotli::{
 };
 
 use crate::error::{Error, Result};
+use crate::memory::vectors::exact_room_for;
 
 /// The largest window of RFC 7932. (Large-window Brotli, with up to 1 GiB, is another format, and no Parquet
 /// codec.)
@@ -134,7 +135,7 @@ impl<T: Clone + Default> Allocator<T> for &FreeMemory<T> {
         let size = length.max(self.small);
         if values.len() < size {
             values = Vec::new();
-            if values.try_reserve_exact(size).is_err() {
+            if exact_room_for(&mut values, size).is_err() {
                 return DecoderMemory::default();
             }
             values.resize(size, T::default());

@@ -1,6 +1,7 @@
 //! Sizes that a file states, as lengths in memory.
 
 use crate::error::{Error, Result};
+use crate::memory::vectors::exact_room_for;
 
 /// Makes room for so many bytes.
 ///
@@ -8,9 +9,8 @@ use crate::error::{Error, Result};
 /// `Argument` if the system does not give so much memory.
 pub fn grow(buffer: &mut Vec<u8>, size: usize) -> Result<()> {
     if buffer.len() < size {
-        let more = size - buffer.len();
-        let given = buffer.try_reserve_exact(more);
-        given.map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
+        exact_room_for(buffer, size - buffer.len())
+            .map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
         buffer.resize(size, 0);
     }
     Ok(())
