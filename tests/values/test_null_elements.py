@@ -238,3 +238,56 @@ def test_numbers_in_lists_of_one_length_are_filled_refused_or_padded(tmp_path: P
         [[True, False], [True, True]],
         [[True, True], [False, False]],
     ]
+
+
+RARE: list[Any] = [[row] * (row % 4) for row in range(200)]
+"""Lists of which few batches have a null element."""
+RARE[57], RARE[141] = [1, None, 3], [None]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"shuffle": True, "block_rows": 4, "window_rows": 60},
+        {"tail": "pad", "batch_size": 48},
+        {"tail": "pad", "batch_size": 48, "shuffle": True},
+        {"rows": [[0, 30], [50, 58], [140, 190]]},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("workers", [None, 0, 1])
+def test_marks_are_whole_where_few_elements_are_null(
+    tmp_path: Path, how: dict[str, Any], workers: int | None
+) -> None:
+    dataset = opened(write(tmp_path / "x.parquet", RARE, row_group_size=25, data_page_size=64), **how)
+    alone = 0
+    with fr.Loader(dataset, num_workers=workers or 0) as loader:
+        for batch in dataset if workers is None else loader:
+            rows = batch["row"].tolist()
+            found = batch["x"]
+            assert found.to_list() == [RARE[row] for row in rows]
+            assert found.values_valid.tolist() == [each is not None for row in rows for each in RARE[row]]
+            alone += found.values_valid.untyped_storage().nbytes() == 1
+    assert alone > 0 or workers == 1, "a batch without null elements has one mark for all of them"
+    for one in (
+        found.clone(),
+        found.to("cpu"),
+        pickle.loads(pickle.dumps(found)),
+        found[1:],
+        found.take(torch.tensor([0])),
+    ):
+        assert len(one.values_valid) == len(one.values)
+    picked = dataset.read_rows([58, 57, 3, 57])["x"]
+    assert picked.to_list() == [RARE[58], RARE[57], RARE[3], RARE[57]]
+
+
+def test_marks_of_mixed_sources_are_those_of_each(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    write(tmp_path / "a" / "x.parquet", RARE)
+    write(tmp_path / "b" / "x.parquet", [[5, 5]] * 200)
+    sources = {name: (fr.ParquetDataset(tmp_path / name, nulls="mask"), 1) for name in "ab"}
+    for batch in fr.Mixture(sources, batch_size=8, rank=0, world_size=1):
+        numbered = zip(batch.source.tolist(), batch.rows().tolist(), strict=True)
+        assert batch["x"].to_list() == [[5, 5] if source else RARE[row] for source, row in numbered]

@@ -35,7 +35,8 @@ class Jagged:
         kind: what the rows are: "list", or the bytes of "string" or "binary".
         values_valid: bool `[n]`, one for each value, False where an element of a list is null (its value is
             0); `[n, k]` of lists of one length k, one for each number in them. None if these are not marked:
-            of what is no list of numbers, or unless nulls are masked.
+            of what is no list of numbers, or unless nulls are masked. In a batch where none is null, one byte
+            stands for all (see `torch.Tensor.expand`): clone it to write.
         name: the tensor of a batch that the rows are, which errors name; None of rows of your own.
 
     Example:
@@ -301,7 +302,10 @@ class Jagged:
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
         valid = None if self.valid is None else change(self.valid)
         values = self.values._map(change) if isinstance(self.values, Jagged) else change(self.values)
-        marks = None if self.values_valid is None else change(self.values_valid)
+        marks = self.values_valid
+        if marks is not None:
+            # What is copied of one byte that stands for all is that byte.
+            marks = change(marks[:1]).expand(marks.shape) if is_one_byte(marks) else change(marks)
         return Jagged(values, change(self.offsets), valid, self.kind, marks, self.name)
 
     def _strings(self, errors: str, what: str) -> list[Any]:
@@ -422,6 +426,16 @@ def _taken(values: Tensor, offsets: Tensor, moves: Tensor) -> Tensor:
         torch.index_select(source, 0, places, out=target[filled : filled + len(places)])
         filled += len(places)
     return taken
+
+
+def is_one_byte(marks: Tensor) -> bool:
+    """Whether one byte stands for all marks."""
+    return marks.numel() > 0 and not any(marks.stride())
+
+
+def all_valid(*shape: int) -> Tensor:
+    """Marks of valid values, which are one byte in memory."""
+    return torch.ones((), dtype=torch.bool).expand(shape)
 
 
 def dtype_name(dtype: torch.dtype) -> str:

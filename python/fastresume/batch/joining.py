@@ -10,7 +10,7 @@ from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.batch.damage import Damage
-from fastresume.batch.jagged import Jagged
+from fastresume.batch.jagged import Jagged, is_one_byte
 from fastresume.batch.origin import UnitRows
 from fastresume.buffers import members
 
@@ -88,9 +88,11 @@ def repeated(values: Words, count: int) -> Words:
 
 
 def num_bytes(value: Tensor | Jagged | None) -> int:
-    """The bytes of all tensors that a value is made of."""
+    """The bytes of all tensors that a value is made of; none of a mark that stands for all."""
     if value is None:
         return 0
     if isinstance(value, Tensor):
         return value.nbytes
-    return sum(map(num_bytes, (value.values, value.offsets, value.valid, value.values_valid)))
+    marks = value.values_valid
+    told = None if marks is None or is_one_byte(marks) else marks
+    return sum(map(num_bytes, (value.values, value.offsets, value.valid, told)))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.batch.jagged import Jagged, dtype_name
+from fastresume.batch.jagged import Jagged, all_valid, dtype_name
 
 Tensors = dict[str, Tensor | Jagged]
 """The values of a batch: tensors by name, and a `Jagged` for lists, strings and binary columns."""
@@ -120,6 +120,9 @@ class Field:
             return tensor
         values: Any = tensor
         values_valid = next(tensors) if self.marks_values else None
+        # Where no element of the batch is null, the core marks none.
+        if values_valid is not None and len(values_valid) < len(tensor):
+            values_valid = all_valid(len(tensor), *self.mark_shape)
         # The innermost rows come first.
         kind: Any
         for kind in reversed(self._kinds):

@@ -380,7 +380,7 @@ impl StripSource<'_> {
         let Scratch { buffers, jagged, .. } = scratch;
         jagged.clear();
         self.append_lists(&shares.spans, jagged, buffers)?;
-        hand_out_jagged(&shares.each, self.index, self.field.inner_rows(), jagged)
+        hand_out_jagged(&shares.each, self.index, self.field.inner_levels(), jagged)
     }
 
     /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.

@@ -49,7 +49,9 @@ pub fn gather<M: Borrow<Memory>>(
         }
         found.push(taken(values.borrow(), rows.iter().cloned(), field.element_bytes())?);
         if let Some(marks) = marks {
-            found.push(taken(marks.borrow(), rows.iter().cloned(), field.mark_bytes())?);
+            let (marks, width) = (marks.borrow(), field.mark_bytes());
+            let is_marked = !marks.is_empty();
+            found.push(if is_marked { taken(marks, rows.iter().cloned(), width)? } else { marks.another() });
         }
         for (offsets, valid) in made.into_iter().rev() {
             found.push(offsets);

@@ -18,7 +18,7 @@ pub enum RowParts {
     Jagged {
         /// Bytes of an element.
         width: usize,
-        /// How many bytes of each element tell which of its numbers are null.
+        /// How many bytes of each element tell which of its numbers are null; a chunk without nulls has no such bytes.
         mark_bytes: usize,
         /// The number of levels of rows.
         depth: usize,
@@ -167,7 +167,7 @@ fn jagged(
     }
     found.push(taken(stretches, first, &spans, width, pool)?);
     if mark_bytes > 0 {
-        found.push(taken(stretches, first + 1, &spans, mark_bytes, pool)?);
+        found.push(marked(stretches, first + 1, &spans, mark_bytes, pool)?);
     }
     for (offsets, valid) in made.into_iter().rev() {
         found.push(offsets);
@@ -209,6 +209,32 @@ fn within(
         inner.push((*number, first..last));
     }
     Ok((inner, memory))
+}
+
+/// The marks of the elements in these spans; empty where no chunk has any.
+fn marked(
+    stretches: &[Stretch<'_>],
+    part: usize,
+    spans: &[Span],
+    width: usize,
+    pool: &Pool,
+) -> Result<Memory> {
+    let is_whole = |stretch: &Stretch<'_>| stretch.memory.get(part).is_none_or(|marks| marks.is_empty());
+    if stretches.iter().all(is_whole) {
+        return Ok(Memory::default());
+    }
+    let elements: usize = spans.iter().map(|(_, rows)| rows.len()).sum();
+    let mut found = pool.memory(elements.saturating_mul(width))?;
+    let mut left = found.bytes_mut();
+    for (number, rows) in spans {
+        let (place, rest) = left.split_at_mut(rows.len() * width);
+        match &stretches[*number] {
+            stretch if is_whole(stretch) => place.fill(1),
+            stretch => place.copy_from_slice(bytes_of(stretch, part, rows, width)?),
+        }
+        left = rest;
+    }
+    Ok(found)
 }
 
 /// The elements in these spans, one span behind another.

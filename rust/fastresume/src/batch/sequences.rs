@@ -110,7 +110,7 @@ impl Documents {
     /// Refuses nulls in lists, and lists of other lengths than those of the first column.
     fn check(&self, packing: &Packing) -> Result<()> {
         for (name, column) in packing.names.iter().zip(&self.columns) {
-            if column.inner.first().is_some_and(|marks| marks.values.bytes().contains(&0)) {
+            if column.marks.has_nulls() {
                 return Err(Error::refused(format!(
                     "column '{name}': an element of a list is null, and has no number in a sequence: \
                      fr.col('{name}').fill_null(value) says which one it gets"

@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
+use crate::format::encoding::bitmap::Marks;
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::room_for;
 
@@ -103,9 +104,107 @@ pub struct JaggedRows {
     pub valid: Vec<u8>,
     /// What rows have besides their values, each with as many rows as these. Where rows are lists of lists, the lengths
     /// of the lists in them, level by level from the outermost on; of lists of texts, then those of the texts: values of 64
-    /// bits, of which a null one has [`NULL_ROW`] set as well. If the elements of lists are marked, then a byte for each, 1
-    /// if it is not null. Rows may be missing at the end: they have none of these.
+    /// bits, of which a null one has [`NULL_ROW`] set as well. Rows may be missing at the end: they have none of these.
     pub inner: Vec<JaggedRows>,
+    /// Which elements of lists are null, if that is asked for.
+    pub marks: ElementMarks,
+}
+
+/// Which numbers in lists are null: a byte for each, 0 for a null one. Those behind the last byte are not null, so that lists
+/// without nulls have no bytes here.
+#[derive(Debug, Default)]
+pub struct ElementMarks {
+    bytes: Memory,
+    /// Bytes of a number.
+    width: usize,
+}
+
+impl ElementMarks {
+    /// Marks `count` numbers that come behind those in `values`, of `width` bytes each.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn add(&mut self, (there, count): (&Marks<'_>, usize), values: &Memory, width: usize) -> Result<()> {
+        let before = values.len() / width.max(1);
+        if self.bytes.is_empty() {
+            *self = Self { bytes: values.another(), width };
+        }
+        let marked = self.bytes.len();
+        self.bytes.resize(before + count)?;
+        let (old, new) = self.bytes.bytes_mut().split_at_mut(before);
+        old[marked..].fill(1);
+        there.write(new);
+        Ok(())
+    }
+
+    /// Marks of these, one behind another; each is as many bytes of another's values.
+    ///
+    /// # Errors
+    /// As for `add`.
+    pub fn gathered(from: &Self, spans: impl Iterator<Item = Range<usize>>) -> Result<Self> {
+        if from.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut found = Self { bytes: Memory::lent(), width: from.width };
+        for span in spans {
+            let (begun, own) = (found.bytes.len(), from.of(&span));
+            found.bytes.resize(begun + span.len() / from.width)?;
+            let (told, others) = found.bytes.bytes_mut()[begun..].split_at_mut(own.len());
+            told.copy_from_slice(own);
+            others.fill(1);
+        }
+        Ok(found)
+    }
+
+    /// Those of the numbers in some bytes of the values, as far as there are any.
+    #[must_use]
+    pub fn of(&self, span: &Range<usize>) -> &[u8] {
+        let at = |byte: usize| (byte / self.width.max(1)).min(self.bytes.len());
+        &self.bytes.bytes()[at(span.start)..at(span.end)]
+    }
+
+    /// A byte for each number in so many bytes of values; none if none is marked.
+    ///
+    /// # Errors
+    /// As for `add`.
+    pub fn into_memory(self, value_bytes: usize) -> Result<Memory> {
+        let marked = self.bytes.len();
+        let mut bytes = self.bytes;
+        if marked > 0 {
+            bytes.resize(value_bytes / self.width.max(1))?;
+            bytes.bytes_mut()[marked..].fill(1);
+        }
+        Ok(bytes)
+    }
+
+    /// Bytes of a number; at least one.
+    #[must_use]
+    pub fn width(&self) -> usize {
+        self.width.max(1)
+    }
+
+    /// Whether no number is marked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// How many bytes there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether a number is null.
+    #[must_use]
+    pub fn has_nulls(&self) -> bool {
+        self.bytes.bytes().contains(&0)
+    }
+
+    /// Leaves those of the numbers in the first bytes of the values.
+    fn truncate(&mut self, bytes: usize) {
+        self.bytes.truncate(bytes / self.width.max(1));
+    }
 }
 
 /// The bit of a length that marks an inner list as null.
@@ -118,13 +217,17 @@ impl JaggedRows {
         self.ends.clear();
         self.valid.clear();
         self.inner.iter_mut().for_each(JaggedRows::clear);
+        self.marks.bytes.clear();
+        self.marks.width = 0;
     }
 
     /// Removes all rows but the first `rows`.
     pub fn truncate(&mut self, rows: usize) {
         self.ends.truncate(rows);
         self.valid.truncate(rows);
-        self.values.truncate(self.ends.last().copied().unwrap_or(0));
+        let end = self.ends.last().copied().unwrap_or(0);
+        self.values.truncate(end);
+        self.marks.truncate(end);
         self.inner.iter_mut().for_each(|inner| inner.truncate(rows));
     }
 
@@ -179,4 +282,50 @@ pub trait JaggedDecoder {
     /// # Errors
     /// As for `skip`; and `Data` for a null that is refused, or a value that does not fit its type.
     fn read(&mut self, rows: usize, output: &mut JaggedRows) -> Result<()>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::encoding::bitmap::Bits;
+
+    fn bits(of: &[bool]) -> Bits {
+        let mut found = Bits::default();
+        found.clear(of.len());
+        of.iter().enumerate().for_each(|(place, &bit)| found.add(place, u64::from(bit)));
+        found
+    }
+
+    #[test]
+    fn elements_are_marked_from_the_first_null_one_on_and_all_others_are_valid() {
+        let mut rows = JaggedRows::default();
+        let add = |rows: &mut JaggedRows, there: &[bool]| {
+            if there.contains(&false) {
+                let JaggedRows { values, marks, .. } = rows;
+                marks.add((&bits(there).all(), there.len()), values, 4).unwrap();
+            }
+            rows.values.extend(&vec![0; 4 * there.len()]).unwrap();
+            rows.ends.push(rows.values.len());
+            rows.valid.push(1);
+        };
+        add(&mut rows, &[true; 3]);
+        assert!(rows.marks.is_empty());
+        add(&mut rows, &[true, false]);
+        add(&mut rows, &[true; 2]);
+        assert_eq!((rows.marks.len(), rows.marks.has_nulls()), (5, true));
+        assert_eq!(rows.marks.of(&rows.bytes_of(1)), [1, 0]);
+        assert!(rows.marks.of(&rows.bytes_of(2)).is_empty());
+        add(&mut rows, &[false]);
+        let rest =
+            ElementMarks::gathered(&rows.marks, [3, 1, 0].map(|row| rows.bytes_of(row)).into_iter()).unwrap();
+        assert_eq!(rest.into_memory(4 * 7).unwrap().bytes(), [0, 1, 0, 1, 1, 1, 1]);
+        rows.truncate(3);
+        add(&mut rows, &[true, false]);
+        assert_eq!(
+            std::mem::take(&mut rows.marks).into_memory(4 * 9).unwrap().bytes(),
+            [1, 1, 1, 1, 0, 1, 1, 1, 0]
+        );
+        add(&mut rows, &[true; 2]);
+        assert!(rows.marks.into_memory(4 * 11).unwrap().is_empty(), "none is marked where none is null");
+    }
 }

@@ -183,7 +183,7 @@ impl OpenFile {
     }
 
     /// A decoder of one jagged column of one row group. Where nulls are masked, `marks_elements` says whether null elements
-    /// of lists are marked, too: a byte for each element, in the inner rows.
+    /// of lists are marked, too.
     ///
     /// # Errors
     /// As for `scalars`.
@@ -208,7 +208,7 @@ impl OpenFile {
             let pieces = match (column.kind, column.shaping) {
                 (Kind::Marks, _) => Pieces::Marks,
                 (_, Shaping::None) => Pieces::Texts,
-                _ => Pieces::Numbers(numbering(column)?, marks_elements && nulls == Nulls::Masked),
+                _ => Pieces::Numbers(numbering(column)?),
             };
             return Ok(Box::new(SplitDecoder::new(texts, Arc::clone(separator), pieces)));
         }

@@ -85,8 +85,9 @@ struct Most<'a> {
     /// Rows of a batch of one rank, or of a bunch, and what this takes beside them.
     batch_rows: Count,
     bunch_bytes: Count,
-    /// Bytes of a row on the average.
+    /// Bytes of a row on the average, and those of its marks, if all elements of lists are marked.
     row_bytes: Count,
+    mark_bytes: Count,
     /// Bytes of a row without large cells, where rows are longest.
     densest_bytes: Count,
     /// What large cells add: a few rows of a row group may have all of them.
@@ -113,6 +114,7 @@ impl<'a> Most<'a> {
             batch_rows: Saturating(bunch.rows(pass.rank_rows())),
             bunch_bytes: Saturating(bunch.own_bytes),
             row_bytes: count(layout.row_bytes()),
+            mark_bytes: count(mark_bytes(layout)),
             densest_bytes: Saturating(footprint.densest_row_bytes),
             large_bytes: Saturating(footprint.large_bytes),
             large_page_bytes: Saturating(footprint.large_page_bytes),
@@ -122,7 +124,7 @@ impl<'a> Most<'a> {
 
     /// Bytes of `rows` rows from `groups` row groups.
     fn bytes_of(&self, rows: Count, groups: Count) -> Count {
-        let all = self.num_rows * self.row_bytes;
+        let all = self.num_rows * (self.row_bytes + self.mark_bytes);
         (rows * self.densest_bytes + groups * self.large_bytes).min(all.max(count(1)))
     }
 
@@ -180,7 +182,7 @@ impl<'a> Most<'a> {
     fn segment_and_strip_bytes(&self, pass: &Pass, workers: Count) -> Count {
         let lanes = Saturating(pass.division().cut().lanes());
         let open = if lanes > count(1) { lanes / Saturating(pass.world_size()) } else { workers };
-        let held = self.segment_bytes().min(self.num_rows * self.row_bytes);
+        let held = self.segment_bytes().min(self.num_rows * (self.row_bytes + self.mark_bytes));
         open * (held + self.strip_bytes())
     }
 
@@ -253,6 +255,13 @@ impl<'a> Most<'a> {
     fn is_turned_last(&self, matrix: &Field) -> bool {
         self.batch_rows * count(matrix.row_bytes()) <= count(TURNED_LAST_BYTES)
     }
+}
+
+/// The most that the marks of a row's elements take on the average.
+fn mark_bytes(layout: &Layout) -> usize {
+    let marked = layout.fields().iter().filter(|field| field.kind.is_jagged() && field.marks_elements());
+    let narrowest = marked.map(|field| field.dtype.width().max(1)).min();
+    narrowest.map_or(0, |width| layout.jagged_row_bytes().div_ceil(width))
 }
 
 /// Bytes of a row of a tensor, with its mask.

@@ -162,12 +162,6 @@ impl Field {
         self.depth.saturating_sub(1)
     }
 
-    /// How many inner rows come with its rows as they are decoded.
-    #[must_use]
-    pub fn inner_rows(&self) -> usize {
-        self.inner_levels() + usize::from(self.marks_elements())
-    }
-
     /// Bytes of one row of the mask.
     #[must_use]
     pub fn mask_bytes(&self) -> usize {

@@ -275,7 +275,8 @@ fn jagged_bytes(manifest: &Manifest, fields: &[Field]) -> Vec<Vec<usize>> {
             // As they would be delivered if nothing else became of them.
             let width = |place: &usize| columns[*place].dtype.map_or(1, Dtype::width) as u64;
             let bytes = place.map_or(0, |place| {
-                let element_bytes = field.dtype.width() as u64 + u64::from(field.marks_elements());
+                // No marks: few lists have null elements.
+                let element_bytes = field.dtype.width() as u64;
                 manifest.jagged_row_bytes(schema, *place).saturating_mul(element_bytes) / width(place)
             });
             usize::try_from(bytes).unwrap_or(usize::MAX >> 8)

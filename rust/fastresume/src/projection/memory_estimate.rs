@@ -43,7 +43,8 @@ impl Footprint {
                 let place = *by_name.get(name?.as_str())?;
                 // As its values would be delivered if nothing else became of them.
                 let width = columns[place].dtype.map_or(1, Dtype::width) as u64;
-                Some(manifest.extent(schema, place)?.of_width(field.dtype.width() as u64, width))
+                let element_bytes = field.dtype.width() as u64 + u64::from(field.marks_elements());
+                Some(manifest.extent(schema, place)?.of_width(element_bytes, width))
             });
             let extent = extents.fold(Extent::default(), Extent::and);
             let row_bytes = if field.kind.is_jagged() {

@@ -6,7 +6,7 @@ use std::{iter, mem};
 use crate::batch::slots::interleave::Move;
 use crate::batch::slots::jagged_partition::JaggedPiece;
 use crate::batch::slots::pending::{repeat, waiting};
-use crate::decode::decoder::{JaggedRows, NULL_ROW};
+use crate::decode::decoder::{ElementMarks, JaggedRows, NULL_ROW};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::{collected, filled, room_for};
@@ -31,7 +31,7 @@ pub struct JaggedSlot {
     /// The number of levels of lists or texts in the rows, and whether the elements of lists are marked.
     levels: usize,
     is_marked: bool,
-    /// The marks, then offsets and mask of each level, from the innermost on, set once all parts are there.
+    /// The marks, empty where no element is null, then offsets and mask of each level, from the innermost on, set once all parts are there.
     inner: Vec<Memory>,
 }
 
@@ -54,6 +54,14 @@ impl JaggedPart {
         inner.and_then(|number| of.inner.get(number)).unwrap_or(of)
     }
 
+    /// Whether an element of a row is null.
+    fn has_null_elements(&self) -> bool {
+        match self {
+            Self::Run { rows, .. } => rows.marks.has_nulls(),
+            Self::Sorted { piece, rows, .. } => piece.marks.of(&bytes_between(piece, rows)).contains(&0),
+        }
+    }
+
     /// Calls `take` for each row, with the row of the batch that it becomes. `scattered` has the moves of
     /// scattered rows.
     fn each(&self, scattered: &[Move], mut take: impl FnMut(usize, usize)) {
@@ -69,20 +77,26 @@ impl JaggedPart {
     /// finished.
     fn bytes(&self) -> u64 {
         let bytes_of = |of: &JaggedRows, rows: Range<usize>| {
-            let end = rows.end.checked_sub(1).map_or(0, |last| of.ends[last]);
-            (end - of.start(rows.start) + rows.len() * size_of::<usize>()) as u64
+            (bytes_between(of, &rows).len() + rows.len() * size_of::<usize>()) as u64
         };
         let whole = |of: &JaggedRows| bytes_of(of, 0..of.ends.len());
         match self {
             Self::Run { rows, .. } => {
-                whole(rows) + rows.ends.len() as u64 + rows.inner.iter().map(whole).sum::<u64>()
+                let marks = rows.marks.len() as u64;
+                whole(rows) + rows.ends.len() as u64 + rows.inner.iter().map(whole).sum::<u64>() + marks
             }
             Self::Sorted { piece, rows, .. } => {
                 let inner = piece.inner.iter().map(|inner| bytes_of(inner, rows.clone()));
-                waiting(bytes_of(piece, rows.clone()) + rows.len() as u64 + inner.sum::<u64>())
+                let marks = piece.marks.of(&bytes_between(piece, rows)).len() as u64;
+                waiting(bytes_of(piece, rows.clone()) + rows.len() as u64 + inner.sum::<u64>() + marks)
             }
         }
     }
+}
+
+/// The bytes of the values that some rows have together.
+fn bytes_between(of: &JaggedRows, rows: &Range<usize>) -> Range<usize> {
+    of.start(rows.start)..of.start(rows.end)
 }
 
 impl JaggedSlot {
@@ -139,10 +153,9 @@ impl JaggedSlot {
     /// `Argument` if the system does not give so much memory.
     pub fn finish(&mut self, moves: &[Move], distinct: usize, rows: usize) -> Result<()> {
         let mut parts = mem::take(&mut self.parts);
-        let marks = self.levels..self.levels + usize::from(self.is_marked);
         for part in &mut parts {
             if let JaggedPart::Run { rows, .. } = part {
-                rows.with_inner(marks.end)?;
+                rows.with_inner(self.levels)?;
             }
         }
         let parts = &mut parts;
@@ -154,13 +167,12 @@ impl JaggedSlot {
             levels.push(self.level(&lengths)?);
             offsets = offsets.or(Some(lengths.offsets));
         }
-        for number in marks {
-            let mut marks = Self { width: 1, ..Self::default() };
-            marks.finish_parts(parts, Some(number), moves, (distinct, rows))?;
-            self.inner.push(marks.values);
+        self.finish_parts(parts, None, moves, (distinct, rows))?;
+        if self.is_marked {
+            let marks = self.marks(parts, moves, (distinct, rows))?;
+            self.inner.push(marks);
         }
         self.inner.extend(levels.into_iter().rev().flatten());
-        self.finish_parts(parts, None, moves, (distinct, rows))?;
         // Those of rows count what is directly in them; those just made count values.
         self.offsets = offsets.unwrap_or_else(|| mem::take(&mut self.offsets));
         Ok(())
@@ -182,6 +194,42 @@ impl JaggedSlot {
             made.push(valid);
         }
         Ok(made)
+    }
+
+    /// The marks of the elements of all parts, whose values and offsets are in order; empty where no element is null.
+    fn marks(
+        &self,
+        parts: &mut [JaggedPart],
+        moves: &[Move],
+        (distinct, rows): (usize, usize),
+    ) -> Result<Memory> {
+        if !parts.iter().any(JaggedPart::has_null_elements) {
+            return Ok(Memory::default());
+        }
+        if let [JaggedPart::Run { first: 0, rows: part }] = parts
+            && distinct == rows
+        {
+            return mem::take(&mut part.marks).into_memory(self.values.len());
+        }
+        let mut each = parts.iter().map(|part| &part.rows(None).marks);
+        let width = each.find(|marks| !marks.is_empty()).map_or(1, ElementMarks::width);
+        let mut found = self.values.another();
+        found.resize(self.values.len() / width)?;
+        let output = found.bytes_mut();
+        output.fill(1);
+        let starts: &[u64] = bytemuck::try_cast_slice(self.offsets.bytes()).unwrap_or_default();
+        let start = |row: usize| {
+            starts.get(row).map_or(0, |&start| usize::try_from(start).unwrap_or(0) * self.width / width)
+        };
+        for part in &*parts {
+            let of = part.rows(None);
+            part.each(moves, |row, place| {
+                let marks = of.marks.of(&of.bytes_of(row));
+                output[start(place)..][..marks.len()].copy_from_slice(marks);
+            });
+        }
+        repeat(output, start(distinct));
+        Ok(found)
     }
 
     /// Puts the rows of all parts in order, or their inner rows of a number.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::batch::slots::interleave::Move;
 use crate::batch::slots::partition::{PIECE_BYTES, PIECES};
-use crate::decode::decoder::JaggedRows;
+use crate::decode::decoder::{ElementMarks, JaggedRows};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::with_room;
@@ -88,7 +88,7 @@ fn copied(
         values: Memory::lent(),
         ends: with_room(count)?,
         valid: with_room(count)?,
-        inner: Vec::new(),
+        ..JaggedRows::default()
     };
     rows.values.resize(room)?;
     let (from, to) = (source.values.bytes(), rows.values.bytes_mut());
@@ -109,6 +109,8 @@ fn copied(
         }
     }
     rows.values.truncate(end);
+    let each = lots.iter().flat_map(moves_of);
+    rows.marks = ElementMarks::gathered(&source.marks, each.map(|of| source.bytes_of(of.from as usize)))?;
     for number in 0..inner_rows {
         rows.inner.push(inner(source, number, lots.iter().flat_map(moves_of), count)?);
     }

@@ -15,8 +15,8 @@ const TEXTS_AT_A_TIME: usize = 1024;
 pub enum Pieces {
     /// It is a text.
     Texts,
-    /// A number stands for it, with a mark that it is no null if asked.
-    Numbers(Numbering, bool),
+    /// A number stands for it.
+    Numbers(Numbering),
     /// A mark stands for it: it is no null.
     Marks,
 }
@@ -37,9 +37,9 @@ impl<'a> SplitDecoder<'a> {
     /// Appends what stands in the texts that were read.
     fn split(&self, output: &mut JaggedRows) -> Result<()> {
         let texts = &self.some;
-        let has_inner = matches!(self.pieces, Pieces::Texts | Pieces::Numbers(_, true));
+        let has_inner = matches!(self.pieces, Pieces::Texts);
         output.with_inner(usize::from(has_inner))?;
-        let JaggedRows { values, ends, valid, inner } = output;
+        let JaggedRows { values, ends, valid, inner, .. } = output;
         room_for(valid, texts.valid.len())?;
         valid.extend_from_slice(&texts.valid);
         room_for(ends, texts.ends.len())?;
@@ -48,14 +48,11 @@ impl<'a> SplitDecoder<'a> {
             for piece in pieces(text, &self.separator) {
                 match &self.pieces {
                     Pieces::Texts => values.extend(piece)?,
-                    Pieces::Numbers(numbering, _) => values.extend(&numbering.of(piece)?.to_le_bytes())?,
+                    Pieces::Numbers(numbering) => values.extend(&numbering.of(piece)?.to_le_bytes())?,
                     Pieces::Marks => values.extend(&[1])?,
                 }
                 if let Some(inner) = inner.first_mut().filter(|_| has_inner) {
-                    match self.pieces {
-                        Pieces::Texts => inner.values.extend(&(piece.len() as u64).to_le_bytes())?,
-                        _ => inner.values.extend(&[1])?,
-                    }
+                    inner.values.extend(&(piece.len() as u64).to_le_bytes())?;
                 }
             }
             ends.push(values.len());

@@ -8,7 +8,7 @@ use crate::decode::list::leaf::{Elements, Leaf, Places};
 use crate::decode::list::pages::{LevelRange, ListPages, PageBits, RowWalk, each_begun};
 use crate::decode::numbers::as_numbers;
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::bitmap::Bits;
 use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
@@ -42,19 +42,18 @@ struct Layers {
     /// The number of levels of lists in lists, and how many of them are kept.
     lists: usize,
     kept: usize,
-    /// Where the lengths of texts are, if there are any, and where the marks of elements are.
+    /// Where the lengths of texts are, if there are any.
     texts: Range<usize>,
-    marks: Range<usize>,
 }
 
 impl Layers {
     /// Where the lists of a level are: those that are not kept come last.
     fn of_lists(&self, level: usize) -> usize {
-        if level < self.kept { level } else { self.marks.end + level - self.kept }
+        if level < self.kept { level } else { self.texts.end + level - self.kept }
     }
 
     fn count(&self) -> usize {
-        self.marks.end + self.lists - self.kept
+        self.texts.end + self.lists - self.kept
     }
 }
 
@@ -69,9 +68,7 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
     fn layers(&self) -> Layers {
         let lists = self.pages.bits().inner.len();
         let kept = lists.saturating_sub(self.sizes.len());
-        let texts = kept..kept + usize::from(L::ARE_TEXTS);
-        let marks = texts.end..texts.end + usize::from(self.nulls.marks_elements);
-        Layers { lists, kept, texts, marks }
+        Layers { lists, kept, texts: kept..kept + usize::from(L::ARE_TEXTS) }
     }
 
     /// Appends the rows, or the rest of a row, of a range of levels.
@@ -80,7 +77,7 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
         let (layers, width) = (self.layers(), self.leaf.width());
         output.with_inner(layers.count())?;
         let (before, first) = (output.values.len(), output.ends.len());
-        let JaggedRows { values, ends, valid, inner } = output;
+        let JaggedRows { values, ends, valid, inner, marks } = output;
         room_for(ends, stretch.rows.len())?;
         room_for(valid, stretch.rows.len())?;
         let bits = self.pages.bits();
@@ -112,10 +109,8 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
                 return Err(null_row("a list inside the list", row_at(&rows.ends, null)));
             }
         }
-        for (place, unit) in [(layers.texts.clone(), LENGTH_BYTES), (layers.marks.clone(), 1)] {
-            for of in &mut inner[place] {
-                add_ends(bits, layers.lists, stretch, (&mut of.ends, of.values.len(), unit))?;
-            }
+        for of in &mut inner[layers.texts.clone()] {
+            add_ends(bits, layers.lists, stretch, (&mut of.ends, of.values.len()))?;
         }
         let is_whole = !bits.has_null_elements || bits.values.part(stretch.levels.clone()).ones() == count;
         if !is_whole {
@@ -132,8 +127,8 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
                 None => null_row("an element of the list", row_at(ends, end_of(null))),
             });
         }
-        for marks in &mut inner[layers.marks.clone()] {
-            mark(marks, count, there.as_ref())?;
+        if let Some(there) = there.as_ref().filter(|_| self.nulls.marks_elements) {
+            marks.add((there, count), values, width)?;
         }
         let null = self.nulls.nulls.bits(0).unwrap_or(0);
         let elements = Elements { page: self.pages.page(), count, there, null, rows: stretch.rows.len() };
@@ -158,7 +153,7 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
 
     /// Checks the lengths of the lists that all have one, and leaves them out.
     fn check_sizes(&self, output: &mut JaggedRows) -> Result<()> {
-        let kept = self.layers().marks.end;
+        let kept = self.layers().texts.end;
         for (lists, &size) in output.inner[kept..].iter_mut().zip(&self.sizes) {
             let JaggedRows { values, ends, .. } = lists;
             let lengths: &[u64] = as_numbers(values.bytes_mut())?;
@@ -173,24 +168,24 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
     }
 }
 
-/// Ends the rows that begin in a range of levels among what lies in them; see [`PageBits::in_rows`]. That begins at byte `before`
-/// and has `unit` bytes each. Returns how much there is of it.
+/// Ends the rows that begin in a range of levels among the lengths of what lies in them; see [`PageBits::in_rows`]. These begin
+/// at byte `before`. Returns how many there are.
 fn add_ends(
     bits: &PageBits,
     number: usize,
     stretch: &LevelRange,
-    (ends, before, unit): (&mut Vec<usize>, usize, usize),
+    (ends, before): (&mut Vec<usize>, usize),
 ) -> Result<usize> {
     room_for(ends, stretch.rows.len())?;
     let within = [&bits.starts, &bits.starts, bits.in_rows(number)];
     let count = each_begun(&stretch.levels, within, |passed, _| {
         if let Some(end) = ends.last_mut() {
-            *end = before + passed * unit;
+            *end = before + passed * LENGTH_BYTES;
         }
         ends.push(0);
     });
     if let Some(end) = ends.last_mut() {
-        *end = before + count * unit;
+        *end = before + count * LENGTH_BYTES;
     }
     Ok(count)
 }
@@ -205,7 +200,7 @@ fn add_lists(
 ) -> Result<Option<usize>> {
     let JaggedRows { values, ends, .. } = rows;
     let before = values.len();
-    let added = add_ends(bits, level, stretch, (ends, before, LENGTH_BYTES))?;
+    let added = add_ends(bits, level, stretch, (ends, before))?;
     values.resize(before + added * LENGTH_BYTES)?;
     let lengths: &mut [u64] = as_numbers(values.bytes_mut())?;
     let (mut next, mut since, mut first_null) = (before / LENGTH_BYTES, 0, None);
@@ -229,18 +224,6 @@ fn add_lists(
     });
     go_on(lengths, next, count - since);
     Ok(first_null)
-}
-
-/// Appends marks of `count` elements: those that are there, or all.
-fn mark(marks: &mut JaggedRows, count: usize, there: Option<&Marks<'_>>) -> Result<()> {
-    let begun = marks.values.len();
-    marks.values.resize(begun + count)?;
-    let places = &mut marks.values.bytes_mut()[begun..];
-    match there {
-        Some(there) => there.write(places),
-        None => places.fill(1),
-    }
-    Ok(())
 }
 
 /// Ends rows by the lengths of their texts. Of these, those from byte `begun` on were added, and their bytes from byte `before`
