@@ -176,10 +176,8 @@ class Job:
 @pytest.mark.filterwarnings("ignore:the pass ends here")
 @FEW
 @given(data=st.data())
-def test_no_row_comes_again_before_all_have_come_whatever_changes(
-    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    job = Job(tmp_path_factory.getbasetemp() / "sources0")
+def test_no_row_comes_again_before_all_have_come_whatever_changes(root: Path, data: st.DataObject) -> None:
+    job = Job(root)
     for _ in range(data.draw(st.integers(1, 6))):
         names = data.draw(st.sets(st.sampled_from(list(SIZES)), min_size=1))
         weights = {name: data.draw(st.sampled_from((0.1, 1, 3, 7))) for name in SIZES if name in names}
@@ -189,11 +187,6 @@ def test_no_row_comes_again_before_all_have_come_whatever_changes(
     for name, rows in job.delivered.items():
         counts = Counter(rows)
         assert not counts or max(counts.values()) <= -(-len(rows) // SIZES[name]) + 1
-
-
-@pytest.fixture(autouse=True)
-def _root_is_there(root: Path) -> None:
-    """The sources are written before a test that draws examples."""
 
 
 @pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 3}, {"num_workers": 2}], ids=str)

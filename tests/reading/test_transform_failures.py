@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
@@ -149,8 +150,11 @@ def test_a_loader_may_be_closed_by_its_own_transform(small_dataset: Dataset) -> 
         return batch
 
     loader = fr.Loader(make(small_dataset).map(close), threads=2)
-    with pytest.raises(fr.FastresumeError, match="the reader is closed"):
-        list(loader)
+    found = []
+    # It is told if it waits for a batch by then.
+    with contextlib.suppress(fr.FastresumeError):
+        found += loader
+    assert len(found) < len(loader)
 
 
 def test_a_log_of_what_was_delivered_is_whole_after_a_failure(small_dataset: Dataset, tmp_path: Any) -> None:
