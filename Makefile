@@ -161,6 +161,10 @@ bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache 
 bench-mixing: $(VENV)/.release $(VENV)/.bench ## Measure packed sequences and mixtures beside the same rows as they are; ARGS='...' goes to the program
 	$(MEASURE)/mixing.py $(ARGS)
 
+.PHONY: bench-stores
+bench-stores: $(VENV)/.release $(VENV)/.bench ## Measure reading from a store of objects beside local files and other libraries
+	$(MEASURE)/stores.py $(ARGS)
+
 .PHONY: bench-handover
 bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside torch's own hand-over and beside threads
 	$(MEASURE)/handover.py $(ARGS)
