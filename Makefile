@@ -32,7 +32,8 @@ UV_INSTALL := $(BIN)/uv pip install --quiet --require-hashes $(if $(PYTHONDONTWR
 LOCKED := $(if $(CI),--locked)
 # Programs that share the data and the page with benches/results.py.
 MEASURE := PYTHONPATH=$(CURDIR)/benches $(BIN)/python benches/measure
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+# One more than there are cores: tests wait for processes and servers that they start.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1))) --dist worksteal
 MATURIN_DEVELOP := $(BIN)/maturin develop --uv $(LOCKED)
 
 .PHONY: help
@@ -252,13 +253,16 @@ sanitize: ## Run the core's tests under the address sanitizer, with a nightly to
 # Of two cores, what reads types takes one, and clippy the other.
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing
-	$(MAKE) lint-python & cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings && wait $$!
+	$(MAKE) lint-python lint-stubs & cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings && wait $$!
 	$(MAKE) lint-format
 
 .PHONY: lint-python
-lint-python: develop
+lint-python: $(VENV)/.tools
 	$(BIN)/ruff check
 	$(BIN)/mypy --strict python/fastresume
+
+.PHONY: lint-stubs
+lint-stubs: develop
 	$(BIN)/python -m mypy.stubtest fastresume._core --mypy-config-file stubtest.ini
 
 .PHONY: lint-format
@@ -273,15 +277,16 @@ compile-tests: $(VENV)/.python
 	$(UNIT_TESTS) --no-run
 	$(LAW_TESTS) --bench '*' --no-run
 
-# The tools come from afar: cargo compiles in the meantime. What tests of Rust take is then hidden behind those of Python.
+# The tools come from afar: cargo compiles in the meantime. What tests of Rust and stubs take is then hidden behind those
+# of Python.
 # Clippy compiles what it lints: by itself it would check all packages once more. It is given its arguments in CLIPPY_ARGS.
 .PHONY: ci
 ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: $(VENV)/.python ## Run all that a change must pass: lint and test
-	$(MAKE) compile-tests & $(MAKE) $(VENV)/.tools && wait $$!
-	$(MAKE) lint-format lint-python
-	$(MAKE) --output-sync test-rust & $(MAKE) test-python && wait $$!
+	$(MAKE) compile-tests & $(MAKE) lint-format lint-python && wait $$!
+	$(MAKE) develop
+	$(MAKE) --output-sync test-rust lint-stubs & $(MAKE) test-python && wait $$!
 
 ##### Change
 

@@ -226,3 +226,8 @@ def in_units(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def plural(number: int, noun: str) -> str:
+    """The number and the noun, in the plural if needed."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

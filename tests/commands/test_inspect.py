@@ -48,7 +48,7 @@ def test_files_that_need_nothing_are_read_with_nothing(
     assert cli.main(["inspect", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert f"fr.ParquetDataset('{tmp_path}', batch_size=512)" in told
-    assert "1 files, 1 row groups, 3 rows" in told
+    assert "1 file, 1 row group, 3 rows" in told
 
 
 def test_what_footers_do_not_count_is_said_and_masked(

@@ -16,16 +16,9 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from fastresume.integrations.resume_state import ResumeState
-from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
+from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("lightning")
-    write_data(directory, ROWS)
-    return directory
 
 
 @pytest.fixture(scope="module")

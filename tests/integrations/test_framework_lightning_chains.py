@@ -14,18 +14,11 @@ from typing import Any
 import pytest
 
 from support.profile import SOAK
-from support.rehearsal import STEPS, make, run, steps, write_data
+from support.rehearsal import STEPS, make, run, steps
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
 
 SEEDS = 60 if SOAK else 8
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("lightning")
-    write_data(directory, STEPS * 8)
-    return directory
 
 
 @pytest.fixture(scope="module")

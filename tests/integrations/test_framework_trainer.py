@@ -18,16 +18,9 @@ import torch
 
 import fastresume as fr
 from support.devices import LateDevices
-from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps, write_data
+from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("trainer")
-    write_data(directory, ROWS)
-    return directory
 
 
 @pytest.fixture(scope="module")

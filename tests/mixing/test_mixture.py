@@ -7,14 +7,11 @@ import multiprocessing
 import pickle
 import time
 from collections import Counter
-from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -24,51 +21,8 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 from support.audits import assert_proven
 from support.jobs import FEW, arrays_of
+from support.mixtures import PLACE, SIZES, WEIGHTS, mixture, places, source
 from support.profile import one_in
-
-SIZES = {"web": 700, "code": 260, "books": 90}
-PLACE = {name: place for place, name in enumerate(SIZES)}
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("sources")
-    for name, count in SIZES.items():
-        rows = list(range(count))
-        table = {
-            "x": pa.array([PLACE[name] * 10_000 + row for row in rows], pa.int32()),
-            "flag": pa.array([None if row % 7 == 0 else row % 2 == 0 for row in rows]),
-            "short": pa.array(rows, pa.uint16()),
-            "half": pa.array(np.arange(count).astype(np.float16)),
-            "fixed": pa.array([[row, row + 1] for row in rows], pa.list_(pa.int64(), 2)),
-            "text": [None if row % 5 == 0 else f"{name} {row}" for row in rows],
-            "tokens": pa.array([[row] * (row % 4) + [None] for row in rows], pa.list_(pa.int16())),
-            "deep": [[[row], [], [f"{row}"] and [row, row]][: row % 4] for row in rows],
-        }
-        (directory / name).mkdir()
-        pq.write_table(pa.table(table), directory / name / "a.parquet", row_group_size=64)
-    return directory
-
-
-def source(root: Path, name: str, **how: Any) -> fr.ParquetDataset:
-    return fr.ParquetDataset(root / name, nulls="mask", **how)
-
-
-def mixture(root: Path, weights: dict[str, float], shuffle: bool = False, **how: Any) -> fr.Mixture:
-    order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 64} if shuffle else {}
-    sources = {
-        name: (source(root, name, **({**order, "seed": PLACE[name]} if shuffle else {})), weight)
-        for name, weight in weights.items()
-    }
-    return fr.Mixture(sources, **{"batch_size": 20, "rank": 0, "world_size": 1, **how})
-
-
-def places(batch: fr.Batch, made: fr.Mixture) -> list[tuple[str, int]]:
-    names = [made.sources[number] for number in batch.source.tolist()]
-    return list(zip(names, batch.rows().tolist(), strict=True))
-
-
-WEIGHTS = {"web": 0.7, "code": 0.25, "books": 0.05}
 
 
 @pytest.mark.parametrize("shuffle", [False, True])
@@ -384,69 +338,3 @@ def test_a_job_is_saved_whole_and_goes_on(root: Path, tmp_path: Path) -> None:
         checkpointer.restore(loader=other, model=model)
     rows += [batch.rows().tolist() for batch in other]
     assert rows == [batch.rows().tolist() for batch in mixture(root, WEIGHTS)]
-
-
-@pytest.mark.parametrize(
-    ("sources", "kind", "words"),
-    [
-        ({}, TypeError, ["a Mixture takes names", "(dataset, 0.7)"]),
-        ([1], TypeError, ["a Mixture takes names"]),
-        ({"web": 1}, TypeError, ["source 'web' must be a dataset and its weight"]),
-        ({"web": ("data", 1)}, TypeError, ["source 'web' must be a ParquetDataset, found str"]),
-    ],
-)
-def test_what_is_no_mixture_is_refused(sources: Any, kind: type[Exception], words: Sequence[str]) -> None:
-    with pytest.raises(kind) as caught:
-        fr.Mixture(sources, batch_size=2)
-    assert all(word in str(caught.value) for word in words)
-
-
-def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
-    web = source(root, "web")
-    cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        ({"web": (web, 0)}, {}, "source 'web': a weight must be a number above 0, found 0"),
-        ({"web": (web, float("nan"))}, {}, "a weight must be a number above 0"),
-        ({"web": (web.map(lambda batch: batch), 1)}, {}, r"map the Mixture"),
-        ({"web": (web, 1)}, {"stop": "last"}, "stop"),
-        ({"web": (web, 1)}, {"stages": [(10, {"code": 1})]}, "a stage names 'code'; the sources are web"),
-        ({"web": (web, 1)}, {"stages": [(0, {"web": 1})]}, "the rows of a stage must be at least 1"),
-    ]
-    for sources, how, words in cases:
-        with pytest.raises((ValueError, TypeError), match=words):
-            fr.Mixture(sources, batch_size=2, rank=0, world_size=1, **how)
-    two = fr.Mixture(
-        {"web": (web, 3), "code": (source(root, "code"), 1)}, stages=[(9, {"web": 1})], batch_size=2
-    )
-    flat = r'multiplied, as \{"all/web": \(web, 0\.375\), "all/code": \(code, 0\.125\)\}'
-    with pytest.raises(TypeError, match=flat):
-        fr.Mixture({"all": (two, 0.5)}, batch_size=2)  # type: ignore[dict-item]
-    with pytest.raises(fr.FastresumeError, match="of no Mixture"):
-        _ = web.read_rows([1]).source
-    with pytest.raises(
-        TypeError, match="one of batch_size and global_batch_size must be given, found neither"
-    ):
-        next(iter(web))
-
-
-def test_all_differences_between_the_sources_tensors_are_in_one_error(root: Path) -> None:
-    web = source(root, "web")
-    code = source(
-        root, "code", columns=["*", "!flag", fr.col("x").cast(torch.float32), fr.col("tokens").pad(8)]
-    )
-    with pytest.raises(ValueError, match="must have the same tensors") as caught:
-        fr.Mixture({"web": (web, 1), "code": (code, 1)}, batch_size=2)
-    for words in ("'flag' is in 'web', and not in 'code'", "'x' is int32 [B]", "float32 [B]", "'tokens' is"):
-        assert words in str(caught.value)
-
-
-def test_a_state_of_other_data_is_refused_by_the_sources_name(root: Path, tmp_path: Path) -> None:
-    made = mixture(root, {"web": 1, "code": 1})
-    state = next(iter(made)).state_dict()
-    other = {"web": (source(root, "books"), 1), "code": (source(root, "code"), 1)}
-    with pytest.raises(fr.StateError, match="source 'web': the state is of another dataset"):
-        fr.Mixture(other, batch_size=20, rank=0, world_size=1).load_state_dict(state)
-    alone = source(root, "web", batch_size=10, rank=0, world_size=1)
-    with pytest.raises(fr.StateError):
-        alone.load_state_dict(state)
-    with pytest.raises(fr.StateError, match="the state is of one dataset"):
-        made.load_state_dict(alone.state_dict())

@@ -101,6 +101,24 @@ def test_a_state_of_another_dataset_is_refused_and_names_both(
     assert rows_of(list(other))[0] == list(range(10))
 
 
+@pytest.mark.law(9)
+@pytest.mark.parametrize(
+    ("stated", "own", "words"),
+    [
+        ({}, {"shuffle": True}, "order: sequential, this one is shuffled: write shuffle=False"),
+        ({"shuffle": True}, {}, "order: shuffled, this one is sequential: write shuffle=True"),
+        ({"seed": 3}, {"seed": 4}, "seed: 3, this one is 4: write seed=3"),
+        ({"block_rows": 5}, {"block_rows": 7}, "block_rows: 5, this one is 7: write block_rows=5"),
+    ],
+)
+def test_a_state_of_another_order_says_what_to_write(
+    small_dataset: Dataset, stated: dict[str, Any], own: dict[str, Any], words: str
+) -> None:
+    each = [{"shuffle": True, **how} if how else {} for how in (stated, own)]
+    state = next(iter(make(small_dataset, **each[0]))).state_dict()
+    assert_refused(make(small_dataset, **each[1]), state, f"the state is of another {words} to go on with it")
+
+
 def altered(state: dict[str, str], **fields: Any) -> dict[str, str]:
     """The state with other fields, and the checksum that belongs to them."""
     return {"fastresume": oracle.checked({**fields_of(state), **fields})}

@@ -35,7 +35,6 @@ class Proxy(ThreadingHTTPServer):
         self.behind, self.share, self.kinds, self.delay_seconds = port, share, kinds, delay_seconds
         self.drawn = random.Random(0)
         self.injected: Counter[str] = Counter()
-        self.ranges: list[str] = []
 
     @property
     def endpoint(self) -> str:
@@ -61,7 +60,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         time.sleep(self.server.delay_seconds)
-        self.server.ranges.append(self.headers.get("Range", ""))
         fault = self.server.fault()
         if fault is not None:
             self.server.injected[fault] += 1

@@ -170,6 +170,21 @@ def test_methods_of_others_are_refused_by_what_there_is(path: Path, method: str,
         dataset.schema["lable"]
 
 
+def test_a_tensor_taken_as_an_attribute_says_what_to_write(path: Path) -> None:
+    batch: Any = fr.ParquetDataset(path, batch_size=1, columns="label").peek()
+    with pytest.raises(AttributeError, match=r"a Batch has no attribute 'label': write batch\['label'\]"):
+        _ = batch.label
+    with pytest.raises(AttributeError, match=r"a Batch has no attribute 'labels'$"):
+        _ = batch.labels
+    assert not hasattr(batch, "label")
+    assert copy.copy(batch).keys() == batch.keys()
+
+
+def test_a_dataset_without_a_batch_size_says_where_it_is_named(path: Path) -> None:
+    with pytest.raises(TypeError, match=r"write ParquetDataset\(paths, batch_size=n\)"):
+        next(iter(fr.ParquetDataset(path, columns="label")))
+
+
 def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1], "y": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": ["a"], "y": [1]}), tmp_path / "b.parquet")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
@@ -332,6 +332,14 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     def _like(self, tensors: Tensors) -> Self:
         return type(self)(tensors, self._origin)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says how a tensor is taken."""
+            is_tensor = not name.startswith("_") and name in self._tensors
+            hint = f": write batch[{name!r}]" if is_tensor else ""
+            raise AttributeError(bounded(f"a Batch has no attribute {name!r}{hint}"), name=name, obj=self)
 
     def __copy__(self) -> Self:
         return self._like(dict(self._tensors))

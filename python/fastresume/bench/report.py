@@ -13,6 +13,7 @@ from fastresume.bench.reading import SKIPPING
 from fastresume.bench.survey import Survey
 from fastresume.bench.task import Task
 from fastresume.bench.turns import Answer, Measured
+from fastresume.plan import plural
 
 FORMAT = 1
 """The version of the JSON's format."""
@@ -223,8 +224,3 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
         + " |"
         for line in lines
     ]
-
-
-def plural(number: int, noun: str) -> str:
-    """The number and the noun, in the plural if needed."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"

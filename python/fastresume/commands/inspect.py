@@ -16,7 +16,7 @@ import fastresume._core as _core
 from fastresume.columns.expression import Column, col
 from fastresume.columns.request import Entry, column_request
 from fastresume.options.checks import path_list
-from fastresume.plan import in_units
+from fastresume.plan import in_units, plural
 
 FINE, UNUSABLE = 0, 2
 
@@ -80,8 +80,9 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
 def shown(found: dict[str, Any]) -> str:
     """The same as lines for people."""
     stored = "" if found["stored_bytes"] is None else f", {in_units(found['stored_bytes'])} stored"
+    counts = ((found["files"], "file"), (found["row_groups"], "row group"), (found["rows"], "row"))
     lines = [
-        f"{found['files']} files, {found['row_groups']} row groups, {found['rows']:,} rows{stored}",
+        ", ".join(plural(*count) for count in counts) + stored,
         f"fingerprint {found['fingerprint']}",
         f"a row is about {in_units(found['row_bytes'])} of tensors, a batch {in_units(found['batch_bytes'])}",
         "",

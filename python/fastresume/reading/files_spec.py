@@ -234,8 +234,8 @@ class FilesSpec(ReadSpec):
         """
         if not self.has_batch_size:
             raise TypeError(
-                "one of batch_size and global_batch_size must be given, found neither: a dataset without one "
-                "is a source of a Mixture, and is not read by itself"
+                "one of batch_size and global_batch_size must be given, found neither: write "
+                "ParquetDataset(paths, batch_size=n); only a source of a Mixture has none"
             )
         return super().cut(workers)
 

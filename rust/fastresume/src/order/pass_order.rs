@@ -91,10 +91,9 @@ impl OrderChoice {
     }
 
     /// The first contradiction between a cursor's order and the choice: its name, the cursor's value, and the
-    /// chosen one.
+    /// chosen one with what to write instead.
     #[must_use]
     pub fn contradiction(&self, kind: &OrderKind) -> Option<(&'static str, String, String)> {
-        let kind_of = |is_shuffled| if is_shuffled { "shuffled" } else { "sequential" };
         match (self, kind) {
             (Self::Sequential, OrderKind::Sequential) => None,
             (
@@ -108,13 +107,14 @@ impl OrderChoice {
             .into_iter()
             .find_map(|(name, chosen, found)| {
                 let chosen = chosen.filter(|chosen| chosen != found)?;
-                Some((name, found.to_string(), chosen.to_string()))
+                Some((name, found.to_string(), format!("{chosen}: write {name}={found} to go on with it")))
             }),
-            _ => Some((
-                "order",
-                kind_of(*kind != OrderKind::Sequential).into(),
-                kind_of(*self != Self::Sequential).into(),
-            )),
+            (_, OrderKind::Sequential) => {
+                Some(("order", "sequential".into(), "shuffled: write shuffle=False to go on with it".into()))
+            }
+            (_, _) => {
+                Some(("order", "shuffled".into(), "sequential: write shuffle=True to go on with it".into()))
+            }
         }
     }
 }
