@@ -153,6 +153,18 @@ def test_files_that_do_not_come_behind_are_refused_by_name(tmp_path: Path) -> No
     assert sorted(row for batch in listed for row in batch["id"][batch.valid].tolist()) == list(range(8, 30))
 
 
+def test_a_file_that_came_late_is_named_beside_those_of_a_new_day(tmp_path: Path) -> None:
+    for day in (2, 5):
+        write(tmp_path, day, 20, 20 * day)
+    _, state, _ = steps(tmp_path, None, 1, 2)
+    write(tmp_path, 1, 20, 0)
+    for day in (7, 8):
+        write(tmp_path, day, 20, 20 * day)
+    named = r"3 files more than then, between .*'.*day=01/.*', and 2 behind them: '.*day=07/.*day=08/"
+    with pytest.raises(fr.StateError, match=named):
+        opened(tmp_path).load_state_dict(state)
+
+
 def test_a_state_of_fewer_files_says_what_is_new_and_what_to_write(tmp_path: Path) -> None:
     write(tmp_path, 0, 20, 0)
     _, state, _ = steps(tmp_path, None, 1, 2)

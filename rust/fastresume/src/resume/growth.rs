@@ -15,6 +15,9 @@ use crate::resume::units::Units;
 /// So many ways in which files may have come between others are looked at.
 const MOST_GUESSES: usize = 64;
 
+/// And at most about so many files are hashed for it.
+const MOST_HASHED: usize = 1 << 22;
+
 /// So many files are named.
 const MOST_NAMED: usize = 3;
 
@@ -91,13 +94,34 @@ impl Read<'_> {
         Ok(None)
     }
 
-    /// Files that stand together and without which the others are those of a state: they are new, and came between.
-    fn between(&self, of: &Identity) -> Option<Range<usize>> {
-        let files = self.manifest.files().len();
+    /// Files that are new where those of a state stand before and behind them: some that stand together, and any number
+    /// at the end.
+    fn between(&self, of: &Identity) -> Option<(Range<usize>, Range<usize>)> {
         if self.selection.hash().is_some() || of.selection.is_some() {
             return None;
         }
-        let extra = self.manifest.num_rows().checked_sub(of.num_rows)?;
+        let count = self.manifest.files().len();
+        let mut hashed = 0;
+        for files in (1..=count).rev() {
+            let extra = self.manifest.file_rows(files - 1).end.checked_sub(of.num_rows)?;
+            if let Some(new) = self.among_first(files, extra, of, &mut hashed) {
+                return Some((new, files..count));
+            }
+            if hashed >= MOST_HASHED {
+                break;
+            }
+        }
+        None
+    }
+
+    /// Some of the first files, which stand together and have so many rows, without which these are those of a state.
+    fn among_first(
+        &self,
+        files: usize,
+        extra: u64,
+        of: &Identity,
+        hashed: &mut usize,
+    ) -> Option<Range<usize>> {
         let (mut first, mut end, mut guesses) = (0, 0, 0);
         while first < files && guesses < MOST_GUESSES {
             let start = self.manifest.file_rows(first).start;
@@ -105,18 +129,15 @@ impl Read<'_> {
                 end += 1;
             }
             // Of files without rows behind them, any number may have come with them.
-            let mut last = end;
-            while last > first
-                && self.manifest.file_rows(last - 1).end - start == extra
-                && guesses < MOST_GUESSES
-            {
+            for last in end..=files {
+                let is_as_many = last > first && self.manifest.file_rows(last - 1).end - start == extra;
+                if !is_as_many || guesses >= MOST_GUESSES {
+                    break;
+                }
                 guesses += 1;
+                *hashed += files;
                 if self.manifest.fingerprint_of((0..first).chain(last..files)) == of.fingerprint {
                     return Some(first..last);
-                }
-                last += 1;
-                if last > files {
-                    break;
                 }
             }
             first += 1;
@@ -156,12 +177,17 @@ impl Read<'_> {
                 self.named(files..count)
             ));
         }
-        if let Some(files) = self.between(of) {
+        if let Some((new, behind)) = self.between(of) {
+            let others = if behind.is_empty() {
+                String::new()
+            } else {
+                format!(", and {} behind them: {}", behind.len(), self.named(behind.clone()))
+            };
             return Ok(format!(
-                "{} than then, between those of the state: {}. List what is new behind the others, as \
+                "{} than then, between those of the state: {}{others}. List what is new behind the others, as \
                  ParquetDataset([[old...], [new...]], on_change='append')",
-                files_more(files.len()),
-                self.named(files)
+                files_more(new.len() + behind.len()),
+                self.named(new)
             ));
         }
         if self.were_sorted(of) {
