@@ -101,6 +101,7 @@ _HOMES = {
 _INSTEAD = {
     "column": "fr.col(name)",
     "field": "fr.col(name)",
+    "Checkpointer": "from fastresume.checkpoint import Checkpointer",
     "DataLoader": "fr.Loader(dataset)",
     "Dataset": "fr.ParquetDataset(paths)",
     "read_parquet": "fr.ParquetDataset(paths)",

@@ -33,7 +33,7 @@ def of_runs(runs: Intervals) -> npt.NDArray[np.int64]:
 def of_mask(mask: npt.NDArray[np.bool_]) -> Intervals:
     """The runs of places where a mask is true.
 
-    Example:
+    Examples:
         >>> of_mask(np.array([True, True, False, True])).tolist()
         [[0, 2], [3, 4]]
     """
@@ -44,7 +44,7 @@ def of_mask(mask: npt.NDArray[np.bool_]) -> Intervals:
 def runs_of_one(numbers: npt.NDArray[np.int64]) -> Intervals:
     """The numbers as runs of one number each.
 
-    Example:
+    Examples:
         >>> runs_of_one(np.array([5, 3])).tolist()
         [[5, 6], [3, 4]]
     """
@@ -57,7 +57,7 @@ def runs_of_one(numbers: npt.NDArray[np.int64]) -> Intervals:
 def spread(begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers from each beginning on, as many as its length says.
 
-    Example:
+    Examples:
         >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
         [5, 6, 0, 1, 2]
     """
@@ -75,7 +75,7 @@ def members(
     Returns where the members lie, stretch by stretch, and where those of each stretch begin among these, then
     their number.
 
-    Example:
+    Examples:
         >>> inside, offsets = members(np.array([2, 0, 3]), np.array([2, 0]))
         >>> inside.tolist(), offsets.tolist()
         ([2, 3, 4, 0, 1], [0, 3, 5])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Never, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import fastresume._core as _core
 from fastresume.batch.jagged import texts
@@ -31,7 +30,7 @@ from fastresume.options.rows import Rows, order_choice, select
 from fastresume.options.stores import Credentials, options_of, stores_of
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.units import Bins, Packed, check_unit
-from fastresume.options.unknown import OF_DATASETS, refuse_unknown
+from fastresume.options.unknown import OF_DATASETS, takes_no_other
 from fastresume.packing.spec import of_units
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.files_dataset import FilesDataset
@@ -195,7 +194,7 @@ class ParquetDataset(FilesDataset):
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
     again.
 
-    Example:
+    Examples:
         >>> import fastresume as fr
         >>> columns = ["label", fr.stack("i_*", name="dense")]
         >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=columns)
@@ -204,6 +203,7 @@ class ParquetDataset(FilesDataset):
     """
 
     @bounds_messages
+    @takes_no_other("ParquetDataset", OF_DATASETS)
     def __init__(
         self,
         paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable | IcebergTable,
@@ -240,15 +240,7 @@ class ParquetDataset(FilesDataset):
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
-        **unknown: Never,
     ) -> None:
-        if unknown:
-            refuse_unknown(
-                "ParquetDataset",
-                unknown,
-                OF_DATASETS,
-                list(inspect.signature(ParquetDataset).parameters)[:-1],
-            )
         orders = one_of("order_paths", order_paths, ("sorted", "as given"))
         table = open_table(paths, version, partial(options_of, storage_options, credentials))
         named_paths = path_generations(cast("Sequence[Path]", paths) if table is None else table.files)
@@ -338,7 +330,7 @@ class ParquetDataset(FilesDataset):
     def filter_report(self) -> FilterReport | None:
         """How many rows `filter=` kept, and by what evidence others were left out; None without one.
 
-        Example:
+        Examples:
             >>> dataset.filter_report()  # with one: FilterReport(rows=1000, kept=20, scanned=100, ...)
         """
         return self._filter_report
@@ -350,7 +342,7 @@ class ParquetDataset(FilesDataset):
         Raises:
             DataError: if a string is not UTF-8, as a file may hold any bytes; names the column and the text.
 
-        Example:
+        Examples:
             >>> dataset.dictionaries  # as with fr.col("city").codes(): {"city": ["Berlin", "Oslo", "Porto"]}
             {}
         """
@@ -366,7 +358,7 @@ class ParquetDataset(FilesDataset):
 
         Those of structs, maps and lists of these are `a.b`; what stands in paths is not among them.
 
-        Example:
+        Examples:
             >>> dataset.column_names
             ('label', 'c_0', 'i_0', 'i_1', 'i_2')
         """
@@ -384,7 +376,7 @@ class ParquetDataset(FilesDataset):
     def version(self) -> int | None:
         """The number of the table's snapshot that is read; None of files that are no table's.
 
-        Example:
+        Examples:
             >>> dataset.version  # of "delta://path": 12
         """
         return None if self.spec.table is None else self.spec.table.version
@@ -401,7 +393,7 @@ class ParquetDataset(FilesDataset):
         Warns:
             UserWarning: if more than 1.5 rows are decoded per row delivered; it says which setting helps.
 
-        Example:
+        Examples:
             >>> dataset.plan().steps
             3
         """

@@ -57,7 +57,7 @@ class Draft:
         FileExistsError: if the name exists, even as a link.
         OSError: if it can't be written or made durable.
 
-    Example:
+    Examples:
         >>> with Draft(Path("draft.bin")) as draft:
         ...     draft.write(b"abc")
         3

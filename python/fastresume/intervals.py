@@ -39,7 +39,7 @@ def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
         ValueError: if an interval is negative, ends before it starts or after `total`, or the shape or dtype
             is wrong.
 
-    Example:
+    Examples:
         >>> remaining([[0, 300], [500, 800]], 1000).tolist()
         [[300, 500], [800, 1000]]
     """
@@ -66,7 +66,7 @@ def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_o
     Raises:
         ValueError: if `index` or `multiple_of` is out of range, or an interval is malformed.
 
-    Example:
+    Examples:
         >>> slice_intervals([[0, 5], [10, 16]], index=1, count=2, multiple_of=4).tolist()
         [[4, 5], [10, 16]]
     """
@@ -102,7 +102,7 @@ def max_merge(
         ValueError: if there is no state, or arrays differ in shape.
         TypeError: if arrays and mappings are mixed, a state is None, or a value is not an integer.
 
-    Example:
+    Examples:
         >>> max_merge([{"a:0": 7, "a:500": 500}, {"a:0": 3, "a:900": 950}])
         {'a:0': 7, 'a:500': 500, 'a:900': 950}
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import sys
 import warnings
@@ -11,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
 from multiprocessing.context import BaseContext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
 
@@ -23,7 +22,7 @@ from fastresume.messages import bounds_messages
 from fastresume.mixing.delivery_log import audited
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
-from fastresume.options.unknown import METHODS_OF_DATASETS, OF_LOADER, refuse_attribute, refuse_unknown
+from fastresume.options.unknown import METHODS_OF_DATASETS, OF_LOADER, refuse_attribute, takes_no_other
 from fastresume.reading.device import Device, device_of
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
@@ -88,7 +87,7 @@ class Loader:
     `close()`, or as long as the loader.
     A worker that dies is a FastresumeError that names it; the next `next()` goes on with new ones.
 
-    Example:
+    Examples:
         >>> loader = Loader(dataset)
         >>> loader.load_state_dict(batch.state_dict())
         >>> for epoch in range(loader.epoch, 3):
@@ -99,6 +98,7 @@ class Loader:
     """
 
     @bounds_messages
+    @takes_no_other("Loader", OF_LOADER)
     def __init__(
         self,
         dataset: ResumableDataset,
@@ -112,10 +112,7 @@ class Loader:
         multiprocessing_context: str | BaseContext | None = None,
         audit: str | os.PathLike[str] | None = None,
         watchdog_seconds: float | None = None,
-        **unknown: Never,
     ) -> None:
-        if unknown:
-            refuse_unknown("Loader", unknown, OF_LOADER, list(inspect.signature(Loader).parameters)[:-1])
         self.dataset = _dataset_itself(dataset)
         self._spec = self.dataset.spec
         self._log: DeliveryLog | None = None
@@ -267,7 +264,7 @@ class Loader:
                 `dataset.batch_at(epoch, step, state=)` reads them.
             DataError, SourceError: at a batch that can't be read.
 
-        Example:
+        Examples:
             >>> batches = iter(loader)
             >>> first, second = next(batches), next(batches)
             >>> [batch.step for batch in loader.replay(2)], next(batches).step
@@ -297,7 +294,7 @@ class Loader:
             StateError: if the state is of another dataset, order or epoch.
             ValueError: if the step was made under a cut that so many ranks can't share.
 
-        Example:
+        Examples:
             >>> loader.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
@@ -319,7 +316,7 @@ class Loader:
             TypeError: of a `Mixture`, and of a dataset with units.
             ValueError: if its step was made under a cut that so many ranks can't share.
 
-        Example:
+        Examples:
             >>> batch, place = loader.batch_of_row(epoch=0, row_number=70)
             >>> int(batch.rows()[place])
             70
@@ -358,7 +355,7 @@ class Loader:
             ModuleNotFoundError: if no bar is named, and tqdm is not installed.
             TypeError: if `bar` is no bar, or takes none of the arguments that set its beginning.
 
-        Example:
+        Examples:
             >>> for batch in loader.progress(disable=True):
             ...     train(batch)
         """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Never
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastresume.batch.schema import Field
 from fastresume.dataset import ParquetDataset
@@ -14,7 +13,7 @@ from fastresume.mixing.spec import Blend, MixtureSpec
 from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.units import Bins
-from fastresume.options.unknown import refuse_unknown
+from fastresume.options.unknown import OF_MIXTURES, takes_no_other
 from fastresume.packing.spec import UnitsSpec
 from fastresume.reading.resumable import ResumableDataset
 
@@ -44,7 +43,8 @@ class Mixture(ResumableDataset):
             size; where one has a batch size, ranks or lanes, the mixture's own count. What becomes of files
             that come (`on_change`) and of rows that can't be read (`bad_rows`, `max_bad_rows`) is each
             dataset's own. Weights are numbers above 0; they become integers that sum to at most 65,536.
-        batch_size, global_batch_size: rows per rank and step, or over all ranks.
+        batch_size: rows per rank and step.
+        global_batch_size: rows of all ranks per step, in the place of `batch_size`.
         stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
             soon as each source has ended its present pass; or a number of rows. The next pass of the mixture
             goes on in each source where it stands.
@@ -52,8 +52,12 @@ class Mixture(ResumableDataset):
             Each is a pass of so many rows, which `iter()` ends with, and `batch.epoch` counts. A source that
             is not named in one is not read in it. `len()` is that of the present pass.
         seed: that of `batch.row_seeds()` and `batch.generator()`; each source's order has its own.
-        rank, world_size, world: as of a `ParquetDataset`.
-        lanes, tail, on_iter: as of a `ParquetDataset`.
+        lanes: as of a `ParquetDataset`, and so are the next five.
+        tail: what becomes of rows that make no whole batch.
+        on_iter: whether `iter()` goes on or begins anew.
+        rank: the rank that reads.
+        world_size: how many ranks read.
+        world: both of them, as a `World`, a process group or a device mesh.
 
     Attributes:
         sources: the names of the sources; `batch.source` counts in their order.
@@ -65,7 +69,7 @@ class Mixture(ResumableDataset):
 
     Threads and forks: see `ParquetDataset`.
 
-    Example:
+    Examples:
         >>> import fastresume as fr
         >>> web, code = (fr.ParquetDataset("data/*.parquet", seed=seed, shuffle=True) for seed in range(2))
         >>> two = fr.Mixture({"web": (web, 0.7), "code": (code, 0.3)}, batch_size=10)
@@ -76,6 +80,7 @@ class Mixture(ResumableDataset):
     spec: MixtureSpec
 
     @bounds_messages
+    @takes_no_other("Mixture", OF_MIXTURES)
     def __init__(
         self,
         sources: Sources,
@@ -91,17 +96,16 @@ class Mixture(ResumableDataset):
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
-        **unknown: Never,
     ) -> None:
-        if unknown:
-            there = list(inspect.signature(Mixture).parameters)[:-1]
-            refuse_unknown("Mixture", unknown, {}, there)
         datasets, weights = _checked(sources)
         end = stop if stop in ("first", "all") else at_least(1, "stop", stop)
         own_world, was_detected = resolve_world(rank, world_size, world)
         rows = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         if rows is None:
-            raise TypeError("one of batch_size and global_batch_size must be given, found neither")
+            raise TypeError(
+                "one of batch_size and global_batch_size must be given, found neither: write "
+                "Mixture(sources, batch_size=n)"
+            )
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         cut_of(rows, own_world.world_size, 1, named_lanes, None)
         _check_alike(datasets)
@@ -133,7 +137,7 @@ class Mixture(ResumableDataset):
     def shares(self) -> dict[str, float]:
         """The share of each source in the present pass, as its whole weights make it.
 
-        Example:
+        Examples:
             >>> mixture.shares
             {'web': 0.7, 'code': 0.3}
         """
@@ -153,7 +157,7 @@ class Mixture(ResumableDataset):
         Raises:
             ValueError: if so many workers can't share the lanes.
 
-        Example:
+        Examples:
             >>> mixture.plan().rows
             {'web': 100, 'code': 43}
         """

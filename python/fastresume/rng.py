@@ -21,7 +21,7 @@ from torch import Tensor
 class Generators:
     """The states of the generators at one moment; of devices, only the current one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> before = Generators.now()
         >>> first = torch.rand(1)
@@ -60,7 +60,7 @@ class Generators:
 def untouched() -> Iterator[None]:
     """A context after which the generators of Python, numpy, torch and the current device are as before.
 
-    Example:
+    Examples:
         >>> import torch
         >>> before = torch.get_rng_state()
         >>> with untouched():

@@ -31,7 +31,7 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
     Raises:
         AssertionError: if a batch differs in order, tensors or state; the message names the first one.
 
-    Example:
+    Examples:
         >>> import fastresume as fr
         >>> assert_exact_resume(lambda: fr.Loader(fr.ParquetDataset("data", batch_size=32)))
         3

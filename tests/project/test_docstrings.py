@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib
 import pkgutil
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -67,3 +70,31 @@ def test_examples_in_docstrings_run(module: str, names: dict[str, object]) -> No
     imported = importlib.import_module(module)
     failed, _ = doctest.testmod(imported, extraglobs=names, optionflags=options)
     assert failed == 0
+
+
+def described() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef, str]]:
+    """The classes and functions of the package that have a docstring: file, definition, docstring."""
+    root = Path(fr.__path__[0])
+    for file in sorted(root.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and (text := ast.get_docstring(node)):
+                yield f"{file.relative_to(root)}: {node.name}", node, text
+
+
+def test_sections_have_the_headings_that_the_reference_knows() -> None:
+    for where, _, text in described():
+        unknown = re.search(r"^(Example|Arg|Raise|Warning|Parameters|Return):$", text, re.MULTILINE)
+        assert not unknown, f"{where}: {unknown and unknown[0]} is no section of Google's style"
+
+
+def test_docstrings_name_each_argument_of_the_signature_by_itself() -> None:
+    for where, node, text in described():
+        section = re.search(r"^Args:\n((?: +.*\n?|\n)+)", text, re.MULTILINE)
+        inside = node.body if isinstance(node, ast.ClassDef) else [node]
+        takers = [
+            one for one in inside if isinstance(one, ast.FunctionDef) and one.name in (node.name, "__init__")
+        ]
+        if section and takers:
+            there = {one.arg for one in ast.walk(takers[0].args) if isinstance(one, ast.arg)}
+            named = set(re.findall(r"^ {4}(\S[^:]*):", section[1], re.MULTILINE))
+            assert {name.lstrip("*") for name in named} <= there, where

@@ -92,6 +92,13 @@ WORDS = {
 }
 
 
+def test_a_dataset_without_a_batch_size_says_so(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": range(10)}), tmp_path / "a.parquet")
+    source = fr.ParquetDataset(tmp_path / "a.parquet")
+    assert repr(source) == "ParquetDataset(1 files, 10 rows, 1 tensors, sequential, without a batch size)"
+    assert repr(source) in repr(fr.Loader(source))
+
+
 def test_every_public_object_says_what_it_is(objects: dict[str, Any]) -> None:
     for name, words in WORDS.items():
         text = repr(objects[name])

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
 import fastresume as fr
-from fastresume.options.unknown import OF_DATASETS, OF_LOADER
+from fastresume.options.unknown import METHODS_OF_BATCHES, OF_DATASETS, OF_LOADER, OF_MIXTURES
 from support.refusals import assert_message, open_dataset, refused, write
 
 pytestmark = pytest.mark.law(11)
@@ -142,6 +143,45 @@ def test_an_argument_that_a_loader_has_not_says_what_to_write(path: Path, name: 
     ) as caught:
         fr.Loader(dataset, **{name: None})
     assert str(caught.value).endswith(OF_LOADER[name].removeprefix("nothing: "))
+
+
+@pytest.mark.parametrize("name", sorted(OF_MIXTURES))
+def test_an_argument_that_a_mixture_has_not_says_what_to_write(path: Path, name: str) -> None:
+    source = fr.ParquetDataset(write(path))
+    with pytest.raises(
+        TypeError, match=rf"^Mixture has no argument {name}=(: write |, and needs none: )"
+    ) as caught:
+        fr.Mixture({"web": (source, 1.0)}, batch_size=10, **{name: None})
+    assert str(caught.value).endswith(OF_MIXTURES[name].removeprefix("nothing: "))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS_OF_BATCHES))
+def test_an_attribute_that_a_batch_has_not_says_what_to_write(path: Path, name: str) -> None:
+    batch = open_dataset(write(path), batch_size=10).peek()
+    with pytest.raises(AttributeError, match=f"a Batch has no attribute '{name}': write batch"):
+        getattr(batch, name)
+
+
+def test_arguments_without_their_names_are_refused_with_a_name_to_write(path: Path) -> None:
+    with pytest.raises(
+        TypeError, match=r"takes paths without a name, found 32 besides: .* as batch_size=32$"
+    ):
+        fr.ParquetDataset(write(path), 32)  # type: ignore[misc]  # what people write
+    with pytest.raises(TypeError, match=r"^Loader takes dataset without a name, found 'cpu' besides: "):
+        fr.Loader(open_dataset(write(path), batch_size=10), "cpu")  # type: ignore[misc]  # what people write
+
+
+def test_signatures_name_the_arguments_that_there_are_and_no_others() -> None:
+    for taker in (fr.ParquetDataset, fr.ParquetDataset.map, fr.Loader, fr.Mixture):
+        kinds = {one.kind for one in inspect.signature(taker).parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, taker
+
+
+def test_a_table_in_memory_is_no_path() -> None:
+    with pytest.raises(
+        TypeError, match=r"^paths must name files, found a DataFrame: write it to a Parquet file first"
+    ):
+        fr.ParquetDataset(pd.DataFrame({"a": [1]}), batch_size=1)
 
 
 def test_an_argument_that_nobody_knows_is_named_with_one_like_it(path: Path) -> None:

@@ -52,7 +52,7 @@ class Peers:
         group: the ranks; None for the default group.
         timeout_seconds: how long a rank waits for the others; None for torch's default.
 
-    Example:
+    Examples:
         >>> Peers().gathered("a"), Peers().share_of(["b"])
         (['a'], 'b')
         >>> Peers().together("count", lambda: 3, sum)

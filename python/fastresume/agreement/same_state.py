@@ -31,7 +31,7 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
     Raises:
         StateError: on all ranks, naming those that differ or whose state can't be read, and what they have.
 
-    Example:
+    Examples:
         >>> check_same(loader.state_dict())
         Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
     """

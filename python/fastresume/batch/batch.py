@@ -19,6 +19,7 @@ from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs
 from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import at_least
+from fastresume.options.unknown import METHODS_OF_BATCHES
 from fastresume.state.cursor import Cursor
 
 
@@ -30,7 +31,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     pickle, `pin_memory()`, `to()` and torch's `default_convert`. A batch is a plain value: it may be used in
     any thread and after a fork.
 
-    Example:
+    Examples:
         >>> for batch in loader:
         ...     train(batch["dense"])
         ...     save({"data": batch.state_dict()})
@@ -82,7 +83,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Raises:
             FastresumeError: if the rows were read by their numbers.
 
-        Example:
+        Examples:
             >>> batch.global_step
             2
         """
@@ -182,7 +183,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Raises:
             FastresumeError: if the rows were read by their numbers.
 
-        Example:
+        Examples:
             >>> uniform = batch.row_seeds().bitwise_and(2**24 - 1) / 2**24
             >>> bool((uniform >= 0).all() and (uniform < 1).all())
             True
@@ -206,7 +207,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Raises:
             FastresumeError: if the rows were read by their numbers.
 
-        Example:
+        Examples:
             >>> noise = torch.randn(batch.num_rows, generator=batch.generator())
             >>> torch.equal(noise, torch.randn(batch.num_rows, generator=batch.generator()))
             True
@@ -240,7 +241,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             TypeError: for a value that is no column: neither a tensor with rows nor a `Jagged`.
             ValueError: if columns differ in their numbers of rows, or a string is not UTF-8.
 
-        Example:
+        Examples:
             >>> batch.to_arrow().schema.field("label")
             pyarrow.Field<label: float>
         """
@@ -337,8 +338,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         def __getattr__(self, name):
             """Says how a tensor is taken."""
-            is_tensor = not name.startswith("_") and name in self._tensors
-            hint = f": write batch[{name!r}]" if is_tensor else ""
+            own = f"batch[{name!r}]" if not name.startswith("_") and name in self._tensors else None
+            told = own or METHODS_OF_BATCHES.get(name)
+            hint = "" if told is None else f": write {told}"
             raise AttributeError(bounded(f"a Batch has no attribute {name!r}{hint}"), name=name, obj=self)
 
     def __copy__(self) -> Self:

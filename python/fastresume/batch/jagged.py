@@ -39,7 +39,7 @@ class Jagged:
             stands for all (see `torch.Tensor.expand`): clone it to write.
         name: the tensor of a batch that the rows are, which errors name; None of rows of your own.
 
-    Example:
+    Examples:
         >>> import torch
         >>> words = Jagged(torch.tensor([104, 105, 240, 159, 166, 128], dtype=torch.uint8),
         ...                torch.tensor([0, 2, 2, 6]))
@@ -120,7 +120,7 @@ class Jagged:
             ValueError: if a row has more elements.
             TypeError: of a `Jagged` of a `Jagged`.
 
-        Example:
+        Examples:
             >>> import torch
             >>> Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])).to_padded(value=-1)
             tensor([[ 7, -1],
@@ -154,7 +154,7 @@ class Jagged:
         Raises:
             TypeError: for a `Jagged` of a `Jagged`: torch has one dimension of different lengths.
 
-        Example:
+        Examples:
             >>> import torch
             >>> nested = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])).to_nested()
             >>> nested.to_padded_tensor(0)
@@ -211,7 +211,7 @@ class Jagged:
             ModuleNotFoundError: if pyarrow is not installed.
             ValueError: if a string is not UTF-8: a file may hold any bytes.
 
-        Example:
+        Examples:
             >>> import torch
             >>> rows = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
             >>> rows.to_arrow().to_pylist()
@@ -232,7 +232,7 @@ class Jagged:
 
         The rows of a `Jagged` of a `Jagged` are lists of such rows.
 
-        Example:
+        Examples:
             >>> import torch
             >>> marks = torch.tensor([True, False, True])
             >>> Jagged(torch.tensor([7, 0, 9]), torch.tensor([0, 1, 3]), values_valid=marks).to_list()
@@ -271,7 +271,7 @@ class Jagged:
             DataError: if a row is not UTF-8 and `errors` is "strict"; names the column and the row of the
                 batch, of which `dataset.locate(batch.rows())` tells the file.
 
-        Example:
+        Examples:
             >>> import torch
             >>> words = Jagged(torch.tensor([99, 97, 102, 233], dtype=torch.uint8), torch.tensor([0, 4]))
             >>> words.to_strings(errors="replace")
@@ -282,7 +282,7 @@ class Jagged:
     def take(self, rows: Tensor) -> Jagged:
         """The rows with these indices (int64 `[n]`), in this order; an index may come more than once.
 
-        Example:
+        Examples:
             >>> import torch
             >>> rows = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
             >>> rows.take(torch.tensor([1, 0, 1])).to_list()

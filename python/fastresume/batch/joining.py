@@ -80,7 +80,7 @@ def row_numbers(pieces: list[Piece[Chunk]], order: Words, count: int) -> tuple[W
 def repeated(values: Words, count: int) -> Words:
     """The values, and the same again in turn, up to so many.
 
-    Example:
+    Examples:
         >>> repeated(np.array([7, 8]), 5).tolist()
         [7, 8, 7, 8, 7]
     """

@@ -144,7 +144,7 @@ class Schema(Mapping[str, Field]):
 
     Where nulls are masked, a tensor is followed by its mask, a field of its own.
 
-    Example:
+    Examples:
         >>> dataset.schema["dense"].shape
         ('B', 3)
         >>> dataset.schema

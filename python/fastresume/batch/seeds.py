@@ -28,7 +28,7 @@ def row_seeds(
 
     Different positions of one pass have different seeds.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> row_seeds(np.array([0, 1]), seed=17, epoch=2)
         array([-5766202083799210713, -8205792591636687174])

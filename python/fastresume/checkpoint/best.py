@@ -15,7 +15,7 @@ from fastresume.messages import bounds_messages
 class Best:
     """What makes an evaluation the best: a metric that is larger, or smaller, by more than a delta.
 
-    Example:
+    Examples:
         >>> Best("eval/auc", "max", 0.001).is_better({"eval/auc": 0.8}, None)
         True
     """

@@ -61,7 +61,7 @@ class Checkpointer:
     Threads and forks: use it in one thread, and not in a forked child. `save(wait=False)` writes in a thread
     of its own.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = torch.nn.Linear(3, 1)
         >>> job = {"model": model, "optimizer": torch.optim.AdamW(model.parameters()), "loader": loader}
@@ -268,7 +268,7 @@ class Checkpointer:
         Raises:
             ValueError: if the Checkpointer has no `best`, or the metrics are others.
 
-        Example:
+        Examples:
             >>> import torch
             >>> checkpointer = Checkpointer("evaluated", best=("eval/auc", "max"))
             >>> step, metrics = 700, {"eval/auc": 0.8}

@@ -141,7 +141,7 @@ class History:
     the latest is the one with the highest serial (also after a job went back to an earlier step), and nothing
     need be removed before something new is durable.
 
-    Example:
+    Examples:
         >>> History(Path.cwd()).scan()
         []
     """

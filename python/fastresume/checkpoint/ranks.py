@@ -17,7 +17,7 @@ class Ranks(Peers):
         group: the ranks; None for the default group.
         timeout_seconds: how long a rank waits for the others.
 
-    Example:
+    Examples:
         >>> Ranks(None, 60).lead("open", lambda: 3)
         3
     """

@@ -25,7 +25,7 @@ class Randomness(Generators):
 
     Only the present device's is among them, so that what eight devices saved loads on one.
 
-    Example:
+    Examples:
         >>> import torch
         >>> before = Randomness.now()
         >>> first = torch.rand(1)

@@ -41,7 +41,7 @@ class Column(Refusals):
         TypeError: if there are none, or one is no string. Of methods: if what is said has no
             meaning, or was said before.
 
-    Example:
+    Examples:
         >>> import fastresume as fr
         >>> fr.col("user").hash(1_000_003, seed=7).alias("bucket")
         fr.col('user').hash(1000003, seed=7).alias('bucket')
@@ -422,7 +422,7 @@ def col(*names: str) -> Column:
     `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`, `split`. Comparisons with a value,
     `is_null()`, `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
 
-    Example:
+    Examples:
         >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=[
         ...     col("label").cast(torch.float32).alias("y"),
         ...     stack(col("i_*").fill_null(0), name="dense"),

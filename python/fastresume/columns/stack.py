@@ -68,7 +68,7 @@ def stack(*parts: str | Column, name: str = "dense") -> Stack:
         TypeError: if a part is something else.
         ValueError: if there are none, or a part makes a tensor of its own (`.alias`, `.pad`).
 
-    Example:
+    Examples:
         >>> stack("i_*", col("x").cast(torch.float32), name="dense")
         fr.stack(fr.col('i_*'), fr.col('x').cast(torch.float32), name='dense')
     """

@@ -42,7 +42,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
         FastresumeError: on all ranks, if what was found has more than 1 GiB: let each open it by itself, with
             `manifest_cache=`.
 
-    Example:
+    Examples:
         >>> len(open("data/*.parquet", batch_size=32).files)
         1
     """

@@ -47,7 +47,7 @@ class Condition:
     A null is SQL's: a comparison with a null is neither true nor false, and a row is kept only if the whole
     is true.
 
-    Example:
+    Examples:
         >>> import fastresume as fr
         >>> (fr.col("label") == 1) & ~fr.col("c_0").isin([3, 5]) | fr.col("i_0").is_null()
         (((fr.col('label') == 1) & ~fr.col('c_0').isin([3, 5])) | fr.col('i_0').is_null())

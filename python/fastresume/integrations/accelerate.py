@@ -34,7 +34,7 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
         ValueError: if rank 0 would read for all ranks and deal batches out, or the environment tells the
             dataset of more ranks than the Accelerator has.
 
-    Example:
+    Examples:
         >>> state = register(accelerator, loader)  # doctest: +SKIP
         >>> for batch in loader:  # doctest: +SKIP
         ...     train(batch)

@@ -13,7 +13,7 @@ class ResumeState(_ResumeState, Stateful):
     One leaf of text, there from the first save on: a cached plan never loses or cuts it, and whichever rank's
     copy is written is the global one. `dcp.load` fills it on any number of ranks.
 
-    Example:
+    Examples:
         >>> import torch.distributed.checkpoint as dcp
         >>> state = ResumeState(loader)
         >>> dcp.load({"data": state}, checkpoint_id="checkpoint")  # doctest: +SKIP

@@ -56,7 +56,7 @@ class ResumeCallback(Callback):
     Warns:
         UserWarning: in `fit`, if an epoch has fewer batches than a pass, or begins in its middle.
 
-    Example:
+    Examples:
         >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
         >>> trainer.fit(model, loader, ckpt_path="last")  # doctest: +SKIP
     """

@@ -41,7 +41,7 @@ class ResumeState:
         TypeError: if the loader is something else.
         ValueError: if its dataset has `on_iter="restart"`: no state would be resumed.
 
-    Example:
+    Examples:
         >>> state = ResumeState(loader)
         >>> for batch in loader:
         ...     train(batch)

@@ -35,7 +35,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
             be exact; under `static=True`, if gradients add up.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
-    Example:
+    Examples:
         >>> resume = ResumeCallback(loader)  # doctest: +SKIP
         >>> trainer = Trainer(model, args, callbacks=[resume])  # doctest: +SKIP
         >>> trainer.get_train_dataloader = lambda: resume.dataloader  # doctest: +SKIP

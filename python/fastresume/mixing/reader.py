@@ -40,7 +40,8 @@ class MixtureReader(ComposedReader):
         planned: the rest of the stage.
         share: who gets which of its batches.
         place: (rank, number of ranks, worker, number of workers).
-        threads, prefetch_bytes: threads that decode ahead, and how many bytes, of all streams together.
+        threads: how many decode ahead, of all streams together.
+        prefetch_bytes: how many bytes they decode ahead.
         is_ahead: whether rows are decoded for later batches, too.
     """
 

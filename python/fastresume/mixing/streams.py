@@ -16,7 +16,8 @@ class Stream:
         spec: what the source reads.
         cursor: where the rows begin.
         chunk_rows: so many rows are decoded in one go.
-        threads, prefetch_bytes: threads that decode ahead, and how many bytes; none without threads.
+        threads: how many decode ahead.
+        prefetch_bytes: how many bytes they decode ahead; none without threads.
     """
 
     def __init__(

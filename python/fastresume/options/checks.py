@@ -30,7 +30,7 @@ _SHORT = _short()
 def quoted(value: object) -> str:
     """The `repr` of what a user passed, for an error: its beginning and end where it is long.
 
-    Example:
+    Examples:
         >>> quoted([1, "two"]), len(quoted("x" * 1_000_000))
         ("[1, 'two']", 200)
     """
@@ -133,8 +133,12 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
     """The paths of each generation, as strings: of a list of lists one each, else one alone.
 
     Raises:
-        TypeError: if some entries are lists and others paths.
+        TypeError: if some entries are lists and others paths; if it is a table in memory.
     """
+    if hasattr(paths, "columns"):  # to iterate over one gives the names of its columns, or their values
+        raise TypeError(
+            f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first"
+        )
     entries: list[object] = [] if isinstance(paths, (str, os.PathLike)) else list(_sequence("paths", paths))
     are_lists = [isinstance(entry, (list, tuple)) for entry in entries]
     if not any(are_lists):

@@ -85,7 +85,7 @@ class Intervals(RowSet):
     Raises:
         ValueError: if they are no intervals.
 
-    Example:
+    Examples:
         >>> bad = Intervals([[512, 640], [7, 8]])
         >>> (~bad).rows(1000).tolist()
         [[0, 7], [8, 512], [640, 1000]]
@@ -137,7 +137,7 @@ class Split(RowSet):
     Raises:
         ValueError: if they are no share: `0 <= start <= stop <= 1`.
 
-    Example:
+    Examples:
         >>> train, validation = Split(0.0, 0.9, seed=1), Split(0.9, 1.0, seed=1)
         >>> validation.rows(30).tolist()
         [[0, 2], [17, 18], [20, 21]]

@@ -45,7 +45,7 @@ class World:
         ValueError: if `rank` is not in `[0, world_size)`.
         TypeError: if either is not an integer.
 
-    Example:
+    Examples:
         >>> World(rank=1, world_size=4)
         World(rank=1, world_size=4)
     """
@@ -75,7 +75,7 @@ class World:
                 is out of range; if neither is, and srun, mpirun or mpiexec started this process beside
                 others: each would take itself for rank 0 of 1.
 
-        Example:
+        Examples:
             >>> World.detect()
             World(rank=0, world_size=1)
         """

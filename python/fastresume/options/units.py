@@ -24,7 +24,7 @@ class Packed:
     Raises:
         TypeError, ValueError: for other values.
 
-    Example:
+    Examples:
         >>> Packed("tokens", "labels", length=2048, separator=0)
         fr.Packed('tokens', 'labels', length=2048, separator=0)
     """
@@ -73,7 +73,7 @@ class Bins:
     Raises:
         TypeError, ValueError: for other values.
 
-    Example:
+    Examples:
         >>> Bins("tokens", cost=8192)
         fr.Bins('tokens', cost=8192)
     """

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import NoReturn
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import NoReturn, ParamSpec, TypeVar
+
+from fastresume.options.checks import quoted
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 OF_COLUMNS = {
     "stack": "columns=[fr.stack('i_*', name='dense')]",
@@ -90,6 +97,15 @@ OF_MAP = {
     "remove_columns": "columns= of ParquetDataset, or what the function returns",
 }
 
+OF_MIXTURES = {
+    **ANYWHERE,
+    **dict.fromkeys(("columns", "filter", "rows", "nulls"), "{name: (ParquetDataset(paths, ...), weight)}"),
+    **dict.fromkeys(("shuffle", "sampler"), "{name: (ParquetDataset(paths, shuffle=True), weight)}"),
+    **dict.fromkeys(("weights", "probabilities"), "{name: (dataset, weight)}"),
+    **dict.fromkeys(("num_workers", "pin_memory", "device"), "fr.Loader(mixture, ...)"),
+    "stopping_strategy": "stop='first' (the default), 'all' or a number of rows",
+}
+
 METHODS_OF_DATASETS = {
     "set_epoch": "nothing: each pass is shuffled anew, and .epoch tells which is next",
     "shuffle": "ParquetDataset(paths, shuffle=True)",
@@ -108,6 +124,16 @@ METHODS_OF_DATASETS = {
     "set_transform": ".map(function)",
     "head": ".peek()",
     "prefetch": "fr.Loader(dataset), which reads ahead",
+    **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
+}
+
+METHODS_OF_BATCHES = {
+    "cuda": "batch.to('cuda')",
+    "cpu": "batch.to('cpu')",
+    "device": "batch['name'].device: each tensor has its own",
+    "shape": "batch.num_rows, and batch['name'].shape",
+    "size": "batch.num_rows, and batch['name'].shape",
+    "to_pandas": "batch.to_arrow().to_pandas()",
 }
 
 OF_LOADER = {
@@ -125,16 +151,35 @@ OF_LOADER = {
 }
 
 
-def refuse_unknown(
-    what: str, given: Mapping[str, object], told: Mapping[str, str], there: Iterable[str]
-) -> None:
-    """Refuses arguments that there are not.
+def takes_no_other(
+    what: str, told: Mapping[str, str]
+) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
+    """A decorator: the method, which refuses arguments that it has not.
 
-    Raises:
-        TypeError: naming the first of them, and what to write instead.
+    What it raises is a TypeError that names the first of them, and what to write instead.
     """
-    for name in given:
-        _refuse(what, name, told, list(there))
+
+    def decorated(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+        parameters = list(inspect.signature(function).parameters.values())[1:]  # without self
+        there = [one.name for one in parameters]
+        placed = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
+
+        @functools.wraps(function)
+        def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
+            if len(there) > len(placed) and len(args) > len(placed) + 1:
+                found = quoted(args[len(placed) + 1])
+                raise TypeError(
+                    f"{what} takes {', '.join(placed)} without a name, found {found} besides: write its "
+                    f"name, as {there[len(placed)]}={found}"
+                )
+            for name in options:
+                if name not in there:
+                    _refuse(what, name, told, there)
+            return function(*args, **options)
+
+        return call
+
+    return decorated
 
 
 def refuse_attribute(of: object, name: str, what: str, told: Mapping[str, str]) -> NoReturn:

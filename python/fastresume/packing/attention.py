@@ -17,7 +17,7 @@ def cu_seqlens(document: Tensor) -> Tensor:
     Args:
         document: int32 `[B, length]`, `batch["document"]`; on any device, which the result is on.
 
-    Example:
+    Examples:
         >>> import torch
         >>> cu_seqlens(torch.tensor([[0, 0, 1], [0, 0, 0]], dtype=torch.int32))
         tensor([0, 2, 3, 6], dtype=torch.int32)

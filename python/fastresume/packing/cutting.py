@@ -124,7 +124,8 @@ class BinCutter(Cutter):
     """Puts bins together of rows.
 
     Args:
-        source, table: what they are made of.
+        source: the rows that they are made of.
+        table: where each begins.
         chunks: as for `SequenceCutter`.
         stated_bytes: so many bytes of them are in use at a time.
     """

@@ -51,7 +51,7 @@ class FilesDataset(ResumableDataset):
             IndexError: if a row number is not in the files.
             DataError, SourceError: if a file can't be read, or is damaged.
 
-        Example:
+        Examples:
             >>> dataset.read_rows([7, 7, 3])["label"].shape
             torch.Size([3])
         """
@@ -79,10 +79,10 @@ class FilesDataset(ResumableDataset):
             TypeError: if the dataset has units: rows lie in several of them, or share one.
             ValueError: if its step was made under a cut that so many ranks can't share.
 
-        Example:
+        Examples:
             >>> batch, place = dataset.batch_of_row(epoch=0, row_number=70)
-            >>> batch.step, place, batch["label"][place]
-            (2, 6, tensor(0.))
+            >>> batch.step, place, int(batch.rows()[place])
+            (2, 6, 70)
         """
         return random_access.batch_of_row(self.spec, self.shared_cursor, epoch, row_number, state)
 
@@ -93,7 +93,7 @@ class FilesDataset(ResumableDataset):
         Raises:
             IndexError: if a row number is not in the files.
 
-        Example:
+        Examples:
             >>> path, row_group, row = dataset.locate([53])[0]
             >>> row_group, row
             (0, 3)
@@ -118,7 +118,7 @@ class FilesDataset(ResumableDataset):
             StateError: if the state is of another dataset, selection of rows or order.
             DataError, SourceError: if a file can't be read, of packed sequences.
 
-        Example:
+        Examples:
             >>> dataset.remaining(batch.state_dict())
             fr.Intervals([[32, 100]])
         """

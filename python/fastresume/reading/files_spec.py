@@ -239,6 +239,10 @@ class FilesSpec(ReadSpec):
             )
         return super().cut(workers)
 
+    def batches_text(self, cursor: _core.Cursor) -> str:
+        """What batches there are, and how many are left at a cursor, in words."""
+        return super().batches_text(cursor) if self.has_batch_size else "without a batch size"
+
     def batches_of(self, cursor: _core.Cursor) -> int:
         """How many batches each rank gets of the pass that begins with a cursor; 1 without a batch size."""
         return super().batches_of(cursor) if self.has_batch_size else 1

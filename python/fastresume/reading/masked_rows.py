@@ -189,7 +189,7 @@ def _form_of(value: object, rows: int) -> object:
 def bound_of(most: float, rows: int) -> int:
     """How many rows may be masked, of so many: a count as it is, a share of them rounded down.
 
-    Example:
+    Examples:
         >>> bound_of(7, 1000), bound_of(0.001, 1999)
         (7, 1)
     """

@@ -30,7 +30,7 @@ class Stretch(NamedTuple):
 class Trail(tuple[Stretch, ...]):
     """The ranges of batches that a loader has delivered, the latest last: a value.
 
-    Example:
+    Examples:
         >>> Trail().num_steps
         0
     """

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Never, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -18,7 +18,7 @@ from fastresume.batch.schema import Schema
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import one_of
 from fastresume.options.topology import World
-from fastresume.options.unknown import METHODS_OF_DATASETS, OF_MAP, refuse_attribute, refuse_unknown
+from fastresume.options.unknown import METHODS_OF_DATASETS, OF_MAP, refuse_attribute, takes_no_other
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
@@ -213,9 +213,8 @@ class ResumableDataset(IterableDataset[Batch]):
             check_trainer(caller)
 
     @bounds_messages
-    def map(
-        self, function: Transform, on_error: Literal["raise", "mask"] = "raise", **_unknown: Never
-    ) -> Self:
+    @takes_no_other("dataset.map", OF_MAP)
+    def map(self, function: Transform, on_error: Literal["raise", "mask"] = "raise") -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 
         It shares the cursor with this one, and may be mapped again. `iter()` calls the function in the
@@ -241,7 +240,7 @@ class ResumableDataset(IterableDataset[Batch]):
         may get different numbers of batches. `schema` describes the first function's argument;
         `read_rows()` calls no function.
 
-        Example:
+        Examples:
             >>> def double(batch):
             ...     batch["label"] = batch["label"] * 2
             ...     return batch
@@ -249,8 +248,6 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> doubled["label"].sum()
             tensor(992.)
         """
-        if _unknown:
-            refuse_unknown("dataset.map", _unknown, OF_MAP, ("function", "on_error"))
         if not callable(function):
             raise TypeError(f"map takes a function of a batch, found {function!r}")
         choice = one_of("on_error", on_error, ("raise", "mask"))
@@ -287,7 +284,7 @@ class ResumableDataset(IterableDataset[Batch]):
             StateError: if the state is of another dataset, order or epoch.
             ValueError: if the step was made under a cut that this number of ranks can't share.
 
-        Example:
+        Examples:
             >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
@@ -299,7 +296,7 @@ class ResumableDataset(IterableDataset[Batch]):
         Where the pass has none any more, it is the first one of the next pass. Transforms run. The cursor
         stays, and so do iterators.
 
-        Example:
+        Examples:
             >>> dataset.peek()["label"].shape
             torch.Size([32])
         """

@@ -269,10 +269,13 @@ class ReadSpec(ABC):
 
     def text(self, cursor: _core.Cursor) -> str:
         """The `repr` of a dataset at a cursor."""
+        mapped = "".join(f", mapped by {name_of(transform)}" for transform in self.transforms)
+        return f"{self.name_at(cursor)}, {self.batches_text(cursor)}{mapped})"
+
+    def batches_text(self, cursor: _core.Cursor) -> str:
+        """What batches there are, and how many are left at a cursor, in words."""
+        left = self.pass_from(cursor, 1).batches_left
         return (
-            f"{self.name_at(cursor)}, batch_size={self.batch_size}, "
-            f"rank {self.world.rank} of {self.world.world_size}, epoch {cursor.epoch - cursor.first_epoch}, "
-            f"{self.pass_from(cursor, 1).batches_left} batches left"
-            + "".join(f", mapped by {name_of(transform)}" for transform in self.transforms)
-            + ")"
+            f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
+            f"epoch {cursor.epoch - cursor.first_epoch}, {left} batches left"
         )

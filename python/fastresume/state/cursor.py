@@ -52,7 +52,7 @@ class Cursor:
     Made from a state (`from_state`) or from the offsets of another reader (`from_offsets`). Cursors of
     the same place compare equal.
 
-    Example:
+    Examples:
         >>> Cursor.from_state(batch.state_dict()).consumed_rows
         32
     """
@@ -70,7 +70,7 @@ class Cursor:
         Raises:
             StateError: if it is None or empty, not a state, damaged, or of another version.
 
-        Example:
+        Examples:
             >>> Cursor.from_state(loader.state_dict())
             Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
         """
@@ -122,7 +122,7 @@ class Cursor:
             StateError: if a path names no files of the dataset, or several whose order is not told; if a
                 value is not an integer or out of range; the key is named. If the dataset is shuffled.
 
-        Example:
+        Examples:
             >>> offsets = {"data/*.parquet:0": 29, "data/*.parquet:50": 79}
             >>> Cursor.from_offsets(offsets, dataset, files=["data/part-0.parquet"]).remaining().tolist()
             [[30, 50], [80, 100]]
@@ -159,7 +159,7 @@ class Cursor:
         Raises:
             StateError: as from `from_offsets`, but for a shuffled dataset.
 
-        Example:
+        Examples:
             >>> offsets = {"data/part-0.parquet:0": 29, "data/part-0.parquet:50": 79}
             >>> Cursor.rows_after_offsets(offsets, dataset).tolist()
             [[30, 50], [80, 100]]
@@ -198,7 +198,7 @@ class Cursor:
                 dataset, order (seed), epoch, or line of cuts; both values are named.
             ValueError: if no state is given.
 
-        Example:
+        Examples:
             >>> Cursor.merge({0: state_of_rank_0, 1: state_of_rank_1}).consumed_rows
             64
         """

@@ -146,7 +146,7 @@ def accumulate(model: nn.Module, steps: int) -> Accumulation:
     Raises:
         TypeError, ValueError: if `model` is not a module, or `steps` not an integer of at least 1.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = torch.nn.Linear(3, 1)
         >>> optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)

@@ -60,7 +60,7 @@ class Evaluator:
         TypeError, ValueError: for an argument of another type, or a number out of range. Also for a dataset
             that continues (`on_iter="continue"`) or does not deliver all rows (`tail="drop"`, "short").
 
-    Example:
+    Examples:
         >>> import fastresume as fr
         >>> columns = ["label", fr.stack("i_*", name="dense")]
         >>> held_out = fr.ParquetDataset("data/*.parquet", batch_size=64, columns=columns,

@@ -25,7 +25,7 @@ class Tally:
         units: the sum of the finite numbers, in units of 2^-1126.
         rest: the sum of the others: 0, infinite, or NaN.
 
-    Example:
+    Examples:
         >>> whole = Tally.of(torch.tensor([1e300, 1.0, -1e300], dtype=torch.float64))
         >>> parts = Tally.of(torch.tensor([1.0])) + Tally.of(torch.tensor([1e300, -1e300]).double())
         >>> whole.over(Tally.of(torch.ones(3))) == 1 / 3

@@ -49,7 +49,7 @@ class Preemption:
     collective. A forked child has the handlers from before. Workers of a `Loader` leave SIGTERM to the main
     process, so that a signal to the whole process group lets the step end.
 
-    Example:
+    Examples:
         >>> with Preemption() as preemption:
         ...     for batch in loader:
         ...         train(batch)

@@ -22,7 +22,7 @@ class Agreement(Peers):
         FastresumeError: at each question, if it was made before the process group, so that this rank would
             answer alone. Also if ranks don't answer since an earlier question was interrupted.
 
-    Example:
+    Examples:
         >>> Agreement().any(True), Agreement().of_lead(3)
         (True, 3)
     """

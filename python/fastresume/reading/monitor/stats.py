@@ -45,7 +45,7 @@ class Stats:
         padded_rows: padding rows in this rank's batches.
         masked_rows: rows that could not be read, and were delivered as not valid (`bad_rows="mask"`).
 
-    Example:
+    Examples:
         >>> loader.stats()
         Stats(batches=0, rows=0, bytes=0, pass 0: 0% done)
     """
@@ -202,7 +202,7 @@ class Stats:
         Raises:
             KeyError: if there is none of that name.
 
-        Example:
+        Examples:
             >>> loader.stats()["rows"]
             0
         """
@@ -214,7 +214,7 @@ class Stats:
     def as_dict(self) -> dict[str, float | int | None]:
         """All of it at this moment, by name, for a log or a dashboard.
 
-        Example:
+        Examples:
             >>> loader.stats().as_dict()["rows"]
             0
         """

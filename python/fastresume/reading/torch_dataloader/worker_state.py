@@ -16,7 +16,7 @@ from fastresume.state.cursor import KEY
 class WorkerState:
     """Stands where a worker would have to tell what only the main process knows. All of them are equal.
 
-    Example:
+    Examples:
         >>> WorkerState() == WorkerState()
         True
     """
