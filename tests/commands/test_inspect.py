@@ -12,6 +12,8 @@ import torch
 
 import fastresume as fr
 from fastresume import cli
+from support.delta_tables import adds, append, delete_rows
+from support.tables import ids
 
 
 @pytest.fixture
@@ -63,6 +65,31 @@ def test_what_footers_do_not_count_is_said_and_masked(
     assert lines["lists"].endswith("  1")
     assert lines["untold"].endswith("  not told by footers")
     assert "columns=['*', fr.col('untold').mask_null(), fr.col('lists').mask_null()]" in told
+
+
+def test_a_table_is_inspected_by_its_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The error of the table's directory says to write the address, which was refused."""
+    append(tmp_path / "t", ids(0, 5, day=pa.array(["a"] * 5)), partition_by=["day"])
+    delete_rows(tmp_path / "t", adds(tmp_path / "t", 0)[0], [1])
+    address = f"delta://{tmp_path / 't'}"
+    assert cli.main(["inspect", str(tmp_path / "t")]) == 2
+    assert f"'{address}'" in capsys.readouterr().err
+    assert cli.main(["inspect", address]) == 0
+    told = capsys.readouterr().out
+    assert "1 file, 1 row group, 4 rows" in told
+    assert "\nday " in told
+    assert f"fr.ParquetDataset('{address}', batch_size=512)" in told
+
+
+def test_columns_that_stand_in_paths_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for day in (1, 2):
+        (tmp_path / f"day={day}/city=x").mkdir(parents=True)
+        pq.write_table(pa.table({"x": [1], "city": [2]}), tmp_path / f"day={day}/city=x/a.parquet")
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    assert "which columns= may have: fr.col('day').from_path()\n" in capsys.readouterr().out
+    pq.write_table(pa.table({"x": [1], "city": [2]}), tmp_path / "a.parquet")
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    assert "from_path" not in capsys.readouterr().out
 
 
 def test_what_can_not_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

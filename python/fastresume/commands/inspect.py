@@ -15,8 +15,8 @@ import torch
 import fastresume._core as _core
 from fastresume.columns.expression import Column, col
 from fastresume.columns.request import Entry, column_request
-from fastresume.options.checks import path_list
 from fastresume.plan import in_units, plural
+from fastresume.tables.named_table import open_manifest
 
 FINE, UNUSABLE = 0, 2
 
@@ -36,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if the files can be read, 2 if not."""
     try:
         found = inspected(given.path, given.batch_size)
-    except (_core.FastresumeError, ValueError) as cause:
+    except (_core.FastresumeError, ValueError, ImportError) as cause:
         sys.stderr.write(f"fastresume inspect: {cause}\n")
         return UNUSABLE
     text = json.dumps(found, indent=2) + "\n" if given.json else shown(found)
@@ -49,9 +49,9 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
 
     Raises:
         DataError, SourceError: if one of them can't be read.
+        ImportError: if it is a table, and the package that reads it is not installed.
     """
-    paths = path_list(path)
-    manifest = _core.Manifest.open([paths], _core.Stores())
+    manifest = open_manifest(path)
     entries, drift = _columns(manifest)
     masked = column_request(entries, "mask").layout(manifest)
     nulls = {field.name: field.null_count for field in masked.fields if field.kind != "mask"}
@@ -66,13 +66,14 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
     return {
         "files": len(manifest.files),
         "row_groups": manifest.num_row_groups,
-        "rows": manifest.num_rows,
+        "rows": manifest.num_selected,
         "stored_bytes": _stored(manifest.files),
         "row_bytes": layout.row_bytes,
         "batch_bytes": layout.row_bytes * batch_size,
         "fingerprint": manifest.fingerprint,
         "columns": [asdict(told) for told in tensors],
         "drift": drift,
+        "in_paths": _in_paths(manifest),
         "python": call,
     }
 
@@ -95,7 +96,19 @@ def shown(found: dict[str, Any]) -> str:
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if found["drift"]:
         lines += ["", "where files differ, or can't be delivered as they are:", *found["drift"]]
+    if found["in_paths"]:
+        read = ", ".join(f"fr.col({name!r}).from_path()" for name in found["in_paths"])
+        lines += ["", f"their folders' names have values, too, which columns= may have: {read}"]
     return "\n".join([*lines, "", "to paste:", "", found["python"], ""])
+
+
+def _in_paths(manifest: _core.Manifest) -> list[str]:
+    """The names of columns that stand in the paths of all files, as `day=1` does, and in no file."""
+    each = [
+        [part.partition("=")[0] for part in file.split("/")[:-1] if "=" in part] for file in manifest.files
+    ]
+    common = set(each[0]).intersection(*each) - set(manifest.column_names)
+    return [name for name in each[0] if name in common]
 
 
 def _columns(manifest: _core.Manifest) -> tuple[list[Entry], list[str]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from fastresume.options.checks import at_least, quoted
+import fastresume._core as _core
+from fastresume.options.checks import at_least, path_list, quoted
 from fastresume.tables.delta import open_delta
 from fastresume.tables.iceberg import open_iceberg
 from fastresume.tables.snapshot import Snapshot
@@ -50,6 +51,19 @@ def open_table(
             "the table's path"
         )
     return None
+
+
+def open_manifest(path: str) -> _core.Manifest:
+    """The manifest of the files that a path names, or of the table at an address; as the environment says.
+
+    Raises:
+        ImportError: if the package that reads such tables is not installed.
+        SourceError, DataError: if the table or a file can't be read.
+    """
+    table = open_table(path, None, lambda: None)
+    if table is None:
+        return _core.Manifest.open([path_list(path)], _core.Stores())
+    return table.live(_core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table))
 
 
 def _is_of(package: str, value: object) -> bool:
