@@ -28,6 +28,8 @@ KINDS = {
         "how-to/columns.md",
         "how-to/images.md",
         "how-to/time-order.md",
+        "how-to/mix.md",
+        "how-to/pack.md",
         "how-to/stores.md",
         "how-to/tables.md",
         "how-to/new-files-each-day.md",

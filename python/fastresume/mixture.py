@@ -98,7 +98,9 @@ class Mixture(ResumableDataset):
         world: World | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
         datasets, weights = _checked(sources)
-        end = stop if stop in ("first", "all") else at_least(1, "stop", stop)
+        if isinstance(stop, str):
+            one_of("stop", stop, ("first", "all"), "a number of rows")
+        end = stop if isinstance(stop, str) else at_least(1, "stop", stop)
         own_world, was_detected = resolve_world(rank, world_size, world)
         rows = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         if rows is None:

@@ -28,6 +28,19 @@ def test_what_is_no_mixture_is_refused(sources: Any, kind: type[Exception], word
     assert all(word in str(caught.value) for word in words)
 
 
+def test_mistakes_with_a_mixture_say_what_to_write(root: Path) -> None:
+    weights = {"web": 0.5, "code": 0.5}
+    two = mixture(root, weights)
+    with pytest.raises(ValueError, match="stop must be 'first' or 'all' or a number of rows, found 'last'"):
+        mixture(root, weights, stop="last")
+    with pytest.raises(AttributeError, match=r"no attribute 'read_rows': write mixture.datasets\[name\]"):
+        two.read_rows([0])
+    with pytest.raises(
+        fr.StateError, match=r"of a mixture, and this is one dataset: load it into the Mixture$"
+    ):
+        two.datasets["web"].load_state_dict(two.state_dict())
+
+
 def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
     web = source(root, "web")
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [

@@ -45,12 +45,16 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     for path, unit, kind, words in cases:
         with pytest.raises(kind, match=words):
             opened(path, unit, batch_size=1)
+    with pytest.raises(fr.DataError, match=r"no tensor of that name: columns=\['tokens'\] has it"):
+        opened(directory, fr.Packed("tokens", length=2), batch_size=1, columns=["cost"])
+    with pytest.raises(fr.DataError, match=r"shape \['B', 4\]: leave out what gives its rows one length"):
+        opened(directory, fr.Packed("tokens", length=2), batch_size=1, columns=[fr.col("tokens").pad(4)])
     with pytest.raises(fr.DataError, match=r"an element of a list is null.*fill_null\(value\)"):
         next(iter(opened(other, fr.Packed("gap", length=1), batch_size=1)))
     filled = opened(other, fr.Packed("gap", length=3), batch_size=1, columns=fr.col("gap").fill_null(7))
     assert next(iter(filled))["gap"].tolist() == [[1, 7, 2]]
     dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
-    with pytest.raises(fr.StateError):
+    with pytest.raises(fr.StateError, match=r"the same unit=; here it is fr.Packed\('tokens', length=1\)$"):
         opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())
     assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
     assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]

@@ -124,6 +124,8 @@ METHODS_OF_DATASETS = {
     "set_transform": ".map(function)",
     "head": ".peek()",
     "prefetch": "fr.Loader(dataset), which reads ahead",
+    "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
+    "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
 }
 

@@ -140,7 +140,12 @@ class UnitsSpec(FilesSpec):
         Raises:
             StateError: if it is of another dataset, selection of rows, order, or way of making units.
         """
-        return self._units.fitted(cursor, self.order_choice, self.on_change == "append")
+        try:
+            return self._units.fitted(cursor, self.order_choice, self.on_change == "append")
+        except _core.StateError as error:
+            if "selection" not in str(error):
+                raise
+            raise _core.StateError(f"{error}, and the same unit=; here it is {self.unit!r}") from None
 
     def reader(
         self,
@@ -269,7 +274,10 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
     for name in unit.names:
         own = rows.get(name)
         if own is None or own.kind != "list" or own.size is not None:
-            found = "no tensor of that name" if own is None else f"{own.dtype} of shape {list(own.shape)}"
+            found = f"no tensor of that name: columns=[{name!r}] has it"
+            if own is not None:
+                instead = "" if own.size is None else ": leave out what gives its rows one length"
+                found = f"{own.dtype} of shape {list(own.shape)}{instead}"
             raise _core.DataError(f"fr.Packed takes columns of lists of values, found for '{name}': {found}")
         size = unit.length
         made.append(Field(name, own.dtype, own.columns, False, size=size, expression=own.expression))

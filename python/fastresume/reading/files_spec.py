@@ -100,6 +100,10 @@ class FilesSpec(ReadSpec):
         try:
             return self.fitted_to_files(cursor)
         except _core.StateError as error:
+            if "mixture" in Cursor(cursor).order:
+                raise _core.StateError(
+                    "the state is of a mixture, and this is one dataset: load it into the Mixture"
+                ) from None
             if self.table is None:
                 raise
             raise _core.StateError(f"{error}. {self.table.told}") from None
