@@ -8,8 +8,11 @@ It prints its address, and runs until it is killed. It looks at no signature.
 from __future__ import annotations
 
 import asyncio
+import bisect
 import email.utils
 import functools
+import itertools
+import os
 import sys
 import urllib.parse
 from datetime import UTC, datetime
@@ -83,17 +86,13 @@ class Objects:
     def _list(self, writer: asyncio.StreamWriter, bucket: str, query: dict[str, list[str]]) -> None:
         prefix, after = query.get("prefix", [""])[0], query.get("continuation-token", [""])[0]
         after = max(after, query.get("start-after", [""])[0])
-        keys = [key for key in _keys(self._directory / bucket) if key > after and key.startswith(prefix)]
-        contents = []
-        for key in keys[:PAGE_KEYS]:
-            status = (self._directory / bucket / key).stat()
-            changed = datetime.fromtimestamp(status.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
-            contents.append(
-                f"<Contents><Key>{escape(key)}</Key><Size>{status.st_size}</Size>"
-                f"<ETag>{escape(_tag(status.st_mtime_ns, status.st_size))}</ETag>"
-                f"<LastModified>{changed}</LastModified></Contents>"
-            )
+        listed = _listed(self._directory / bucket)
+        keys = list(listed)
+        first = max(bisect.bisect_right(keys, after), bisect.bisect_left(keys, prefix))
+        following = keys[first : first + PAGE_KEYS + 1]
+        keys = list(itertools.takewhile(lambda key: key.startswith(prefix), following))
         more = len(keys) > PAGE_KEYS
+        contents = [listed[key] for key in keys[:PAGE_KEYS]]
         token = (
             f"<NextContinuationToken>{escape(keys[PAGE_KEYS - 1])}</NextContinuationToken>" if more else ""
         )
@@ -106,8 +105,19 @@ class Objects:
 
 
 @functools.cache
-def _keys(root: Path) -> list[str]:
-    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+def _listed(bucket: Path) -> dict[str, str]:
+    """What a listing tells of each object of a bucket, by their keys in order."""
+    paths = {path.relative_to(bucket).as_posix(): path for path in bucket.rglob("*") if path.is_file()}
+    return {key: _told(key, paths[key].stat()) for key in sorted(paths)}
+
+
+def _told(key: str, status: os.stat_result) -> str:
+    changed = datetime.fromtimestamp(status.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    return (
+        f"<Contents><Key>{escape(key)}</Key><Size>{status.st_size}</Size>"
+        f"<ETag>{escape(_tag(status.st_mtime_ns, status.st_size))}</ETag>"
+        f"<LastModified>{changed}</LastModified></Contents>"
+    )
 
 
 def _tag(mtime_ns: int, size: int) -> str:
@@ -116,6 +126,9 @@ def _tag(mtime_ns: int, size: int) -> str:
 
 async def main(directory: Path, latency_ms: int) -> None:
     objects = Objects(directory, latency_ms / 1000)
+    # A store has its lists ready: the first one that is asked for takes no longer than others.
+    for bucket in directory.iterdir():
+        _listed(bucket)
     server = await asyncio.start_server(objects.serve, "127.0.0.1", 0, limit=1 << 20)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     async with server:
