@@ -17,6 +17,7 @@ mod hub_tree;
 mod object;
 mod options;
 mod process;
+mod received;
 mod repository;
 mod stores;
 

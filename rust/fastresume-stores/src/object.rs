@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastresume::error::shown;
-use fastresume::{Error, Result, Source, Status, Version};
+use fastresume::{Error, Memory, Result, Source, Status, Version};
 use futures_util::future::try_join_all;
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
@@ -18,6 +18,7 @@ use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::fetch::Fetched;
 use crate::process::Process;
+use crate::received::{received, room_for, shared};
 use crate::stores::Shared;
 
 /// A read of fewer bytes asks for so many, since a request takes longer than their way: the next read is often of those.
@@ -53,22 +54,32 @@ impl Object {
         let blocks = Blocks { object: object.clone(), size: self.status.size, block_bytes };
         let numbers = blocks.around(&range);
         let whole = blocks.range(&numbers);
-        let Some((mut bytes, lacking)) = read(cache, &blocks, numbers).await else {
+        let Some((mut bytes, lacking)) = read(cache, &blocks, numbers.clone()).await else {
             return self.ask(client, range).await;
         };
+        if lacking == [numbers.clone()] {
+            drop(bytes);
+            let came = self.ask(client, whole.clone()).await?;
+            write(cache, &blocks, numbers, came.clone()).await;
+            return self.within(&came, whole.start, &range);
+        }
         let came = lacking.iter().map(|run| self.ask(client, blocks.range(run)));
         let came = try_join_all(came).await?;
         for (run, came) in lacking.iter().zip(&came) {
-            put(&mut bytes, whole.start, blocks.range(run).start, came)?;
+            put(bytes.bytes_mut(), whole.start, blocks.range(run).start, came)?;
         }
         let asked: u64 = came.iter().map(|came| came.len() as u64).sum();
         self.counts().note_from_cache(whole.end - whole.start - asked);
         for (run, came) in lacking.into_iter().zip(came) {
             write(cache, &blocks, run, came).await;
         }
-        let [start, end] = [range.start, range.end].map(|at| usize::try_from(at - whole.start));
-        match (start, end) {
-            (Ok(start), Ok(end)) if end <= bytes.len() => Ok(Bytes::from(bytes).slice(start..end)),
+        self.within(&shared(bytes), whole.start, &range)
+    }
+
+    /// A range of bytes that begin at `start`.
+    fn within(&self, bytes: &Bytes, start: u64, range: &Range<u64>) -> Result<Bytes> {
+        match [range.start, range.end].map(|at| usize::try_from(at - start)) {
+            [Ok(start), Ok(end)] if end <= bytes.len() => Ok(bytes.slice(start..end)),
             _ => Err(Error::data("the bytes that were fetched end").in_file(&self.path)),
         }
     }
@@ -88,20 +99,21 @@ impl Object {
             ..GetOptions::default()
         };
         let what = format!("can't read bytes {} to {} of", range.start, range.end);
+        let asked = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let answered = again(self.counts(), || async {
             let answered = client.get_opts(&self.key, options.clone()).await?;
             // Another object's bytes are not waited for.
             if let Err(changed) = self.check(&answered.meta) {
                 return Ok(Err(changed));
             }
-            answered.bytes().await.map(Ok)
+            received(answered.into_stream(), asked).await
         });
         // A store that does not answer says nothing of the bytes.
         let bytes = answered.await.map_err(|cause| match cause {
             object_store::Error::NotFound { .. } => Error::source(&what, &self.path, told(&cause)),
             _ => Error::unsettled(&what, &self.path, told(&cause)),
         })??;
-        if bytes.len() as u64 != range.end - range.start {
+        if bytes.len() != asked {
             return Err(Error::unsettled(&what, &self.path, format!("{} bytes came", bytes.len())));
         }
         drop(permit);
@@ -131,27 +143,24 @@ impl Object {
 }
 
 /// The bytes of blocks, with holes where the cache lacks some, and which these are; none if the disk can't be read.
-async fn read(
-    cache: &Arc<Cache>,
-    blocks: &Blocks,
-    numbers: Range<u64>,
-) -> Option<(Vec<u8>, Vec<Range<u64>>)> {
+async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Option<(Memory, Vec<Range<u64>>)> {
     let whole = blocks.range(&numbers);
     let length = usize::try_from(whole.end - whole.start).ok()?;
     let (cache, blocks) = (Arc::clone(cache), blocks.clone());
     let _permit = Process::current().ok()?.disk.acquire().await.ok()?;
     let done = tokio::task::spawn_blocking(move || {
-        let mut bytes = vec![0; length];
+        let mut memory = room_for(length).ok()?;
+        memory.resize(length).ok()?;
         let mut runs: Vec<Range<u64>> = Vec::new();
-        for number in cache.read(&blocks, numbers, &mut bytes) {
+        for number in cache.read(&blocks, numbers, memory.bytes_mut()) {
             match runs.last_mut() {
                 Some(run) if run.end == number => run.end += 1,
                 _ => runs.push(number..number + 1),
             }
         }
-        (bytes, runs)
+        Some((memory, runs))
     });
-    done.await.ok()
+    done.await.ok().flatten()
 }
 
 /// Gives a cache the bytes of blocks.

@@ -109,10 +109,12 @@ impl Agenda {
         reader: WorkerId,
         budget_bytes: u64,
     ) -> Result<Self> {
-        let manifest_has_objects = manifest.has_objects();
+        let most_ahead = if manifest.has_objects() { MOST_AHEAD } else { 1 };
+        let fetched_bytes = if manifest.has_objects() { manifest.read_bytes() } else { 0 };
         let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
         let is_scattered = schedule.is_shuffled();
-        let pool = Pool::new(to_usize(budget_bytes.saturating_add(schedule.open_bytes()))?);
+        let stated_bytes = budget_bytes.saturating_add(schedule.open_bytes()).saturating_add(fetched_bytes);
+        let pool = Pool::new(to_usize(stated_bytes)?);
         let front = pass.done() + reader.worker;
         let bunches = schedule.bunches();
         Ok(Self {
@@ -125,7 +127,7 @@ impl Agenda {
             pool,
             schedule,
             ahead: VecDeque::new(),
-            most_ahead: if manifest_has_objects { MOST_AHEAD } else { 1 },
+            most_ahead,
             divided: Vec::new(),
             window: None,
             filling: Filling::new(is_scattered),

@@ -1,0 +1,95 @@
+//! Bytes that came, in memory that is used again: fresh memory costs more than what is written to it.
+
+use bytes::Bytes;
+use fastresume::{Memory, Result};
+use futures_util::TryStreamExt as _;
+use futures_util::stream::BoxStream;
+
+struct Received(Memory);
+
+impl AsRef<[u8]> for Received {
+    fn as_ref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+/// Empty memory that has room for so many bytes.
+///
+/// # Errors
+/// `Argument` if the system does not give so much memory.
+pub fn room_for(bytes: usize) -> Result<Memory> {
+    let mut memory = Memory::lent();
+    memory.reserve(bytes)?;
+    Ok(memory)
+}
+
+/// What was written there, for whoever reads it. The last of them gives the memory back.
+pub fn shared(memory: Memory) -> Bytes {
+    Bytes::from_owner(Received(memory))
+}
+
+/// The bytes of an answer. Of one that goes on behind what was asked for, the rest is not waited for.
+///
+/// # Errors
+/// As the answer breaks off; inside of that, as for `room_for`.
+pub async fn received(
+    mut pieces: BoxStream<'static, object_store::Result<Bytes>>,
+    asked: usize,
+) -> object_store::Result<Result<Bytes>> {
+    let mut memory = match room_for(asked) {
+        Ok(memory) => memory,
+        Err(none) => return Ok(Err(none)),
+    };
+    while let Some(piece) = pieces.try_next().await? {
+        if let Err(none) = memory.extend(&piece) {
+            return Ok(Err(none));
+        }
+        if memory.len() > asked {
+            break;
+        }
+    }
+    Ok(Ok(shared(memory)))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+    use futures_util::stream;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_used_again_once_nobody_reads_it() {
+        const BYTES: usize = 7_654_321;
+        let received = || {
+            let mut memory = room_for(BYTES).unwrap();
+            memory.resize(BYTES).unwrap();
+            shared(memory)
+        };
+        let first = received();
+        let (place, part) = (first.as_ptr(), first.slice(5..10));
+        drop(first);
+        assert_ne!(received().as_ptr(), place, "a part of it is read");
+        drop(part);
+        assert!([received(), received()].iter().any(|bytes| bytes.as_ptr() == place));
+    }
+
+    #[test]
+    fn an_answer_is_its_pieces_and_one_without_end_is_left() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let come = |pieces: &[&'static str], asked| {
+            let pieces: Vec<_> =
+                pieces.iter().map(|piece| Ok(Bytes::from_static(piece.as_bytes()))).collect();
+            let endless = stream::repeat_with(|| Ok(Bytes::from_static(b"more")));
+            let pieces = stream::iter(pieces).chain(if asked == 1 {
+                endless.boxed()
+            } else {
+                stream::empty().boxed()
+            });
+            runtime.block_on(received(pieces.boxed(), asked)).unwrap().unwrap()
+        };
+        assert_eq!(come(&["one", "", "two"], 6), "onetwo");
+        assert_eq!(come(&["one"], 6), "one");
+        assert_eq!(come(&[], 1), "more");
+    }
+}
