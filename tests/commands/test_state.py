@@ -12,6 +12,8 @@ import torch
 
 import fastresume as fr
 from fastresume import cli
+from support.delta_tables import adds, append, delete_rows
+from support.tables import ids
 
 
 @pytest.fixture
@@ -114,6 +116,19 @@ def test_a_state_of_some_rows_fits_its_files(
         assert "the first 1 of 2 files are those of the state" in told
     else:
         assert "fits     yes, if rows= and filter= select the same rows" in told
+
+
+def test_a_state_of_a_table_fits_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    append(tmp_path / "t", ids(0, 20))
+    delete_rows(tmp_path / "t", adds(tmp_path / "t", 0)[0], [1])
+    address, path = f"delta://{tmp_path / 't'}", tmp_path / "state.json"
+    dataset = fr.ParquetDataset(address, batch_size=8, rank=0, world_size=1)
+    path.write_text(json.dumps(next(iter(dataset)).state_dict()))
+    assert cli.main(["state", str(path), address]) == 0
+    assert "fits     yes" in capsys.readouterr().out
+    append(tmp_path / "t", ids(20, 20))
+    assert cli.main(["state", str(path), address]) == 1
+    assert "fits     no" in capsys.readouterr().out
 
 
 def test_what_is_no_state_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

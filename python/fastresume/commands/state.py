@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.options.checks import path_list
 from fastresume.state.cursor import KEY, Cursor
+from fastresume.tables.named_table import open_manifest
 
 FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 
@@ -23,7 +23,7 @@ def run(given: argparse.Namespace) -> int:
         found = told(cursor)
         if given.path is not None:
             found |= compared(cursor, given.path)
-    except (_core.FastresumeError, OSError, ValueError) as cause:
+    except (_core.FastresumeError, OSError, ValueError, ImportError) as cause:
         sys.stderr.write(f"fastresume state: {cause}\n")
         return UNUSABLE
     text = json.dumps(found, indent=2) + "\n" if given.json else shown(found)
@@ -119,7 +119,7 @@ def compared(cursor: Cursor, path: str) -> dict[str, Any]:
     """
     if "mixture" in cursor.order:
         raise ValueError("the state is of a mixture, whose sources are several datasets: leave PATH out")
-    manifest = _core.Manifest.open([path_list(path)], _core.Stores())
+    manifest = open_manifest(path)
     if cursor._core.fingerprint == manifest.fingerprint:
         return {"fits": True, "why": None}
     choice = None if cursor.order["kind"] == "sequential" else (None, None, None)
