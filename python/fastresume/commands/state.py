@@ -48,7 +48,8 @@ def read(path: Path) -> Cursor:
             value = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as cause:  # noqa: BLE001  (torch's own are of many kinds)
             raise _core.StateError(
-                f"{path} is neither JSON nor a file of torch.save without code: {cause}"
+                f"{path} is neither JSON nor a file of torch.save that is read without running code "
+                f"({type(cause).__name__}): write the state alone, as json.dump(batch.state_dict(), file)"
             ) from None
     states = list(_states(value))
     if len(states) != 1:
