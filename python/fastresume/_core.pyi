@@ -10,8 +10,8 @@ from torch import Tensor
 # fmt: off
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
-    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
-    "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SequenceTable", "SourceError",
+    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture",
+    "Order", "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SequenceTable", "SourceError",
     "StateError", "Statistics", "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "Units",
     "Written", "__version__", "bounded", "cores", "digest", "greatest", "intersection", "keys",
     "lengths_of_lists", "marked", "release_memory", "remaining", "slice_intervals", "split_rows",
@@ -35,6 +35,14 @@ _Words: TypeAlias = npt.NDArray[np.int64]
 _Packing: TypeAlias = tuple[Sequence[str], int, Sequence[bytes] | None]
 _Cut: TypeAlias = tuple[int, int, int]
 _Files: TypeAlias = tuple[_Words, _Words, _Words]
+_Known: TypeAlias = tuple[int, bytes]
+_Damage: TypeAlias = Sequence[tuple[int, int, str] | tuple[int, int, str, int]]
+_Chunk: TypeAlias = tuple[Memory, _Words, _Words | None, _Damage, _Words | None]
+_Told: TypeAlias = list[tuple[int, int, str, int]]
+_Mixed: TypeAlias = tuple[Memory, Buffer, Buffer, Buffer | None, Buffer | None, _Told]
+_Names: TypeAlias = Sequence[str]
+_Sought: TypeAlias = Sequence[bool | int | float | bytes]
+_Types: TypeAlias = Sequence[tuple[str, torch.dtype, Sequence[int]]]
 
 @final
 class Activity:
@@ -64,10 +72,7 @@ class Memory: ...
 @final
 class TensorMaker:
     def __new__(
-        cls,
-        types: Sequence[tuple[str, torch.dtype, Sequence[int]]],
-        over: Callable[[Buffer, torch.dtype], Tensor],
-        exchange: object | None = None,
+        cls, types: _Types, over: Callable[[Buffer, torch.dtype], Tensor], exchange: object | None = None
     ) -> Self: ...
     def tensors(self, memory: Memory) -> list[Tensor]: ...
 
@@ -168,20 +173,11 @@ class Manifest:
 @final
 class Layout:
     def __new__(
-        cls,
-        manifest: Manifest,
-        *,
-        columns: Sequence[object] | None,
-        nulls: str,
-        known: Sequence[tuple[int, bytes]],
+        cls, manifest: Manifest, *, columns: Sequence[object] | None, nulls: str, known: Sequence[_Known]
     ) -> Self: ...
     @staticmethod
     def of_filter(
-        manifest: Manifest,
-        columns: Sequence[str],
-        asked: Sequence[str],
-        optional: Sequence[str],
-        partitions: Sequence[str],
+        manifest: Manifest, columns: _Names, asked: _Names, optional: _Names, partitions: _Names
     ) -> Layout: ...
     def masking_damage(self, masks_damage: bool) -> Layout: ...
     @property
@@ -193,10 +189,7 @@ class Layout:
     def row_bytes(self) -> int: ...
     def statistics(self, manifest: Manifest) -> list[list[Statistics]]: ...
     def details(
-        self,
-        manifest: Manifest,
-        groups: Sequence[int],
-        sought: Sequence[Sequence[bool | int | float | bytes]],
+        self, manifest: Manifest, groups: Sequence[int], sought: Sequence[_Sought]
     ) -> list[list[ChunkDetails]]: ...
     def read_rows(self, manifest: Manifest, runs: _Words, count: int) -> tuple[Memory, Written]: ...
     def memory_bound(self, manifest: Manifest, order: Order, pass_: Pass, workers: int) -> MemoryBound: ...
@@ -313,9 +306,16 @@ class Axes:
     def rows(self) -> list[int]: ...
     @staticmethod
     def rows_taken(cursor: Cursor) -> list[int]: ...
-    def rows_at(self, positions: _Words) -> tuple[Buffer, Buffer, list[tuple[int, int, int]]]: ...
     def ordinals(self, source: int, start: int, end: int) -> Buffer: ...
     def stretch(self, source: int, start: Cursor, ordinal: int) -> Cursor: ...
+
+@final
+class Mixer:
+    def __new__(cls, axes: Axes, numbers: Sequence[int]) -> Self: ...
+    def lacking(self, pass_: Pass, batch: int, rank: int) -> tuple[int, int, int] | None: ...
+    def put(self, source: int, ordinal: int, chunk: _Chunk) -> None: ...
+    def batch(self, pass_: Pass, batch: int, rank: int, joiner: RowJoiner) -> _Mixed: ...
+    def forget(self) -> None: ...
 
 @final
 class Units:

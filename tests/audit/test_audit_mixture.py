@@ -208,15 +208,16 @@ def test_a_life_whose_logs_are_missing_is_a_state_that_no_log_leads_to(root: Pat
 def test_rows_that_are_not_those_of_their_places_are_found(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fastresume.mixing.reader import MixtureReader
+    from fastresume.mixing import reader
 
-    take = MixtureReader._take
+    decoded = reader.MixtureReader._decoded
 
-    def twice(self: MixtureReader, place: int, first: int, last: int) -> Any:
+    def twice(self: reader.MixtureReader, place: int, first: int, last: int) -> Any:
         """Gives the rows of another stretch for the second one."""
-        return take(self, place, first if first < 12 else first - 12, last if first < 12 else last - 12)
+        return decoded(self, place, first if first < 12 else first - 12, last if first < 12 else last - 12)
 
-    monkeypatch.setattr(MixtureReader, "_take", twice)
+    monkeypatch.setattr(reader, "_CHUNK_ROWS", (1, 1))
+    monkeypatch.setattr(reader.MixtureReader, "_decoded", twice)
     logs = tmp_path / "logs"
     life(root, logs, TWO, 8)
     report = audit(logs)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from fastresume.audit.verify import audit
-from fastresume.batch.joining import Chunk, Piece
+from fastresume.batch.joining import Chunk
 from fastresume.mixing.reader import MixtureReader
 from support.audits import assert_proven, found_in, text_of
 from support.documents import Oracle, documents, write
@@ -204,46 +204,44 @@ def test_processes_that_are_killed_are_proven(
 
 # ------------------------------------------------------------------------------------- what is not, is seen
 
-Cheat = Callable[[Any, list[Piece[Chunk]], int, int, int], list[Piece[Chunk]]]
-take = MixtureReader._take
+Cheat = Callable[[MixtureReader, int, int], Chunk]
+decoded = MixtureReader._decoded
 
 
-def twice(_: Any, one_by_one: list[Piece[Chunk]], *_at: int) -> list[Piece[Chunk]]:
+def at(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
+    return decoded(reader, place, ordinal, ordinal + 1)
+
+
+def twice(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
     """The first sequence stands in the place of the second one, too."""
-    return [one_by_one[0], one_by_one[0], *one_by_one[2:]]
+    return at(reader, place, 6)
 
 
-def left_out(reader: Any, _: list[Piece[Chunk]], place: int, first: int, last: int) -> list[Piece[Chunk]]:
+def left_out(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
     """The first sequence is left out, and the one behind the last comes too early."""
-    return take(reader, place, first + 1, last + 1)
+    return at(reader, place, ordinal + 1)
 
 
-def another(reader: Any, honest: list[Piece[Chunk]], place: int, *_at: int) -> list[Piece[Chunk]]:
+def another(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
     """The first sequence is one of another source."""
-    return [*take(reader, 1 - place, 0, 1), *honest[1:]]
+    return at(reader, 1 - place, 0) if ordinal == 6 else at(reader, place, ordinal)
 
 
-def other_tokens(_: Any, honest: list[Piece[Chunk]], *_at: int) -> list[Piece[Chunk]]:
+def other_tokens(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
     """The second sequence has the number that it should have, and holds what the first one does."""
-    (chunk, start, end), (second, number, _) = honest[:2]
-    assert chunk.units is not None
-    assert second.units is not None
-    units = chunk.units.copy()
-    units[start] = second.units[number]
-    return [honest[0], Piece(chunk._replace(units=units), start, end), *honest[2:]]
+    return at(reader, place, 6)._replace(units=at(reader, place, ordinal).units)
 
 
 @pytest.mark.parametrize("cheat", [twice, left_out, another, other_tokens])
 def test_sequences_that_are_not_those_of_their_places_are_seen(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cheat: Cheat
 ) -> None:
-    def cheating(self: MixtureReader, place: int, first: int, last: int) -> list[Piece[Chunk]]:
-        found = take(self, place, first, last)
-        one_by_one = [Piece(chunk, at, at + 1) for chunk, start, end in found for at in range(start, end)]
-        is_third = place == 0 and first == 6
-        return cheat(self, one_by_one, place, first, last) if is_third else found
+    def cheating(self: MixtureReader, place: int, first: int, last: int) -> Chunk:
+        is_third = place == 0 and first in (6, 7)
+        return cheat(self, place, first) if is_third else decoded(self, place, first, last)
 
-    monkeypatch.setattr(MixtureReader, "_take", cheating)
+    monkeypatch.setattr("fastresume.mixing.reader._CHUNK_ROWS", (1, 1))
+    monkeypatch.setattr(MixtureReader, "_decoded", cheating)
     life(root, tmp_path / "logs", TWO, 6)
     report = audit(tmp_path / "logs")
     told = text_of(report)

@@ -11,8 +11,6 @@ from torch import Tensor
 import fastresume._core as _core
 from fastresume.batch.damage import Damage
 from fastresume.batch.jagged import Jagged, is_one_byte
-from fastresume.batch.origin import UnitRows
-from fastresume.buffers import members
 
 Words = npt.NDArray[np.int64]
 Decoded = TypeVar("Decoded")
@@ -50,31 +48,6 @@ class Piece(NamedTuple, Generic[Decoded]):
     chunk: Decoded
     start: int
     end: int
-
-
-def row_numbers(pieces: list[Piece[Chunk]], order: Words, count: int) -> tuple[Words, UnitRows | None]:
-    """The row numbers of a batch of all pieces; of sequences, those of their documents.
-
-    Row k of them, counted over all pieces, becomes row `order[k]`; these come again in turn up to `count`
-    rows.
-    """
-    rows, lengths = [], []
-    for chunk, start, end in pieces:
-        if chunk.offsets is None:
-            rows.append(chunk.rows[start:end])
-            continue
-        offsets = chunk.offsets[start : end + 1]
-        rows.append(chunk.rows[offsets[0] : offsets[-1]])
-        lengths.append(np.diff(offsets))
-    found = np.concatenate(rows)
-    if not lengths:
-        placed = np.empty_like(found)
-        placed[order] = found
-        return repeated(placed, count), None
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order))
-    inside, ends = members(np.concatenate(lengths), repeated(places, count))
-    return found[inside], UnitRows(ends, True)
 
 
 def repeated(values: Words, count: int) -> Words:

@@ -11,10 +11,10 @@ from torch import Tensor
 import fastresume._core as _core
 from fastresume.audit.log_format import digest, key_of, of_source
 from fastresume.batch.damage import of_rows
-from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Piece, Words, repeated, row_numbers
-from fastresume.batch.origin import Planned, Proof
+from fastresume.batch.joining import BATCHES_IN_USE, Chunk, Words
+from fastresume.batch.origin import Planned, Proof, UnitRows
 from fastresume.batch.schema import Tensors
-from fastresume.buffers import of_buffer, of_words, runs_of_one
+from fastresume.buffers import of_buffer, of_words
 from fastresume.mixing.streams import Stream
 from fastresume.packing.content import of_sequences, total
 from fastresume.reading.composed_reader import ComposedReader
@@ -62,18 +62,16 @@ class MixtureReader(ComposedReader):
         self._is_ahead = is_ahead
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
-        # The streams by their source and the ordinal that each gives next.
+        # The streams by the state's place of their source, and the ordinal that each gives next.
         self._streams: dict[tuple[int, int], Stream] = {}
         if not planned.batches_left:
             return
         self._axes = _core.Axes(planned.cursor_after(planned.batches - planned.batches_left))
         numbers = {name: number for number, (name, _) in sources.items()}
         # By the state's places of sources, their numbers in the mixture; -1 of those that are not read.
-        self._number_at = np.array([numbers.get(name, -1) for name in self._axes.names], dtype=np.int64)
-        self._lacks_sources = bool((self._number_at < 0).any())
-        places = {name: place for place, name in enumerate(self._axes.names)}
+        self._number_at = [numbers.get(name, -1) for name in self._axes.names]
+        self._mixer = _core.Mixer(self._axes, self._number_at)
         self._rows = self._axes.rows
-        self._place_of = {number: places[name] for number, (name, _) in sources.items()}
         self._chunk_rows = self._rows_of_chunks()
         self._joiner = first.joiner(BATCHES_IN_USE * planned.cut[2] * first.row_bytes)
 
@@ -92,35 +90,20 @@ class MixtureReader(ComposedReader):
 
     def _mixed(self, number: int) -> Rows:
         planned, rank = self._planned, self._rank
-        found = self._axes.rows_at(of_buffer(planned.positions(number, rank)))
-        names, order, stretches = of_words(found[0]), of_words(found[1]), found[2]
-        at = self._number_at[names]
-        if self._lacks_sources and (at < 0).any():  # a batch of an earlier stage, read again
-            lacking = self._axes.names[int(names[at < 0][0])]
-            raise _core.StateError(
-                f"the batch holds rows of the source {lacking!r}, which the mixture does not read in this "
-                "pass: name it with a weight to read that batch again"
-            )
-        # What comes source after source goes to the places that the sources have in the batch.
-        taken = [(place, self._take(place, first, last)) for place, first, last in stretches]
-        pieces = [piece for _, found in taken for piece in found]
-        whose = [int(self._number_at[place]) for place, found in taken for _ in found]
-        count, valid, _ = planned.shape(number, rank)
-        chunks = [(chunk.memory, start, end) for chunk, start, end in pieces]
-        tensors = self._schema.tensors(self._joiner.joined(chunks, order, count))
-        rows, units = row_numbers(pieces, order, count)
-        sources = repeated(at, count)
-        row_sources = sources if units is None else np.repeat(sources, np.diff(units.offsets))
-        marked = zip(pieces, whose, strict=True)
-        told = dict.fromkeys((*one[:3], of) for (chunk, _, _), of in marked for one in chunk.damage)
-        damage = of_rows(tuple(told), rows, row_sources)
-        numbers = [chunk.units[start:end] for chunk, start, end in pieces if chunk.units is not None]
-        if units is not None and numbers:
-            places = np.concatenate(numbers)
-            places[order] = places.copy()
-            given = places[:valid], at[:valid], tensors, rows
+        while (lacking := self._mixer.lacking(planned, number, rank)) is not None:
+            place, first, last = lacking
+            self._mixer.put(place, first, self._decoded(place, first, last))
+        memory, runs, whose, offsets, numbers, found = self._mixer.batch(planned, number, rank, self._joiner)
+        tensors, rows, sources = self._schema.tensors(memory), of_buffer(runs), of_words(whose)
+        if offsets is None:
+            return Rows(tensors, rows, of_rows(tuple(found), rows[:, 0], sources), sources)
+        units = UnitRows(of_words(offsets), True)
+        damage = of_rows(tuple(found), rows[:, 0], np.repeat(sources, np.diff(units.offsets)))
+        if numbers is not None:
+            _, valid, _ = planned.shape(number, rank)
+            given = of_words(numbers)[:valid], sources[:valid], tensors, rows[:, 0]
             units = units._replace(proof=self._proof(*given, units.offsets, is_whole=not damage))
-        return Rows(tensors, runs_of_one(rows), damage, sources, units)
+        return Rows(tensors, rows, damage, sources, units)
 
     def _proof(
         self, numbers: Words, at: Words, tensors: Tensors, rows: Words, offsets: Words, is_whole: bool
@@ -135,37 +118,41 @@ class MixtureReader(ComposedReader):
             held += 0 if contents is None else of_source(total(contents[is_own]), name)
         return Proof(found % (1 << 64), held % (1 << 64) if is_whole else None)
 
-    def _take(self, place: int, first: int, last: int) -> list[Piece[Chunk]]:
-        """The rows of a source at some of its ordinals, which are all of one pass of it."""
-        source = int(self._number_at[place])
-        _, spec = self._sources[source]
-        stream = self._streams.pop((source, first), None)
+    def _decoded(self, place: int, first: int, last: int) -> Chunk:
+        """Rows of a source from an ordinal on: up to another one, where none are decoded ahead."""
+        if self._number_at[place] < 0:  # a batch of an earlier stage, read again
+            raise _core.StateError(
+                f"the batch holds rows of the source {self._axes.names[place]!r}, which the mixture does not "
+                "read in this pass: name it with a weight to read that batch again"
+            )
+        _, spec = self._sources[self._number_at[place]]
+        stream = self._streams.pop((place, first), None)
         if stream is None:
             cursor = self._axes.stretch(place, spec.start(), first)
             if not self._is_ahead:
-                return [Piece(spec.chunk_at(cursor, last - first), 0, last - first)]
+                return spec.chunk_at(cursor, last - first)
             each = max(len(self._sources), 1)
             ahead = (1, self._prefetch_bytes // each) if self._threads else (0, 0)
-            stream = Stream(spec, cursor, self._chunk_rows[source], *ahead)
-        found = stream.take(last - first)
-        if last % self._rows[place] == 0:
+            stream = Stream(spec, cursor, self._chunk_rows[place], *ahead)
+        chunk = stream.next_chunk()
+        after = first + chunk.size
+        if after % self._rows[place] == 0:
             stream.close()
         else:
-            self._streams[source, last] = stream
-        return found
+            self._streams[place, after] = stream
+        return chunk
 
-    def _rows_of_chunks(self) -> dict[int, int]:
+    def _rows_of_chunks(self) -> list[int]:
         weights, rows = self._axes.weights, self._planned.cut[2]
         period, (least, most) = sum(weights), _CHUNK_ROWS
-        return {
-            source: max(least, min(most, rows * weights[place] * _CHUNK_BATCHES // period))
-            for source, place in self._place_of.items()
-        }
+        return [max(least, min(most, rows * weight * _CHUNK_BATCHES // period)) for weight in weights]
 
     def forget(self) -> None:
         """Closes the streams: others are opened where they are needed."""
         while self._streams:
             self._streams.popitem()[1].close()
+        if self._planned.batches_left:
+            self._mixer.forget()
 
 
 class StreamsActivity:

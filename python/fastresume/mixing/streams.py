@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.batch.joining import Chunk, Piece
+from fastresume.batch.joining import Chunk
 from fastresume.reading.files_spec import FilesSpec
 
 
 class Stream:
-    """The rows of one pass of a source from a cursor on, in its order, as many at a time as are asked for.
+    """The rows of one pass of a source from a cursor on, in its order, many at a time.
 
     Args:
         spec: what the source reads.
@@ -26,31 +26,23 @@ class Stream:
         planned = _core.Pass(cursor, (1, 1, chunk_rows), "short", 1)
         self._spec = spec
         self._reader = spec.reader(cursor, planned, (0, 1, 0, 1), threads, prefetch_bytes)
-        self._chunk: Chunk | None = None
-        self._given = 0
 
     @property
     def activity(self) -> Any:
         """What its reader is doing."""
         return self._reader.activity
 
-    def take(self, count: int) -> list[Piece[Chunk]]:
-        """The next rows; fewer only where the pass ends."""
-        pieces = []
-        while count and (chunk := self._chunk or self._next_chunk()) is not None:
-            begin = self._given
-            end = min(begin + count, chunk.size)
-            pieces.append(Piece(chunk, begin, end))
-            count -= end - begin
-            self._given = end
-            if end == chunk.size:
-                self._chunk = None
-        return pieces
+    def next_chunk(self) -> Chunk:
+        """The next rows, of which there must be some.
+
+        Raises:
+            StateError: if the pass has ended.
+        """
+        chunk = self._spec.next_chunk(self._reader)
+        if chunk is None:
+            raise _core.StateError("a pass of a source ends before the rows that the mixture has of it")
+        return chunk
 
     def close(self) -> None:
         """Ends the threads, and closes the files."""
         self._reader.close()
-
-    def _next_chunk(self) -> Chunk | None:
-        self._chunk, self._given = self._spec.next_chunk(self._reader), 0
-        return self._chunk

@@ -99,7 +99,7 @@ class UnitsReader(ComposedReader):
         memory, runs, units, _, damage = self._made_of(numbers, count, valid)
         self._number += self._workers
         whose = of_runs(numbers) if self._is_audited else None
-        return Chunk(memory, runs[:, 0], units.offsets, damage, whose)
+        return Chunk(memory, runs[:, 0].copy(), units.offsets, damage, whose)
 
     def _numbers_of(self, number: int) -> Intervals:
         """The numbers of the units of a batch, as runs."""

@@ -1,7 +1,7 @@
 //! Rows of several chunks as one batch, as a Python class.
 
 use fastresume::vectors::{collected, collected_results};
-use fastresume::{Error, Pool, RowParts, Stretch, joining};
+use fastresume::{Error, Joiner, Pool, RowParts, Stretch};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -13,8 +13,7 @@ use crate::tensor::Memory;
 /// Puts rows of chunks together to batches. No tensor may be made of a chunk's memory.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct RowJoiner {
-    parts: Vec<RowParts>,
-    pool: Pool,
+    pub inner: Joiner,
 }
 
 #[pymethods]
@@ -24,7 +23,7 @@ impl RowJoiner {
     fn new(layout: Option<&Layout>, widths: Vec<usize>, stated_bytes: usize) -> Self {
         let flat = widths.into_iter().map(RowParts::Flat);
         let parts = layout.map_or_else(|| flat.collect(), |layout| RowParts::of(&layout.inner));
-        Self { parts, pool: Pool::new(stated_bytes) }
+        Self { inner: Joiner { parts, pool: Pool::new(stated_bytes) } }
     }
 
     /// The rows of stretches `(chunk, start, end)`, one behind another, each at its place among them; over and over until
@@ -45,7 +44,7 @@ impl RowJoiner {
                     .iter()
                     .map(|(chunk, start, end)| Stretch { memory: chunk.get().bytes(), rows: *start..*end }),
             )?;
-            joining::join(&self.parts, &stretches, &places, count, &self.pool)
+            self.inner.join(&stretches, &places, count)
         })?;
         Ok(found.into())
     }

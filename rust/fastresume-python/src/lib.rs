@@ -15,6 +15,7 @@ mod intervals;
 mod joining;
 mod layout;
 mod manifest;
+mod mixing;
 mod mixture;
 mod order;
 mod pagelock;
@@ -48,6 +49,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<joining::RowJoiner>()?;
     module.add_class::<layout::Layout>()?;
+    module.add_class::<mixing::Mixer>()?;
     module.add_class::<mixture::Axes>()?;
     module.add_class::<mixture::Mixture>()?;
     module.add_class::<order::Order>()?;

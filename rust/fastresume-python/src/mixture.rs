@@ -1,19 +1,16 @@
 //! Mixtures of several sources, as Python classes.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use fastresume::{
     Axes as CoreAxes, Axis, Cursor as CoreCursor, Error, Grows, Identity, Mixture as CoreMixture,
     NamedMixture, NamedSource, NamedStop, Result, SourceFiles, Stop, order_of, whole_weights,
 };
-use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
 use crate::buffer::Buffer;
 use crate::cursor::{ChoiceNumbers, Cursor, to_choice};
 use crate::gate;
-use crate::intervals;
 use crate::manifest::Manifest;
 use crate::units::Units;
 
@@ -117,13 +114,10 @@ impl Mixture {
     }
 }
 
-/// Ordinals of sources: the source, and a range.
-type Stretches = Vec<(usize, u64, u64)>;
-
 /// Which ordinals of which source stand at the positions of the stage that a cursor is in.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Axes {
-    inner: CoreAxes,
+    pub inner: CoreAxes,
     mixture: CoreMixture,
 }
 
@@ -150,45 +144,13 @@ impl Axes {
         self.mixture.weights.clone()
     }
 
-    /// What stands at these positions: of each the source, by its place among the names; which position, by its place
-    /// among these, the rows have, source after source; and the ordinals of these rows as ranges `(source, start, end)`, of
-    /// which none passes the end of a pass of the source.
-    fn rows_at(&self, py: Python<'_>, positions: PyBuffer<i64>) -> PyResult<(Buffer, Buffer, Stretches)> {
-        let positions = intervals::read(py, &positions)?;
-        gate::run(py, || {
-            let positions: Vec<_> = positions
-                .into_iter()
-                .map(|range| range.start.cast_unsigned()..range.end.cast_unsigned())
-                .collect();
-            let period = self.inner.period();
-            let each = positions.iter().flat_map(|range| period.sources_at(range.clone()));
-            let sources: Vec<u64> = each.map(|source| source as u64).collect();
-            let mut of_source: Vec<Vec<u64>> = vec![Vec::new(); self.mixture.sources.len()];
-            for (at, &source) in (0..).zip(&sources) {
-                if let Some(places) = usize::try_from(source).ok().and_then(|of| of_source.get_mut(of)) {
-                    places.push(at);
-                }
-            }
-            let mut stretches = Vec::new();
-            for (number, source) in self.mixture.sources.iter().enumerate() {
-                if !of_source[number].is_empty() {
-                    self.stretches(number, source.2, &positions, &mut stretches);
-                }
-            }
-            let places = of_source.concat();
-            Ok((Buffer::of_words(sources), Buffer::of_words(places), stretches))
-        })
-    }
-
     /// The ordinals of a source at the positions `[start, end)`, in their order, as ranges of which none passes the end
     /// of a pass of the source.
     fn ordinals(&self, py: Python<'_>, source: usize, start: u64, end: u64) -> PyResult<Buffer> {
-        let rows = self.axis(source)?.rows();
-        gate::run(py, || {
-            let mut found = Vec::new();
-            self.stretches(source, rows, std::slice::from_ref(&(start..end)), &mut found);
-            Buffer::of_ranges(found.into_iter().map(|(_, start, end)| start..end))
-        })
+        self.axis(source)?;
+        let positions = start..end;
+        let found = self.inner.stretches_of(source, std::slice::from_ref(&positions));
+        gate::run(py, || Buffer::of_ranges(found))
     }
 
     /// The cursor of the pass of a source that holds an ordinal: before that row. `start` is that of the source's start,
@@ -218,20 +180,6 @@ impl Axes {
 }
 
 impl Axes {
-    /// Adds the ordinals of a source of so many rows at these positions, cut where its passes end.
-    fn stretches(&self, source: usize, rows: u64, positions: &[Range<u64>], found: &mut Stretches) {
-        for positions in positions {
-            for range in self.inner.ordinals(source, positions) {
-                let mut start = range.start;
-                while start < range.end {
-                    let end = range.end.min((start / rows + 1) * rows);
-                    found.push((source, start, end));
-                    start = end;
-                }
-            }
-        }
-    }
-
     fn axis(&self, source: usize) -> PyResult<&Axis> {
         let found = self.inner.axis(source);
         found.ok_or_else(|| pyo3::exceptions::PyIndexError::new_err("there is no such source"))

@@ -227,6 +227,7 @@ fn wrapped(py: Python<'_>, held: Box<Held>, to_object: ToObject) -> PyResult<Bou
 
 /// The memory of a batch's fields, of which tensors are made.
 #[pyclass(frozen, module = "fastresume._core")]
+#[derive(Clone)]
 pub struct Memory {
     fields: Vec<Arc<Shared>>,
 }

@@ -33,7 +33,8 @@ pub mod fuzzing;
 #[cfg(test)]
 mod test_files;
 
-pub use self::batch::joining::{self, RowParts, Stretch};
+pub use self::batch::joining::{Joiner, RowParts, Stretch};
+pub use self::batch::mixing::{Cause, Chunk, Fields, Mixed, Mixer};
 pub use self::batch::random_access::{self, ReadRows};
 pub use self::batch::sequence_reader::{Chunks, SequenceReader, SequenceSource};
 pub use self::batch::sequence_table::SequenceTable;

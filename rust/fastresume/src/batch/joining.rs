@@ -72,42 +72,48 @@ pub struct Stretch<'a> {
 /// Elements, or rows, of a stretch's chunk.
 type Span = (usize, Range<usize>);
 
-/// The rows of all stretches as one batch of `count` rows. Row k of them, counted over all stretches, becomes row
-/// `places[k]`; the rows behind these are the same again, in turn.
-///
-/// # Errors
-/// `Argument` if the system does not give so much memory; `Data` if the memory is not that of such rows, or a place is
-/// beyond them.
-pub fn join(
-    parts: &[RowParts],
-    stretches: &[Stretch<'_>],
-    places: &[u32],
-    count: usize,
-    pool: &Pool,
-) -> Result<Vec<Memory>> {
-    let distinct: usize = stretches.iter().map(|stretch| stretch.rows.len()).sum();
-    let is_placed = places.len() == distinct && places.iter().all(|&place| (place as usize) < distinct);
-    if !is_placed || count < distinct || (distinct == 0 && count > 0) {
-        return Err(Error::data("rows that are joined have no places in the batch"));
-    }
-    let moves = collected(places.iter().map(|&to| Move { from: 0, to }))?;
-    let mut spans = Vec::new();
-    if parts.iter().any(|part| matches!(part, RowParts::Jagged { .. })) {
-        spans = spans_of(stretches, places, count)?;
-    }
-    let mut found = Vec::new();
-    let mut at = 0;
-    for part in parts {
-        match *part {
-            RowParts::Flat(width) => found.push(flat(stretches, at, width, &moves, count, pool)?),
-            RowParts::Jagged { width, mark_bytes, depth, is_masked } => {
-                let shape = (width, mark_bytes, depth, is_masked);
-                jagged(stretches, at, shape, collected(spans.iter().cloned())?, pool, &mut found)?;
-            }
+/// Puts rows of one kind together.
+#[derive(Debug)]
+pub struct Joiner {
+    /// How their fields lie in memory.
+    pub parts: Vec<RowParts>,
+    /// Where the memory of batches comes from.
+    pub pool: Pool,
+}
+
+impl Joiner {
+    /// The rows of all stretches as one batch of `count` rows. Row k of them, counted over all stretches, becomes row
+    /// `places[k]`; the rows behind these are the same again, in turn.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory; `Data` if the memory is not that of such rows, or a place is
+    /// beyond them.
+    pub fn join(&self, stretches: &[Stretch<'_>], places: &[u32], count: usize) -> Result<Vec<Memory>> {
+        let Self { parts, pool } = self;
+        let distinct: usize = stretches.iter().map(|stretch| stretch.rows.len()).sum();
+        let is_placed = places.len() == distinct && places.iter().all(|&place| (place as usize) < distinct);
+        if !is_placed || count < distinct || (distinct == 0 && count > 0) {
+            return Err(Error::data("rows that are joined have no places in the batch"));
         }
-        at += part.count();
+        let moves = collected(places.iter().map(|&to| Move { from: 0, to }))?;
+        let mut spans = Vec::new();
+        if parts.iter().any(|part| matches!(part, RowParts::Jagged { .. })) {
+            spans = spans_of(stretches, places, count)?;
+        }
+        let mut found = Vec::new();
+        let mut at = 0;
+        for part in parts {
+            match *part {
+                RowParts::Flat(width) => found.push(flat(stretches, at, width, &moves, count, pool)?),
+                RowParts::Jagged { width, mark_bytes, depth, is_masked } => {
+                    let shape = (width, mark_bytes, depth, is_masked);
+                    jagged(stretches, at, shape, collected(spans.iter().cloned())?, pool, &mut found)?;
+                }
+            }
+            at += part.count();
+        }
+        Ok(found)
     }
-    Ok(found)
 }
 
 /// The rows of the batch, each by its stretch.
@@ -278,15 +284,15 @@ mod tests {
             Stretch { memory: vec![bytes(&first)], rows: 1..3 },
             Stretch { memory: vec![bytes(&second)], rows: 0..2 },
         ];
-        let pool = Pool::new(0);
-        let found = join(&[RowParts::Flat(2)], &stretches, &[2, 0, 3, 1], 6, &pool).unwrap();
+        let joiner = |width| Joiner { parts: vec![RowParts::Flat(width)], pool: Pool::new(0) };
+        let found = joiner(2).join(&stretches, &[2, 0, 3, 1], 6).unwrap();
         assert_eq!(found[0].bytes(), bytes::<u16>(&[3, 20, 2, 10, 3, 20]));
         for places in [&[0, 1, 2, 4][..], &[0, 1, 2]] {
-            assert!(join(&[RowParts::Flat(2)], &stretches, places, 6, &pool).is_err());
+            assert!(joiner(2).join(&stretches, places, 6).is_err());
         }
-        assert!(join(&[RowParts::Flat(2)], &stretches, &[0, 1, 2, 3], 3, &pool).is_err());
-        assert!(join(&[RowParts::Flat(3)], &stretches, &[0, 1, 2, 3], 4, &pool).is_err());
-        let none = join(&[RowParts::Flat(2)], &[], &[], 0, &pool).unwrap();
+        assert!(joiner(2).join(&stretches, &[0, 1, 2, 3], 3).is_err());
+        assert!(joiner(3).join(&stretches, &[0, 1, 2, 3], 4).is_err());
+        let none = joiner(2).join(&[], &[], 0).unwrap();
         assert!(none[0].is_empty());
     }
 
@@ -313,7 +319,8 @@ mod tests {
         let part = RowParts::Jagged { width: 4, mark_bytes: 1, depth: 2, is_masked: true };
         assert_eq!(part.count(), 6);
         let stretches = [stretch(0, 0..3), stretch(1, 0..1)];
-        let found = join(&[part], &stretches, &[1, 2, 3, 0], 4, &Pool::new(0)).unwrap();
+        let joiner = Joiner { parts: vec![part], pool: Pool::new(0) };
+        let found = joiner.join(&stretches, &[1, 2, 3, 0], 4).unwrap();
         let expected: [&[u8]; 6] = [
             bytes::<u32>(&[1, 2, 3, 7, 8, 9]),
             &[1, 1, 0, 1, 0, 1],

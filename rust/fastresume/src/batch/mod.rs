@@ -15,6 +15,7 @@ pub mod filler;
 pub mod lists;
 pub mod gather_rows;
 pub mod joining;
+pub mod mixing;
 pub mod sequences;
 pub mod sequence_table;
 pub mod ended_bunch;

@@ -63,7 +63,12 @@ chosen! {
 
 #[inline(always)]
 fn scatter_inline(source: &[u8], row_bytes: usize, moves: &[Move], output: &mut [u8]) {
-    by_length!(row_bytes, scatter_rows(source, row_bytes, moves, output));
+    // Of a width that is known when it is compiled, a row is one load and one store.
+    match row_bytes {
+        4 => scatter_rows::<4, 1>(source, 4, moves, output),
+        8 => scatter_rows::<8, 1>(source, 8, moves, output),
+        _ => by_length!(row_bytes, scatter_rows(source, row_bytes, moves, output)),
+    }
 }
 
 #[inline(always)]
