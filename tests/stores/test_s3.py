@@ -5,6 +5,8 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -201,3 +203,23 @@ def test_a_manifest_cache_that_can_not_be_written_is_told(server: S3Server, tree
             fr.ParquetDataset(tree, batch_size=64, manifest_cache=wrong, storage_options=server.options)
     with pytest.raises(ValueError, match="manifest_cache must be a local path, found the address"):
         fr.ParquetDataset(tree, batch_size=64, manifest_cache=Path("s3://manifests/a"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "most_requests"), [(["id", "x"], 20), (["id"], 110)], ids=["all bytes", "half of the bytes"]
+)
+def test_small_row_groups_are_asked_for_together_if_nearly_all_bytes_are_needed(
+    server: S3Server, tmp_path: Path, columns: list[str], most_requests: int
+) -> None:
+    path = tmp_path / "a.parquet"
+    table = pa.table({"id": pa.array(range(20_000)), "x": pa.array(range(20_000, 40_000))})
+    pq.write_table(table, path, row_group_size=200, compression="none", use_dictionary=False)
+    server.put("small", "a.parquet", path.read_bytes())
+    how = {"batch_size": 500, "columns": columns}
+    dataset = fr.ParquetDataset("s3://small", storage_options=server.options, **how)
+    before = dataset.spec.manifest.stores.counts()
+    assert _ids(dataset) == _ids(fr.ParquetDataset(path, **how))
+    after = dataset.spec.manifest.stores.counts()
+    needed, asked = after.bytes_needed - before.bytes_needed, after.bytes_asked - before.bytes_asked
+    assert 8 * 20_000 * len(columns) < needed <= asked < 1.15 * needed + (64 << 10)
+    assert after.requests - before.requests <= most_requests
