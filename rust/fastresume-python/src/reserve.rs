@@ -4,19 +4,21 @@
 //! things are made, here and in libraries, which nobody can be refused: the reserve has them until the work comes to its end.
 #![allow(
     unsafe_code,
-    reason = "an allocator is unsafe; every call goes to the system's allocator as it came"
+    reason = "an allocator is unsafe, and so are pages that it must not have; every call goes to the system's allocator as it came"
 )]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use fastresume::buffer::{may_be_refused, note_reserve};
 
 /// 16 MiB, which nobody writes to: they take addresses, and no memory.
-const RESERVE: Layout = Layout::new::<[u64; 2 << 20]>();
+const RESERVE_BYTES: usize = 16 << 20;
 
-static HELD: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// Pages of the system. The allocator would learn of them that much is freed, and keep more from then on.
+static HELD: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// The system's allocator, with a reserve.
 struct WithReserve;
@@ -27,14 +29,15 @@ static ALLOCATOR: WithReserve = WithReserve;
 /// Holds the reserve back, if it can be had and is not held.
 pub fn hold() {
     if HELD.load(Ordering::Acquire).is_null() {
-        // SAFETY: it has a size.
-        let new = unsafe { System.alloc(RESERVE) };
-        if new.is_null() {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: new pages, wherever the system has room for them.
+        let new = unsafe { libc::mmap(null_mut(), RESERVE_BYTES, access, kind, -1, 0) };
+        if new == libc::MAP_FAILED {
             return;
         }
         if HELD.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: it was made here, and nobody else knows of it.
-            unsafe { System.dealloc(new, RESERVE) };
+            // SAFETY: they were made here, and nobody else knows of them.
+            unsafe { libc::munmap(new, RESERVE_BYTES) };
         }
     }
     note_reserve(true);
@@ -46,8 +49,8 @@ fn release() {
     let held = HELD.swap(null_mut(), Ordering::AcqRel);
     if !held.is_null() {
         note_reserve(false);
-        // SAFETY: it was made by `hold`, and who takes it out of its place is the only one who has it.
-        unsafe { System.dealloc(held, RESERVE) };
+        // SAFETY: they were made by `hold`, and who takes them out of their place is the only one who has them.
+        unsafe { libc::munmap(held, RESERVE_BYTES) };
     }
 }
 

@@ -56,13 +56,11 @@ impl Throttle {
 
     /// Notes that a server was busy. Permits that are taken stay so: fewer are given back then.
     fn halve(&self) {
-        let halved = self.limit.fetch_update(Relaxed, Relaxed, |limit| {
-            (limit > LEAST_IN_FLIGHT).then_some((limit / 2).max(LEAST_IN_FLIGHT))
-        });
-        if let Ok(before) = halved {
-            let gone = self.permits.forget_permits(before - (before / 2).max(LEAST_IN_FLIGHT));
+        let surplus = |limit: usize| limit - (limit / 2).max(LEAST_IN_FLIGHT);
+        if let Ok(before) = self.limit.fetch_update(Relaxed, Relaxed, |limit| Some(limit - surplus(limit))) {
             // Those that are taken can't be forgotten: the limit is what there is.
-            self.limit.fetch_add(before - (before / 2).max(LEAST_IN_FLIGHT) - gone, Relaxed);
+            let gone = self.permits.forget_permits(surplus(before));
+            self.limit.fetch_add(surplus(before) - gone, Relaxed);
         }
     }
 }

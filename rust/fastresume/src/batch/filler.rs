@@ -106,6 +106,11 @@ impl Filler {
         &self.layout
     }
 
+    /// The layout, without what decoding takes.
+    pub fn into_layout(self) -> Layout {
+        self.layout
+    }
+
     /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch. Returns the rows that each got,
     /// and what of the segment is left, where it expands to more than is decoded at once. Where a batch has no
     /// slots, its rows go nowhere.

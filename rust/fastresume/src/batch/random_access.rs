@@ -61,7 +61,9 @@ pub fn read(
         let places = collected_results(named.map(|row| to_usize(distinct.rank(row))))?;
         let fields = decoded(&filler, &pool, &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
-        gather(fields, filler.layout(), &places.iter().map(|&place| place..place + 1))?
+        // The buffers of pages are let go of before there are two of each row.
+        let layout = filler.into_layout();
+        gather(fields, &layout, &places.iter().map(|&place| place..place + 1))?
     };
     Ok(ReadRows { fields, written })
 }

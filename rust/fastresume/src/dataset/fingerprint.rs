@@ -30,7 +30,7 @@ pub fn fingerprint<'a>(files: impl Iterator<Item = Printed<'a>> + Clone) -> Stri
 }
 
 /// The longest directory that all paths lie in.
-pub fn common_root<'a>(paths: impl Iterator<Item = &'a Path>) -> PathBuf {
+fn common_root<'a>(paths: impl Iterator<Item = &'a Path>) -> PathBuf {
     let mut parents = paths.filter_map(Path::parent);
     let mut root = parents.next().map(Path::to_owned).unwrap_or_default();
     for parent in parents {

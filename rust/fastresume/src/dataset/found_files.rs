@@ -62,7 +62,7 @@ pub fn find_all(
 ) -> Result<Vec<FoundFile>> {
     let schemas = Schemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
-    let find = |Listed { path, status: told, .. }: &Listed| {
+    let find = |Listed { path, status: told }: &Listed| {
         // Before the footer is read: a file that changes in between is not taken for the one that it became.
         let status = told.clone().map_or_else(|| local::status(path), Ok)?;
         if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {

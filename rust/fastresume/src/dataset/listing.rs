@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::fingerprint::common_root;
+use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
 use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown};
@@ -21,8 +21,6 @@ use crate::source::status::Status;
 pub struct Listed {
     /// The absolute path, links not resolved.
     pub path: PathBuf,
-    /// The bytes of the path relative to the common root of all files.
-    pub relative: Vec<u8>,
     /// The status that the listing told of an object; none of a local file.
     pub status: Option<Status>,
 }
@@ -70,16 +68,10 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
         paths.extend(found);
         statuses.resize(paths.len(), None);
     }
-    let root = common_root(paths.iter().map(PathBuf::as_path));
-    let mut files: Vec<Listed> = paths
-        .into_iter()
-        .zip(statuses)
-        .map(|(path, status)| {
-            let relative = path.strip_prefix(&root).unwrap_or(&path).as_os_str().as_bytes().to_vec();
-            Listed { path, relative, status }
-        })
-        .collect();
-    files.sort_by(|a, b| a.relative.cmp(&b.relative));
+    let files = paths.into_iter().zip(statuses).map(|(path, status)| Listed { path, status });
+    let mut files: Vec<Listed> = files.collect();
+    // What all paths begin with decides nothing. Paths themselves compare by their parts, not by their bytes.
+    files.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
     Ok(files)
 }
 
@@ -251,7 +243,7 @@ fn below(directory: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec
             let kind = kind_of(&entry)?;
             if kind.is_dir() {
                 open.push(entry.path());
-            } else if name.as_bytes().ends_with(b".parquet") {
+            } else if is_parquet(&name) {
                 let path = entry.path();
                 // Only of a link the kind is not known yet.
                 if !(kind.is_symlink() && is_directory(&path)?) {
@@ -262,10 +254,6 @@ fn below(directory: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec
         tables.listed(&directory, names)?;
     }
     Ok(found)
-}
-
-fn is_left_out(name: &OsStr) -> bool {
-    matches!(name.as_bytes().first(), Some(b'_' | b'.'))
 }
 
 fn kind_of(entry: &DirEntry) -> Result<FileType> {
@@ -344,7 +332,7 @@ fn meet(
         if any_depth && kind.is_dir() {
             meet(&path, parts, met, tables, stop)?;
         } else if rest.is_empty() {
-            if !name.as_bytes().ends_with(b".crc") {
+            if !is_checksum(&name) {
                 met.push(path);
             }
         } else if !any_depth && (kind.is_dir() || (kind.is_symlink() && is_directory(&path)?)) {

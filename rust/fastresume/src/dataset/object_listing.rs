@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
+use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
 use crate::dataset::tables::Table;
 use crate::error::{Error, Result, shown};
 use crate::source::address::AFTER_SCHEME;
@@ -69,8 +70,8 @@ fn is_meant(path: &Path, base: &Path, patterns: &[Part<'_>]) -> bool {
 fn is_met(parts: &[&str], patterns: &[Part<'_>]) -> bool {
     let Some((&part, below)) = parts.split_first() else { return false };
     let Some((pattern, rest)) = patterns.split_first() else {
-        let is_left_out = parts.iter().any(|part| is_left_out(part));
-        return !is_left_out && parts.last().is_some_and(|name| name.as_bytes().ends_with(b".parquet"));
+        let is_left_out = parts.iter().any(is_left_out);
+        return !is_left_out && parts.last().is_some_and(is_parquet);
     };
     match pattern {
         Part::AnyDepth => {
@@ -95,14 +96,6 @@ fn is_met(parts: &[&str], patterns: &[Part<'_>]) -> bool {
             }
         }
     }
-}
-
-fn is_checksum(name: &str) -> bool {
-    name.as_bytes().ends_with(b".crc")
-}
-
-fn is_left_out(name: &str) -> bool {
-    name.starts_with(['_', '.'])
 }
 
 /// The tables whose own objects are among those that were listed, by their directories.

@@ -49,9 +49,35 @@ impl SystemPages {
         // without them loses nothing.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
-        MOST_PAGED.fetch_max(PAGED.fetch_add(whole, Ordering::Relaxed) + whole, Ordering::Relaxed);
+        note_paged(whole);
         Ok(Self(map, None))
     }
+
+    /// Adds pages of zeros behind these, up to so many bytes; returns whether it could. None is copied: the system moves them.
+    #[cfg(target_os = "linux")]
+    fn grow(&mut self, bytes: usize) -> bool {
+        let old = self.0.len();
+        let Some(whole) = bytes.checked_next_multiple_of(PAGE_BYTES).filter(|_| self.1.is_none()) else {
+            return false;
+        };
+        // SAFETY: no file is below them that could be shorter, and nobody else has them.
+        #[allow(unsafe_code, reason = "pages that can't be moved would be there twice while they are copied")]
+        let grown = unsafe { self.0.remap(whole, memmap2::RemapOptions::new().may_move(true)) };
+        if grown.is_ok() {
+            note_paged(whole - old);
+        }
+        grown.is_ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn grow(&mut self, _bytes: usize) -> bool {
+        false
+    }
+}
+
+/// Counts so many bytes more of mapped pages.
+fn note_paged(bytes: usize) {
+    MOST_PAGED.fetch_max(PAGED.fetch_add(bytes, Ordering::Relaxed) + bytes, Ordering::Relaxed);
 }
 
 impl Drop for SystemPages {
@@ -84,6 +110,14 @@ impl Block {
             return filled(bytes.div_ceil(8), 0).map(Self::Words);
         }
         SystemPages::zeroed(bytes).map(Self::Pages)
+    }
+
+    /// Makes it `bytes` bytes or some more, if its pages can be moved; returns whether it did.
+    pub fn grow(&mut self, bytes: usize) -> bool {
+        match self {
+            Self::Words(_) => false,
+            Self::Pages(pages) => pages.grow(bytes),
+        }
     }
 
     /// Locks its pages, if it has any and they are not locked; returns whether they are locked.

@@ -4,7 +4,6 @@ use crate::error::Result;
 use crate::memory::block::Block;
 pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
 use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
-use crate::memory::vectors::exact_room_for;
 pub use crate::memory::vectors::{check_reserve, may_be_refused, note_reserve};
 
 /// Where a reader gets memory: freed memory comes first, because fresh memory costs more than what is written
@@ -139,13 +138,9 @@ impl Memory {
     /// `Argument` if the system does not give so much memory.
     pub fn resize(&mut self, length: usize) -> Result<()> {
         if length > self.block.len() {
-            // Memory that grows bit by bit is not copied each time; reserved room is used first.
-            let room = self.room();
-            let bytes = if length <= room { room } else { length.max(self.block.len() / 2 * 3) };
+            // Memory that grows bit by bit is not moved each time.
+            let bytes = length.max(self.block.len() / 2 * 3);
             self.reserve(bytes - self.length)?;
-            if let Block::Words(words) = &mut self.block {
-                words.resize(bytes.div_ceil(8).max(words.len()), 0);
-            }
         }
         self.length = length;
         Ok(())
@@ -157,13 +152,12 @@ impl Memory {
     /// As for `resize`.
     pub fn reserve(&mut self, bytes: usize) -> Result<()> {
         let wanted = self.length.saturating_add(bytes);
-        if wanted <= self.room() {
+        if wanted <= self.block.len() {
             return Ok(());
         }
-        if let (None, Block::Words(words)) = (self.store, &mut self.block) {
-            // The system moves it without a copy.
-            let more = wanted.div_ceil(8) - words.len();
-            return exact_room_for(words, more);
+        // Pages that were not written to are no memory yet, and those that were are not there twice.
+        if self.store.is_none() && self.block.grow(wanted) {
+            return Ok(());
         }
         if self.length == 0 {
             // Nothing is copied, so that both need not exist at once.
@@ -173,14 +167,6 @@ impl Memory {
         larger.bytes_mut()[..self.length].copy_from_slice(self.bytes());
         self.put(larger);
         Ok(())
-    }
-
-    /// The number of bytes that fit without a new block.
-    fn room(&self) -> usize {
-        match &self.block {
-            Block::Words(words) if self.store.is_none() => 8 * words.capacity(),
-            block => block.len(),
-        }
     }
 
     /// Replaces the block by another.
@@ -316,6 +302,19 @@ mod tests {
         assert_eq!(locked().len(), 1);
         OWN.release();
         assert!(locked().is_empty());
+    }
+
+    #[test]
+    fn pages_that_grow_keep_their_bytes() {
+        let mut memory = Pool::new(0).growing();
+        let bytes: Vec<u8> = (0..=250).cycle().take(9 * PAGED_BYTES).collect();
+        memory.extend(&bytes).unwrap();
+        memory.reserve(1000 * PAGED_BYTES).unwrap();
+        assert_eq!(memory.bytes(), bytes);
+        memory.resize(1009 * PAGED_BYTES).unwrap();
+        assert!(memory.bytes()[9 * PAGED_BYTES..].iter().all(|&byte| byte == 0));
+        assert!(memory.reserve(usize::MAX).is_err());
+        assert_eq!(memory.bytes()[..9 * PAGED_BYTES], bytes);
     }
 
     #[test]

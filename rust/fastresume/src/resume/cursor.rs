@@ -200,8 +200,8 @@ impl Cursor {
         self.consumed.intervals.count()
     }
 
-    /// Refuses a cursor of another dataset or selection than `own`, or with an order that contradicts
-    /// `choice`. The order of `own` is not used.
+    /// Refuses a cursor of another selection than `own`, or with an order that contradicts `choice`. The order of `own` is
+    /// not used, and its files are the cursor's: it is [`fitted`](Self::fitted).
     ///
     /// # Errors
     /// `State`, naming both values.
@@ -210,9 +210,6 @@ impl Cursor {
         let foreign = |what: &str, found: String, own: String| {
             Err(Error::State(format!("the state is of another {what}: {found}, this one is {own}")))
         };
-        if found.fingerprint != own.fingerprint {
-            return foreign("dataset", found.name(), own.name());
-        }
         if found.selection != own.selection {
             let own = format!("{}: name the same rows= and filter= as then", own.selection_name());
             return foreign("selection of rows", found.selection_name(), own);

@@ -24,7 +24,7 @@ const PADDING: &[u8] = &[0; 8];
 #[derive(Default)]
 pub struct Buffers {
     /// Bytes of the source that were read ahead.
-    ahead: Vec<u8>,
+    ahead: Memory,
     expanded: ExpandedPage,
     /// The bytes of the dictionary.
     dictionary: Arc<Memory>,
@@ -35,7 +35,7 @@ pub struct Buffers {
 /// The bytes of the page that was decompressed last. Who reads the next part of a row group may begin amid it.
 #[derive(Default)]
 struct ExpandedPage {
-    bytes: Vec<u8>,
+    bytes: Memory,
     /// The row group, counted over all files, and which page of it this is; `None` if nobody can tell.
     key: Option<(usize, PageKey)>,
 }
@@ -323,7 +323,7 @@ impl<'a> Pages<'a> {
 
     /// The page that was opened last.
     pub fn page(&self) -> Page<'_> {
-        let held = if self.is_expanded { self.expanded.bytes.as_slice() } else { self.walk.memory() };
+        let held = if self.is_expanded { self.expanded.bytes.bytes() } else { self.walk.memory() };
         Page { bytes: held.get(self.page.clone()).unwrap_or_default(), dictionary: self.dictionary.bytes() }
     }
 
@@ -388,7 +388,7 @@ impl<'a> Pages<'a> {
                 let ExpandedPage { bytes, key } = &mut *self.expanded;
                 *key = None;
                 grow(bytes, stated)?;
-                &mut bytes[..stated]
+                &mut bytes.bytes_mut()[..stated]
             }
         };
         // The levels in front of a page of version 2 never are compressed.

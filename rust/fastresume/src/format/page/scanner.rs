@@ -15,6 +15,7 @@ use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::page::locations::{PagePlaces, is_same_pages};
 use crate::format::page::sizes::{grow, to_usize};
+use crate::memory::buffer::Memory;
 use crate::source::byte_source::Source;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
@@ -50,7 +51,7 @@ pub struct PageWalk<'a> {
     end_row: u64,
     offset: u64,
     /// What was read ahead, and which bytes of the source these are.
-    memory: &'a mut Vec<u8>,
+    memory: &'a mut Memory,
     ahead: Range<u64>,
     /// Whether no more is read than what is asked for.
     pub is_skipping: bool,
@@ -82,7 +83,7 @@ impl<'a> PageWalk<'a> {
         chunk: Chunk,
         places: Arc<PagePlaces>,
         end_row: u64,
-        memory: &'a mut Vec<u8>,
+        memory: &'a mut Memory,
     ) -> Result<Self> {
         if chunk.start > chunk.end || chunk.end > source.size() {
             return Err(Error::data(format!(
@@ -151,7 +152,7 @@ impl<'a> PageWalk<'a> {
 
     /// What was read ahead.
     pub fn memory(&self) -> &[u8] {
-        self.memory
+        self.memory.bytes()
     }
 
     /// How much to read behind what is needed at an offset: about what the wanted rows take, if these are some of many.
@@ -178,11 +179,11 @@ impl<'a> PageWalk<'a> {
             if self.ahead.contains(&offset) {
                 let start = to_usize(offset - self.ahead.start)?;
                 held = to_usize(self.ahead.end - offset)?;
-                self.memory.copy_within(start..start + held, 0);
+                self.memory.bytes_mut().copy_within(start..start + held, 0);
             }
             // Nothing is there should the read fail.
             self.ahead = offset..offset;
-            self.source.read_into(offset + held as u64, &mut self.memory[held..size])?;
+            self.source.read_into(offset + held as u64, &mut self.memory.bytes_mut()[held..size])?;
             self.ahead = offset..offset + wanted;
         }
         let start = to_usize(offset - self.ahead.start)?;
@@ -273,7 +274,7 @@ impl<'a> PageWalk<'a> {
         let left = self.chunk.end - offset;
         let (header, length) = loop {
             let bytes = self.bytes(offset, left.min(window))?;
-            match Header::parse(&self.memory[bytes]) {
+            match Header::parse(&self.memory.bytes()[bytes]) {
                 Ok((header, length)) => break (header, length as u64),
                 Err(_) if window < left && window < MAX_HEADER_BYTES => window *= 4,
                 Err(error) => return Err(error),
@@ -407,7 +408,7 @@ impl<'a> PageWalk<'a> {
         count: usize,
         how: (Encoding, Option<usize>),
     ) -> Result<Marks<'_>> {
-        self.levels.read(&self.memory[bytes], 0, count, self.chunk.levels.0, how)?;
+        self.levels.read(&self.memory.bytes()[bytes], 0, count, self.chunk.levels.0, how)?;
         self.levels.at_least(1, &mut self.within);
         Ok(self.within.all())
     }

@@ -46,7 +46,7 @@ fn rows_are_passed_without_a_look_at_what_lies_behind_the_last_one() {
         encodings: Encodings::default(),
         writer: Writer::default(),
     };
-    let mut memory = Vec::new();
+    let mut memory = Memory::default();
     let mut walk = PageWalk::new(Arc::new(Bytes(bytes)), chunk, Arc::default(), 4, &mut memory).unwrap();
     assert_eq!(walk.pass_rows(0, 3).unwrap(), 2);
     assert_eq!(walk.pass_rows(2, 2).unwrap(), 2);

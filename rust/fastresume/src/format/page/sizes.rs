@@ -1,17 +1,16 @@
 //! Sizes that a file states, as lengths in memory.
 
 use crate::error::{Error, Result};
-use crate::memory::vectors::exact_room_for;
+use crate::memory::buffer::Memory;
 
 /// Makes room for so many bytes.
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory.
-pub fn grow(buffer: &mut Vec<u8>, size: usize) -> Result<()> {
+pub fn grow(buffer: &mut Memory, size: usize) -> Result<()> {
     if buffer.len() < size {
-        exact_room_for(buffer, size - buffer.len())
-            .map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
-        buffer.resize(size, 0);
+        let grown = buffer.reserve(size - buffer.len()).and_then(|()| buffer.resize(size));
+        grown.map_err(|_| Error::Argument(format!("no memory for a page of {size} bytes")))?;
     }
     Ok(())
 }
