@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::fetch::Fetched;
 use crate::process::Process;
-use crate::received::{received, room_for, shared};
+use crate::received::{received, shared};
 use crate::stores::Shared;
 
 /// A read of fewer bytes asks for so many, since a request takes longer than their way: the next read is often of those.
@@ -149,7 +149,7 @@ async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Optio
     let (cache, blocks) = (Arc::clone(cache), blocks.clone());
     let _permit = Process::current().ok()?.disk.acquire().await.ok()?;
     let done = tokio::task::spawn_blocking(move || {
-        let mut memory = room_for(length).ok()?;
+        let mut memory = Memory::for_what_comes(length).ok()?;
         memory.resize(length).ok()?;
         let mut runs: Vec<Range<u64>> = Vec::new();
         for number in cache.read(&blocks, numbers, memory.bytes_mut()) {

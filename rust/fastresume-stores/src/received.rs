@@ -13,16 +13,6 @@ impl AsRef<[u8]> for Received {
     }
 }
 
-/// Empty memory that has room for so many bytes.
-///
-/// # Errors
-/// `Argument` if the system does not give so much memory.
-pub fn room_for(bytes: usize) -> Result<Memory> {
-    let mut memory = Memory::lent();
-    memory.reserve(bytes)?;
-    Ok(memory)
-}
-
 /// What was written there, for whoever reads it. The last of them gives the memory back.
 pub fn shared(memory: Memory) -> Bytes {
     Bytes::from_owner(Received(memory))
@@ -31,12 +21,12 @@ pub fn shared(memory: Memory) -> Bytes {
 /// The bytes of an answer. Of one that goes on behind what was asked for, the rest is not waited for.
 ///
 /// # Errors
-/// As the answer breaks off; inside of that, as for `room_for`.
+/// As the answer breaks off; inside of that, as for `Memory::for_what_comes`.
 pub async fn received(
     mut pieces: BoxStream<'static, object_store::Result<Bytes>>,
     asked: usize,
 ) -> object_store::Result<Result<Bytes>> {
-    let mut memory = match room_for(asked) {
+    let mut memory = match Memory::for_what_comes(asked) {
         Ok(memory) => memory,
         Err(none) => return Ok(Err(none)),
     };
@@ -62,7 +52,7 @@ mod tests {
     fn memory_is_used_again_once_nobody_reads_it() {
         const BYTES: usize = 7_654_321;
         let received = || {
-            let mut memory = room_for(BYTES).unwrap();
+            let mut memory = Memory::for_what_comes(BYTES).unwrap();
             memory.resize(BYTES).unwrap();
             shared(memory)
         };

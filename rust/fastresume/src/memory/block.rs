@@ -42,13 +42,16 @@ pub trait PageLock: fmt::Debug + Send + Sync {
 pub struct SystemPages(MmapMut, Option<&'static dyn PageLock>);
 
 impl SystemPages {
-    fn zeroed(bytes: usize) -> Result<Self> {
+    fn zeroed(bytes: usize, is_used_again: bool) -> Result<Self> {
         let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or_else(|| no_memory(bytes))?;
         let map = MmapMut::map_anon(whole).map_err(|_| no_memory(bytes))?;
         // Maps that lie side by side become one, so that huge pages hold small blocks as well. A system
-        // without them loses nothing.
+        // without them loses nothing. A virtual machine may have to ask its host for each: that pays where
+        // memory is written many times.
         #[cfg(target_os = "linux")]
-        let _ = map.advise(memmap2::Advice::HugePage);
+        if is_used_again {
+            let _ = map.advise(memmap2::Advice::HugePage);
+        }
         note_paged(whole);
         Ok(Self(map, None))
     }
@@ -106,10 +109,22 @@ impl Block {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn zeroed(bytes: usize) -> Result<Self> {
+        Self::made(bytes, true)
+    }
+
+    /// The same for bytes of which so many are held at once that few blocks may be used again.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn zeroed_for_once(bytes: usize) -> Result<Self> {
+        Self::made(bytes, false)
+    }
+
+    fn made(bytes: usize, is_used_again: bool) -> Result<Self> {
         if bytes < PAGED_BYTES {
             return filled(bytes.div_ceil(8), 0).map(Self::Words);
         }
-        SystemPages::zeroed(bytes).map(Self::Pages)
+        SystemPages::zeroed(bytes, is_used_again).map(Self::Pages)
     }
 
     /// Makes it `bytes` bytes or some more, if its pages can be moved; returns whether it did.

@@ -85,6 +85,15 @@ impl Memory {
         Self { block: Block::default(), length: 0, store: Some(&STORE) }
     }
 
+    /// Empty memory with room for so many bytes that are on their way; it returns to the pool of the process.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn for_what_comes(bytes: usize) -> Result<Self> {
+        let block = STORE.take_or(bytes, Block::zeroed_for_once)?;
+        Ok(Self { block, length: 0, store: Some(&STORE) })
+    }
+
     /// Empty memory, which grows as this one does.
     #[must_use]
     pub fn another(&self) -> Self {

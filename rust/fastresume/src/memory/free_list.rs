@@ -102,9 +102,17 @@ impl Store {
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn take(&self, bytes: usize) -> Result<Block> {
+        self.take_or(bytes, Block::zeroed)
+    }
+
+    /// The same; a function makes it if none is kept.
+    ///
+    /// # Errors
+    /// As for that function.
+    pub fn take_or(&self, bytes: usize, fresh: fn(usize) -> Result<Block>) -> Result<Block> {
         let block = match self.take_kept(bytes) {
             Some(block) => block,
-            None => Block::zeroed(bytes)?,
+            None => fresh(bytes)?,
         };
         let out = self.out.fetch_add(block.len(), Ordering::Relaxed) + block.len();
         self.most_out.fetch_max(out, Ordering::Relaxed);
