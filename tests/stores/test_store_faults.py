@@ -31,17 +31,6 @@ def test_a_fault_is_tried_again_and_changes_no_batch(
         assert counts.retries == proxy.injected[kind]
 
 
-@pytest.mark.slow
-def test_no_pass_of_many_under_all_faults_is_wrong(server: S3Server, tree: Path, address: str) -> None:
-    expected = _ids(fr.ParquetDataset(tree, batch_size=64))
-    with proxied(server.port, share=0.05) as proxy:
-        options = {**server.options, "endpoint_url": proxy.endpoint}
-        for _ in range(int(os.environ.get("FASTRESUME_FAULT_PASSES", "20"))):
-            dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options)
-            assert _ids(dataset) == expected
-        assert set(proxy.injected) == set(FAULTS)
-
-
 def test_a_pass_goes_on_from_the_last_batch_after_its_store_was_gone(
     server: S3Server, tree: Path, address: str
 ) -> None:
