@@ -149,7 +149,7 @@ impl OpenFile {
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
         let Some(place) = self.leaves.chunk(row_group, column.leaf)?.offset_index() else { return Ok(None) };
         let told = read_index(self.source.as_ref(), place, &chunk)?;
-        let mut memory = Memory::default();
+        let mut memory = Memory::lent();
         let (source, rows) = (Arc::clone(&self.source), chunk.rows);
         let walk = PageWalk::new(source, chunk, Arc::clone(&self.places), rows, &mut memory)?;
         let are_there = walk.are_pages(&told)?;
@@ -212,7 +212,7 @@ impl OpenFile {
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
         let is_trusted = chunk.is_flat() || self.leaves.writer().indexes_list_rows();
         let index = self.leaves.chunk(row_group, column.leaf)?.offset_index().filter(|_| is_trusted);
-        let (mut memory, rows) = (Memory::default(), chunk.rows);
+        let (mut memory, rows) = (Memory::lent(), chunk.rows);
         let walk = PageWalk::new(Arc::clone(&self.source), chunk, Arc::default(), rows, &mut memory)?;
         Ok(walk.known_pages(index))
     }

@@ -20,8 +20,7 @@ use crate::source::byte_source::Source;
 /// What some pages end in.
 const PADDING: &[u8] = &[0; 8];
 
-/// Memory that one thread reuses from page to page and column to column.
-#[derive(Default)]
+/// Memory that one thread reuses from page to page and column to column; the next reader gets it from the pool.
 pub struct Buffers {
     /// Bytes of the source that were read ahead.
     ahead: Memory,
@@ -32,8 +31,14 @@ pub struct Buffers {
     part: Option<GroupPart>,
 }
 
+impl Default for Buffers {
+    fn default() -> Self {
+        let expanded = ExpandedPage { bytes: Memory::lent(), key: None };
+        Self { ahead: Memory::lent(), expanded, dictionary: Arc::default(), codec: None, part: None }
+    }
+}
+
 /// The bytes of the page that was decompressed last. Who reads the next part of a row group may begin amid it.
-#[derive(Default)]
 struct ExpandedPage {
     bytes: Memory,
     /// The row group, counted over all files, and which page of it this is; `None` if nobody can tell.
