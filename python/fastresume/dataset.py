@@ -425,7 +425,7 @@ def _open_manifest(
     path = _cache_path(cache)
     manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
     if manifest.not_cached is not None:
-        warnings.warn(manifest.not_cached, stacklevel=4)
+        warnings.warn(manifest.not_cached, stacklevel=5)
     if manifest.second_names is not None:  # some link files in order to read them twice
         _log.warning(manifest.second_names)
     return manifest

@@ -80,8 +80,9 @@ def test_an_index_that_can_not_be_kept_is_a_warning(data: Path, tmp_path: Path, 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("fastresume.files.put", full)
-    with pytest.warns(UserWarning, match="the index of units .* can't be written: No space left"):
+    with pytest.warns(UserWarning, match="the index of units .* can't be written: No space left") as told:
         assert len(opened(data, UNITS[0], manifest_cache=tmp_path / "manifest")) > 0
+    assert told[0].filename == opened.__code__.co_filename, "it points at the caller"
 
 
 def test_an_index_of_damaged_files_is_not_kept(data: Path, tmp_path: Path) -> None:

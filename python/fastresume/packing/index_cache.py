@@ -62,5 +62,5 @@ class IndexCache:
             files.put(self.path, MAGIC + text + b"\n" + content)
         except OSError as cause:
             warnings.warn(
-                f"the index of units '{self.path}' can't be written: {cause.strerror}", stacklevel=5
+                f"the index of units '{self.path}' can't be written: {cause.strerror}", stacklevel=6
             )
