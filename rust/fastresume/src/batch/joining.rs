@@ -229,18 +229,13 @@ fn marked(
     if stretches.iter().all(is_whole) {
         return Ok(Memory::default());
     }
-    let elements: usize = spans.iter().map(|(_, rows)| rows.len()).sum();
-    let mut found = pool.memory(elements.saturating_mul(width))?;
-    let mut left = found.bytes_mut();
-    for (number, rows) in spans {
-        let (place, rest) = left.split_at_mut(rows.len() * width);
-        match &stretches[*number] {
+    written(spans, width, pool, |number, rows, place| {
+        match &stretches[number] {
             stretch if is_whole(stretch) => place.fill(1),
             stretch => place.copy_from_slice(bytes_of(stretch, part, rows, width)?),
         }
-        left = rest;
-    }
-    Ok(found)
+        Ok(())
+    })
 }
 
 /// The elements in these spans, one span behind another.
@@ -251,13 +246,25 @@ fn taken(
     width: usize,
     pool: &Pool,
 ) -> Result<Memory> {
+    written(spans, width, pool, |number, rows, place| {
+        place.copy_from_slice(bytes_of(&stretches[number], part, rows, width)?);
+        Ok(())
+    })
+}
+
+/// Memory for all elements of these spans; `write` fills the place of each span.
+fn written(
+    spans: &[Span],
+    width: usize,
+    pool: &Pool,
+    write: impl Fn(usize, &Range<usize>, &mut [u8]) -> Result<()>,
+) -> Result<Memory> {
     let elements: usize = spans.iter().map(|(_, rows)| rows.len()).sum();
     let mut found = pool.memory(elements.saturating_mul(width))?;
     let mut left = found.bytes_mut();
     for (number, rows) in spans {
-        let some = bytes_of(&stretches[*number], part, rows, width)?;
-        let (place, rest) = left.split_at_mut(some.len());
-        place.copy_from_slice(some);
+        let (place, rest) = left.split_at_mut(rows.len() * width);
+        write(*number, rows, place)?;
         left = rest;
     }
     Ok(found)
