@@ -19,6 +19,13 @@ def put_section(path: Path, text: str) -> None:
     _write(path, head, [new if _title(section) == title else section for section in sections])
 
 
+def tell(text: str, results: str) -> None:
+    """Print a section, and put it into the page at the path `results`; into none if that is "-"."""
+    print(text)
+    if results != "-":
+        put_section(Path(results), text)
+
+
 def put_head(path: Path, text: str, titles: Collection[str]) -> None:
     """Put a head, and the sections in it, in place of an older one and of the sections with these titles."""
     _, sections = _parts(path)

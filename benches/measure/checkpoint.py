@@ -37,7 +37,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from fastresume.checkpoint.job import Parts
-from page import in_words, put_section
+from page import in_words, tell
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "4 layers of 2048 x 2048": lambda: nn.Sequential(*[nn.Linear(2048, 2048) for _ in range(4)]),
@@ -139,9 +139,7 @@ def main() -> None:
         pq.write_table(pa.table({"x": values}), directory / "data.parquet", row_group_size=10_000)
         found = {model: measured(make, directory, options.rounds) for model, make in MODELS.items()}
     text = report(found, options.rounds)
-    print(text)
-    if options.results != "-":
-        put_section(Path(options.results), text)
+    tell(text, options.results)
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 import torch
 
 import data
-from page import in_words, put_section
+from page import in_words, tell
 
 LENGTH, MEAN, SEQUENCES = 2048, 700, 8
 SOURCES, COLUMNS = 8, 20
@@ -227,9 +227,7 @@ def main() -> None:
         made = ways(options.directory, options.tokens, options.rows, options.batch_size)
         opened = [opening(options.directory, options.tokens) for _ in range(options.rounds)]
         text = report(measured(made, options.rounds), options.rounds, opened)
-    print(text)
-    if options.results != "-":
-        put_section(Path(options.results), text)
+    tell(text, options.results)
 
 
 if __name__ == "__main__":

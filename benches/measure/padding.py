@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 import data
-from page import in_words, put_section
+from page import in_words, tell
 
 os.environ["POLARS_MAX_THREADS"] = "1"  # looked at when polars is imported
 
@@ -253,9 +253,7 @@ def main() -> None:
     text = report(
         measured(data.made("jagged_nulls", options.directory, options.rows), options.rounds), options.rounds
     )
-    print(text)
-    if options.results != "-":
-        put_section(Path(options.results), text)
+    tell(text, options.results)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ import fastresume as fr
 from data import GROUP_ROWS, write
 from fastresume._core import IS_OPTIMIZED
 from fastresume.bench.figures import Figure
-from page import put_section
+from page import tell
 
 # ------------------------------------------------------------------------------------------------ the figures
 
@@ -411,9 +411,7 @@ def main() -> None:
     text = report(data, options.passes, compared)
     if IS_OPTIMIZED:
         text += price_report(options.directory)
-    print(text)
-    if options.results != "-":
-        put_section(Path(options.results), text)
+    tell(text, options.results)
     if options.out != "-":
         plot(data, options.passes, compared, Path(options.out))
 

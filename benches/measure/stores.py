@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import data
-from page import in_words, put_section
+from page import in_words, tell
 
 FILES = 10_000
 """Objects of the row that opens many."""
@@ -341,9 +341,7 @@ def main() -> None:
                 raise SystemExit(f"{row.title}: not all delivered the same rows: {turns}")
             found[row.title].append(turns)
     text = report(found, options.rounds)
-    print(text)
-    if options.results != "-":
-        put_section(Path(options.results), text)
+    tell(text, options.results)
 
 
 if __name__ == "__main__":
