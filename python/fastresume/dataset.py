@@ -423,7 +423,15 @@ def _open_manifest(
     table: Snapshot | None,
 ) -> _core.Manifest:
     path = _cache_path(cache)
-    manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
+    try:
+        manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
+    except _core.SourceError as error:
+        if table is None:
+            raise
+        raise _core.SourceError(
+            f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "
+            "expire_snapshots), version= names a newer one"
+        ) from None
     if manifest.not_cached is not None:
         warnings.warn(manifest.not_cached, stacklevel=5)
     if manifest.second_names is not None:  # some link files in order to read them twice

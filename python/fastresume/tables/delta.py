@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -15,7 +16,15 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.options.checks import is_address, quoted
 from fastresume.tables import delta_log
-from fastresume.tables.snapshot import FileValue, Snapshot, SnapshotName, TableColumn, file_value
+from fastresume.tables.failures import fail
+from fastresume.tables.snapshot import (
+    FileValue,
+    Snapshot,
+    SnapshotName,
+    TableColumn,
+    file_value,
+    plain_address,
+)
 
 MAPPING = "delta.columnMapping."
 
@@ -42,6 +51,9 @@ FEATURES = {
     "vacuumProtocolCheck",
 }
 """What a table may ask of its readers."""
+
+UNTOLD = {"binary"}
+"""Types that writers write as text into logs, each in its own way."""
 
 OLD_DATES = '"fromType":"date"'
 """Stands in schemas whose columns were widened from days, which are no numbers of microseconds."""
@@ -73,18 +85,34 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
             f"the Delta table '{root}' is not read from the hub: copy it with "
             "huggingface_hub.snapshot_download(...), and write 'delta://' before the copy's path"
         )
+    if not root.removeprefix("file://"):
+        raise ValueError("'delta://' names no table: write 'delta://' before the table's path or address")
     root = _local(root)
     number = given.version() if given is not None and version is None else version
+    what = f"can't read the Delta table '{root}'"
+    if not is_address(root) and not (Path(root) / "_delta_log").is_dir():
+        what += ": it has no directory '_delta_log' (files of no table are named without 'delta://')"
+    open_at = partial(deltalake.DeltaTable, root, storage_options=options or None)
     try:
+        fetch = delta_log.stored(_storage(root, options)) if is_address(root) else delta_log.local(root)
+        log = None if number is None else delta_log.DeltaLog(fetch, number)
+        if number is not None and log is not None and log.is_empty:
+            # For a version that is far from there, deltalake itself would look for hours.
+            latest = open_at().version()
+            if latest < number:
+                raise _core.SourceError(f"{what}: it has no version {number}, its latest is {latest}")
+            what += f": its log reaches back to version {number} no more, its latest is {latest}"
         # Anew, since what is given belongs to who gives it.
-        opened = deltalake.DeltaTable(root, version=number, storage_options=options or None)
-        return _snapshot(opened, root, options, given is not None)
-    except deltalake.exceptions.DeltaError as cause:
-        raise _core.SourceError(f"can't read the Delta table '{root}': {cause}") from cause
+        opened = open_at(version=number)
+        log = log or delta_log.DeltaLog(fetch, opened.version())
+        return _snapshot(opened, root, log, options if given is not None else None)
+    except (_core.SourceError, _core.DataError, ImportError):
+        raise
+    except Exception as cause:  # noqa: BLE001  (stores and damaged logs have errors of their own)
+        fail(what, cause)
 
 
-def _snapshot(table: Any, root: str, options: dict[str, str], is_given: bool) -> Snapshot:
-    version = table.version()
+def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, options: dict[str, str] | None) -> Snapshot:
     features = set(map(str, table.protocol().reader_features or ()))
     asked = features - FEATURES
     if asked:
@@ -110,9 +138,6 @@ def _snapshot(table: Any, root: str, options: dict[str, str], is_given: bool) ->
     actions = table.get_add_actions(flatten=False)
     paths = actions.column("path").to_pylist()
     times = actions.column("modification_time").to_pylist()
-    is_local = not is_address(root)
-    fetch = delta_log.local(root) if is_local else delta_log.stored(_storage(root, options))
-    log = delta_log.DeltaLog(fetch, version)
 
     def place(number: int) -> tuple[int, int, str]:
         known = log.added_by.get(paths[number])
@@ -126,13 +151,13 @@ def _snapshot(table: Any, root: str, options: dict[str, str], is_given: bool) ->
         told = actions.column("partition").to_pylist()
     physical = {_physical(field, mode): field["name"] for field in fields if field["name"] in partitions}
     return Snapshot(
-        SnapshotName("Delta", root, version, log.rewritten_by),
+        SnapshotName("Delta", root, table.version(), log.rewritten_by),
         files,
         columns,
         [_values(told[number], physical) for number in order],
         # Asked where there may be none, deltalake refuses features that say nothing of them.
-        _deleted(table, files) if "deletionVectors" in features else {},
-        options if is_given else None,
+        _deleted(table, [paths[number] for number in order]) if "deletionVectors" in features else {},
+        options,
     )
 
 
@@ -151,10 +176,8 @@ def _storage(root: str, options: dict[str, str]) -> Any:
 
 def _file(root: str, path: str) -> str:
     """The path or address of a file, of which the log has a URI."""
-    found = unquote(path)
-    if re.match(r"[a-z0-9+.-]+://", path):
-        return found.removeprefix("file://")
-    return found if found.startswith("/") else f"{root}/{found}"
+    found = plain_address(unquote(path))
+    return found if found.startswith("/") or re.match("[a-z0-9+.-]+://", found) else f"{root}/{found}"
 
 
 def _physical(field: Mapping[str, Any], mode: str) -> str:
@@ -169,7 +192,8 @@ def _columns(field: Mapping[str, Any], mode: str, partitions: set[str]) -> Itera
     name, physical = field["name"], _physical(field, mode)
     if name in partitions:
         type_name = field["type"]
-        yield TableColumn(name, (), TYPES.get(type_name, type_name), is_struct=False)
+        told = f"{type_name} of partitions" if type_name in UNTOLD else TYPES.get(type_name, type_name)
+        yield TableColumn(name, (), told, is_struct=False)
     else:
         yield from _below(field["type"], (name, physical), mode, in_list=False)
 
@@ -204,22 +228,20 @@ def _values(told: Mapping[str, Any], physical: Mapping[str, str]) -> dict[str, F
     }
 
 
-def _deleted(table: Any, files: list[str]) -> dict[int, npt.NDArray[np.int64]]:
-    """The deleted rows of files, by their places."""
-    places = {file: place for place, file in enumerate(files)}
+def _deleted(table: Any, paths: list[str]) -> dict[int, npt.NDArray[np.int64]]:
+    """The deleted rows of files, by the places of their paths in the log."""
+    # As deltalake calls the table, which is not what it was called: it follows links, and drops `..`.
+    root = plain_address(unquote(table.table_uri)).rstrip("/")
+    places = {_file(root, path): place for place, path in enumerate(paths)}
     found = {}
     for batch in table.deletion_vectors():
         for uri, kept in zip(
             batch.column("filepath").to_pylist(), batch.column("selection_vector").to_pylist(), strict=True
         ):
-            place = places.get(_uri(uri))
+            place = places.get(plain_address(unquote(uri)))
             if place is None:
                 raise _core.DataError(
                     f"a deletion vector is of the file '{uri}', which the table does not have"
                 )
             found[place] = np.flatnonzero(~np.array(kept, bool))
     return found
-
-
-def _uri(uri: str) -> str:
-    return unquote(uri).removeprefix("file://")

@@ -53,14 +53,14 @@ class DeltaLog:
     Attributes:
         added_by: of files that are there, by their paths in the log, the version that added them.
         rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
-        is_whole: whether the log has all commits.
+        is_empty: whether it has not even the commit of that version.
     """
 
     def __init__(self, fetch: Fetch, version: int) -> None:
         self.added_by: dict[str, int] = {}
         self.rewritten_by: str | None = None
         commits = list(_backwards(fetch, version))
-        self.is_whole = len(commits) == version + 1
+        self.is_empty = not commits
         for number, actions in reversed(commits):
             self._replay(number, actions)
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +13,16 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.options.checks import quoted
-from fastresume.tables.snapshot import FileValue, Snapshot, SnapshotName, TableColumn, file_value
-
-TYPES = {
-    "boolean": "bool",
-    "int": "int32",
-    "long": "int64",
-    "float": "float32",
-    "double": "float64",
-    "date": "date[day]",
-    "timestamp": "timestamp[us]",
-    "timestamptz": "timestamp[us, UTC]",
-    "string": "string",
-    "binary": "binary",
-}
-"""What plain values are called here; others by their own names."""
-
-TOLD = {*TYPES.values()} - {"float32", "float64", "binary"}
-"""The types whose partition values are exactly those of all rows."""
+from fastresume.tables.failures import fail
+from fastresume.tables.iceberg_fields import Field, FieldNames
+from fastresume.tables.snapshot import (
+    FileValue,
+    Snapshot,
+    SnapshotName,
+    TableColumn,
+    file_value,
+    plain_address,
+)
 
 STORE_OPTIONS = {
     "s3.endpoint": "aws_endpoint_url",
@@ -42,9 +32,6 @@ STORE_OPTIONS = {
     "s3.region": "aws_region",
 }
 """What a catalog tells of the store of its tables, in the words of `storage_options`."""
-
-LONGEST = 500
-"""So many characters of what a catalog says are told."""
 
 
 def open_iceberg(table: Any, version: int | None) -> Snapshot:
@@ -61,63 +48,46 @@ def open_iceberg(table: Any, version: int | None) -> Snapshot:
         DataError: if the table has what can't be read exactly.
     """
     try:
-        from pyiceberg import exceptions
+        from pydantic import ValidationError
+        from pyiceberg.catalog import load_catalog
     except ImportError as cause:
         raise ImportError(
             "iceberg:// needs the package pyiceberg: pip install 'fastresume[iceberg]'"
         ) from cause
-    from pydantic import ValidationError
 
-    own = vars(exceptions).values()
-    failures: tuple[type[Exception], ...] = (
-        OSError,
-        *(each for each in own if isinstance(each, type) and issubclass(each, Exception)),
-    )
     named = table if isinstance(table, str) else ".".join(table.name())
+    if isinstance(table, str):
+        catalog, _, path = table.partition("/")
+        if "." not in path or not all([catalog, *path.split(".")]):
+            raise ValueError(
+                f"'iceberg://{table}' names no table: write 'iceberg://catalog/namespace.table', where the "
+                "catalog is one of .pyiceberg.yaml or of the environment (PYICEBERG_CATALOG__NAME__URI)"
+            )
     try:
-        return _snapshot(_named(table) if isinstance(table, str) else table, named, version)
-    except _core.SourceError:
+        return _snapshot(_loaded(load_catalog, table) if isinstance(table, str) else table, named, version)
+    except (_core.SourceError, _core.DataError):
         raise
     except ValidationError:
         # Its text has parts of the answer, which may be anything.
         raise _core.SourceError(
-            f"can't read the Iceberg table '{named}': what it answers is not in the form of a table"
+            f"can't read the Iceberg table '{named}': what it answers is not in the form of a table that "
+            "this release of pyiceberg knows"
         ) from None
-    except failures as cause:
-        text, is_whole = _told(cause)
-        raise _core.SourceError(f"can't read the Iceberg table '{named}': {text}") from (
-            cause if is_whole else None
-        )
+    except Exception as cause:  # noqa: BLE001  (drivers of databases and damaged files have errors of their own)
+        fail(f"can't read the Iceberg table '{named}'", cause)
 
 
-def _told(cause: Exception) -> tuple[str, bool]:
-    """What a failure says, and whether that is all: not what a server sent that is no error of a catalog.
-
-    Such a page may be long, and may repeat what it was asked, token and all.
-    """
-    text = str(cause)
-    page = getattr(getattr(cause.__cause__, "response", None), "text", "")
-    told = text.replace(page, f"<{len(page)} characters>") if page else text
-    return told if len(told) <= LONGEST else f"{told[:LONGEST]}...", told == text
-
-
-def _named(name: str) -> Any:
+def _loaded(load_catalog: Callable[[str], Any], name: str) -> Any:
     from pydantic import ValidationError
-    from pyiceberg.catalog import load_catalog
 
-    catalog, _, table = name.partition("/")
-    if not catalog or "." not in table:
-        raise ValueError(
-            f"'iceberg://{name}' names no table: write 'iceberg://catalog/namespace.table', where "
-            "the catalog is one of .pyiceberg.yaml or of the environment (PYICEBERG_CATALOG__NAME__URI)"
-        )
+    catalog, _, path = name.partition("/")
     try:
         opened = load_catalog(catalog)
     except ValidationError:
         raise
     except ValueError as cause:
         raise _core.SourceError(f"can't open the Iceberg catalog {quoted(catalog)}: {cause}") from cause
-    return opened.load_table(table)
+    return opened.load_table(path)
 
 
 def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
@@ -144,12 +114,12 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
                 "is read, so write the table anew with write.format.default=parquet"
             )
     schema = table.schemas().get(snapshot.schema_id) if version is not None else table.schema()
-    fields = list(_fields(schema or table.schema()))
-    names = _names(name, fields, table.schemas().values())
+    names = FieldNames(table, name)
+    fields = list(names.fields(schema or table.schema()))
     return Snapshot(
         SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id)),
-        [_file(entry.data_file.file_path) for entry in data],
-        [TableColumn(field.path, names[field.number], field.type_name, field.is_struct) for field in fields],
+        [plain_address(entry.data_file.file_path) for entry in data],
+        [TableColumn(field.path, names.of(field), field.type_name, field.is_struct) for field in fields],
         _values(table.specs(), fields, [entry.data_file for entry in data]),
         _deleted(table, name, data, [entry for entry in entries if int(entry.data_file.content)]),
         _options(table.io.properties),
@@ -172,14 +142,6 @@ def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> str | None:
     return None
 
 
-def _file(path: str) -> str:
-    """The path or address of a file, of which the table has a URI."""
-    for scheme, here in (("file://", ""), ("file:", ""), ("s3a://", "s3://"), ("s3n://", "s3://")):
-        if path.startswith(scheme):
-            return here + path.removeprefix(scheme)
-    return path
-
-
 def _options(told: Mapping[str, Any]) -> dict[str, str] | None:
     found = {ours: str(told[theirs]) for theirs, ours in STORE_OPTIONS.items() if told.get(theirs)}
     if found.get("aws_endpoint_url", "").startswith("http://"):
@@ -187,69 +149,12 @@ def _options(told: Mapping[str, Any]) -> dict[str, str] | None:
     return found or None
 
 
-# ---------------------------------------------------------------------------------------------------- columns
-
-
-@dataclass(frozen=True)
-class _Field:
-    """A leaf or a struct of one schema, under the id that it has in all of them."""
-
-    number: int
-    path: str
-    type_name: str | None
-    is_struct: bool
-    default: FileValue = None
-
-
-def _names(table: str, fields: list[_Field], schemas: Iterable[Any]) -> dict[int, tuple[str, ...]]:
-    """What files call the fields: whatever the same id has been called in any schema of the table.
-
-    Raises:
-        DataError: if a name has been that of two columns, so that files do not tell which one they hold.
-    """
-    names: dict[int, dict[str, None]] = defaultdict(dict)
-    owners: dict[tuple[str, bool], int] = {}
-    for field in chain(fields, *map(_fields, schemas)):
-        names[field.number].setdefault(field.path)
-        owner = owners.setdefault((field.path, field.is_struct), field.number)
-        if owner != field.number:
-            raise _core.DataError(
-                f"the Iceberg table '{table}' has called two columns '{field.path}' (ids {owner} and "
-                f"{field.number}), so names do not tell them apart: write the table anew, or give its "
-                "files as paths"
-            )
-    return {number: tuple(called) for number, called in names.items()}
-
-
-def _fields(schema: Any) -> Iterator[_Field]:
-    for field in schema.fields:
-        yield from _below(field.field_id, field.name, field.field_type, field, in_list=False)
-
-
-def _below(number: int, path: str, kind: Any, field: Any, *, in_list: bool) -> Iterator[_Field]:
-    """The columns of a type: `number` is the id of what has this type, `path` what it is called."""
-    if kind.is_primitive:
-        type_name = None if in_list else TYPES.get(str(kind), str(kind))
-        default = file_value(getattr(field, "initial_default", None))
-        yield _Field(number, path, type_name, is_struct=False, default=default)
-    elif kind.is_struct:
-        yield _Field(number, path, None, is_struct=True)
-        for member in kind.fields:
-            inner = f"{path}.{member.name}"
-            yield from _below(member.field_id, inner, member.field_type, member, in_list=in_list)
-    elif hasattr(kind, "element_id"):
-        yield from _below(kind.element_id, path, kind.element_type, None, in_list=True)
-    else:
-        yield from _below(kind.key_id, f"{path}.key", kind.key_type, None, in_list=True)
-        yield from _below(kind.value_id, f"{path}.value", kind.value_type, None, in_list=True)
-
-
-def _values(specs: Mapping[int, Any], fields: list[_Field], files: list[Any]) -> list[dict[str, FileValue]]:
+def _values(specs: Mapping[int, Any], fields: list[Field], files: list[Any]) -> list[dict[str, FileValue]]:
     """Of each file, what columns that it may lack are there: as its partition says, or by default."""
     defaults: dict[str, FileValue] = {
         field.path: field.default for field in fields if field.default is not None
     }
-    told = {field.number: field.path for field in fields if field.type_name in TOLD}
+    told = {field.number: field.path for field in fields if field.type_name is not None}
     parts = {
         number: [
             (place, told[part.source_id])

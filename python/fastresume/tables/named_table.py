@@ -13,6 +13,12 @@ from fastresume.tables.snapshot import Snapshot
 DELTA = "delta://"
 ICEBERG = "iceberg://"
 
+TABLES = {
+    "deltalake": ("deltalake.DeltaTable", "table_uri"),
+    "pyiceberg": ("pyiceberg.table.Table", "snapshot_by_id"),
+}
+"""What each package calls its tables, and an attribute that these have."""
+
 
 def open_table(
     paths: object, version: int | None, options: Callable[[], Mapping[str, str] | None]
@@ -32,24 +38,40 @@ def open_table(
     """
     number = None if version is None else at_least(0, "version", version, bits=63)
     alone = paths[0] if isinstance(paths, list | tuple) and len(paths) == 1 else paths
-    if _is_of("deltalake", alone):
-        return open_delta(alone, number, options())
-    if isinstance(alone, str) and alone.startswith(DELTA):
-        return open_delta(alone.removeprefix(DELTA), number, options())
-    if _is_of("pyiceberg", alone):
-        return open_iceberg(alone, number)
-    if isinstance(alone, str) and alone.startswith(ICEBERG):
-        return open_iceberg(alone.removeprefix(ICEBERG), number)
+    found = _open(alone, number, options)
+    if found is not None:
+        if not found.files:
+            raise _core.SourceError(
+                f"{found.name} has no files: append rows to it first, or name another version="
+            )
+        return found
     if isinstance(paths, Sequence) and not isinstance(paths, str):
         for entry in paths:
             is_named = isinstance(entry, str) and entry.startswith((DELTA, ICEBERG))
-            if is_named or _is_of("deltalake", entry) or _is_of("pyiceberg", entry):
+            if is_named or _package(entry) in TABLES:
                 raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
     if number is not None:
         raise ValueError(
             f"version={number} names a snapshot of a table, and paths name files: write 'delta://' before "
             "the table's path"
         )
+    return None
+
+
+def _open(
+    table: object, number: int | None, options: Callable[[], Mapping[str, str] | None]
+) -> Snapshot | None:
+    package = _package(table)
+    if package in TABLES and not hasattr(table, TABLES[package][1]):
+        raise TypeError(f"paths is a {type(table).__name__} of {package}: pass its {TABLES[package][0]}")
+    if package == "deltalake":
+        return open_delta(table, number, options())
+    if isinstance(table, str) and table.startswith(DELTA):
+        return open_delta(table.removeprefix(DELTA), number, options())
+    if package == "pyiceberg":
+        return open_iceberg(table, number)
+    if isinstance(table, str) and table.startswith(ICEBERG):
+        return open_iceberg(table.removeprefix(ICEBERG), number)
     return None
 
 
@@ -66,6 +88,7 @@ def open_manifest(path: str) -> _core.Manifest:
     return table.live(_core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table))
 
 
-def _is_of(package: str, value: object) -> bool:
-    # Without an import: whoever passes a table has imported its package.
-    return any(of.__module__.partition(".")[0] == package for of in type(value).__mro__)
+def _package(value: object) -> str | None:
+    """The package of tables that a value is of. None is imported: whoever passes a table has done so."""
+    packages = (of.__module__.partition(".")[0] for of in type(value).__mro__)
+    return next((package for package in packages if package in TABLES), None)

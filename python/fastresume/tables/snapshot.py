@@ -28,6 +28,19 @@ def file_value(value: object) -> FileValue:
     return str(value)  # of a type that is not delivered
 
 
+def plain_address(address: str) -> str:
+    """An address as paths have it: that of a local file is a path, `s3a://` is `s3://`.
+
+    Examples:
+        >>> plain_address("file:/data/x"), plain_address("file:///data/x"), plain_address("s3a://bucket/x")
+        ('/data/x', '/data/x', 's3://bucket/x')
+    """
+    for theirs, ours in (("file:///", "/"), ("file:/", "/"), ("s3a://", "s3://"), ("s3n://", "s3://")):
+        if address.startswith(theirs):
+            return ours + address.removeprefix(theirs)
+    return address
+
+
 @dataclass(frozen=True)
 class TableColumn:
     """A column of the table: a leaf of its schema, or a struct.
