@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import fastresume as fr
 from support import oracle
 from support.cells import written_cells
+from support.chains import live_through
 from support.columns import tables
 from support.conditions import selections_of
 from support.jobs import FEWER, WORKERS, Job, Ledger, data_loader, do_step, fields_of, make
@@ -45,26 +47,12 @@ def test_no_chain_of_topologies_loses_or_repeats_a_row(rows: int, data: st.DataO
     ledger = Ledger(selected)
     with written(spec) as dataset:
         table = oracle.read_table(dataset.directory)
-        state = None
 
-        def live(topology: Topology) -> Job:
+        def live(topology: Topology, state: Mapping[str, str] | None) -> Job:
             how = {"shuffle": shuffle, "chosen": chosen, "threads": threads, "mapped": mapped, "flaws": flaws}
             return Job(dataset, topology, table=table, state=state, **how)
 
-        for leg in legs:
-            job = live(leg.topology)
-            for _ in range(leg.kept):
-                do_step(job, ledger)
-            state = job.state()
-            ledger.save()
-            for _ in range(leg.lost):  # after the cursor that was saved: the next life reads them again
-                job.step()
-            job.kill()
-        last = live(legs[-1].topology)
-        epoch = last.oracle.epoch
-        while last.oracle.epoch == epoch:
-            do_step(last, ledger)
-        last.kill()
+        live_through(legs, ledger, live)
 
 
 @pytest.mark.law(3)

@@ -296,6 +296,7 @@ class Job:
         shuffle: Shuffle | None = None,
         chosen: Chosen | None = None,
         table: Table | None = None,
+        source: Mapping[str, Any] | None = None,
         state: Mapping[str, str] | None = None,
         threads: int | None = None,
         reset_epochs: bool = False,
@@ -309,10 +310,9 @@ class Job:
         order = {} if shuffle is None else shuffle.arguments
         order |= {} if chosen is None else chosen.arguments
         order |= self.table.layout.arguments if isinstance(self.table, Contents) else {}
+        order |= {"paths": dataset.directory} if source is None else source
         datasets = [
-            fr.ParquetDataset(
-                dataset.directory, **topology.arguments, **order, **parallel(rank, topology.world_size)
-            )
+            fr.ParquetDataset(**topology.arguments, **order, **parallel(rank, topology.world_size))
             for rank in range(topology.world_size)
         ]
         if mapped:
