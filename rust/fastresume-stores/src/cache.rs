@@ -4,6 +4,7 @@
 //! process is killed. What is there stays there: passes read everything once, and to drop the block that was used longest
 //! ago would drop the one that comes next. Nothing here is ever needed: each error means that the store is read.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -12,13 +13,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use bytes::Bytes;
+use fastresume::Memory;
 use fastresume::error::shown;
 
 use crate::account::{Account, Kept};
 use crate::block::{self, Blocks, Found, TRAILER_BYTES};
+use crate::received::shared;
 
 /// The directory below the one that was named. Its number is that of the format.
 const BELOW: &str = "fastresume-blocks-1";
+
+/// So many blocks are held that were read last: the threads of a reader take column after column from the same few.
+const HELD: usize = 8;
 
 static NEXT_NAME: AtomicU64 = AtomicU64::new(0);
 
@@ -35,6 +42,8 @@ pub struct Cache {
     is_counted: AtomicBool,
     trouble: Mutex<Option<String>>,
     had_trouble: AtomicBool,
+    /// The blocks that were read last, by their names.
+    held: Mutex<VecDeque<(String, Bytes)>>,
 }
 
 impl Cache {
@@ -50,6 +59,7 @@ impl Cache {
             is_counted: AtomicBool::new(false),
             trouble: Mutex::default(),
             had_trouble: AtomicBool::new(false),
+            held: Mutex::default(),
         }
     }
 
@@ -92,6 +102,39 @@ impl Cache {
             }
         }
         lacking
+    }
+
+    /// Whether the files of all these blocks are there, and as long as they should be.
+    pub fn has(&self, blocks: &Blocks, numbers: Range<u64>) -> bool {
+        numbers.into_iter().all(|number| {
+            let one = blocks.one(number);
+            let size = one.end - one.start + TRAILER_BYTES as u64;
+            fs::metadata(self.place(&blocks.name(number))).is_ok_and(|found| found.len() == size)
+        })
+    }
+
+    /// The bytes of a block, if it is there.
+    pub fn block(&self, blocks: &Blocks, number: u64) -> Option<Bytes> {
+        let name = blocks.name(number);
+        // A forked child may find it locked for ever: it reads each block anew then.
+        if let Ok(held) = self.held.try_lock()
+            && let Some((_, bytes)) = held.iter().find(|(other, _)| *other == name)
+        {
+            return Some(bytes.clone());
+        }
+        let one = blocks.one(number);
+        let length = usize::try_from(one.end - one.start).ok()?;
+        let mut memory = Memory::for_what_comes(length).ok()?;
+        memory.resize(length).ok()?;
+        if !self.read_one(&name, memory.bytes_mut()) {
+            return None;
+        }
+        let bytes = shared(memory);
+        if let Ok(mut held) = self.held.try_lock() {
+            held.truncate(HELD - 1);
+            held.push_front((name, bytes.clone()));
+        }
+        Some(bytes)
     }
 
     fn read_one(&self, name: &str, buffer: &mut [u8]) -> bool {

@@ -1,7 +1,8 @@
 //! The HTTP client below the stores: it counts requests, and asks for less at a time where a server says that it is busy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use object_store::ClientOptions;
@@ -20,6 +21,9 @@ const MOST_IN_FLIGHT: usize = 256;
 
 /// And never fewer.
 const LEAST_IN_FLIGHT: usize = 2;
+
+/// A store that begins to answer within this time is near.
+const NEAR: Duration = Duration::from_millis(5);
 
 /// What servers answer that have too much to do.
 const BUSY: [u16; 2] = [429, 503];
@@ -45,6 +49,11 @@ impl Throttle {
         self.permits.acquire().await.ok()
     }
 
+    /// How many reads are in flight.
+    pub fn in_flight(&self) -> usize {
+        self.limit.load(Relaxed).saturating_sub(self.permits.available_permits())
+    }
+
     /// Notes that a read went well.
     pub fn grow(&self) {
         let grown =
@@ -62,6 +71,29 @@ impl Throttle {
             let gone = self.permits.forget_permits(surplus(before));
             self.limit.fetch_add(surplus(before) - gone, Relaxed);
         }
+    }
+}
+
+/// How long a store took to begin its last answer, of those that nothing else was in the way of.
+#[derive(Debug)]
+pub struct Answer(AtomicU64);
+
+impl Default for Answer {
+    /// That of a store which was not asked yet, and may be far.
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+}
+
+impl Answer {
+    /// Notes how long one took.
+    pub fn note(&self, took: Duration) {
+        self.0.store(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Whether it came at once.
+    pub fn is_near(&self) -> bool {
+        Duration::from_nanos(self.0.load(Relaxed)) < NEAR
     }
 }
 
@@ -111,5 +143,35 @@ impl HttpService for Counting {
             Err(_) => self.counts.note_retry(),
         }
         answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_is_near_whose_last_answer_came_at_once() {
+        let answer = Answer::default();
+        assert!(!answer.is_near());
+        for (took, is_near) in [(1, true), (30, false), (4, true), (5, false)] {
+            answer.note(Duration::from_millis(took));
+            assert_eq!(answer.is_near(), is_near, "{took} ms");
+        }
+    }
+
+    #[test]
+    fn a_throttle_tells_how_many_reads_are_in_flight() {
+        let throttle = Throttle::default();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let enter = || runtime.block_on(throttle.enter());
+        let (one, other) = (enter(), enter());
+        assert_eq!(throttle.in_flight(), 2);
+        drop(one);
+        throttle.grow();
+        throttle.halve();
+        assert_eq!(throttle.in_flight(), 1);
+        drop(other);
+        assert_eq!(throttle.in_flight(), 0);
     }
 }

@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub bytes_asked: u64,
     /// Bytes of column chunks and footers that were needed.
     pub bytes_needed: u64,
-    /// Bytes of blocks that the cache had.
+    /// Bytes that the cache had.
     pub bytes_from_cache: u64,
     /// How long decoding waited for bytes, summed over its threads.
     pub wait: Duration,

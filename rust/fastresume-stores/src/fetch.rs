@@ -56,17 +56,21 @@ pub struct Fetched {
 }
 
 impl Fetched {
-    /// Asks for ranges of an object, and does not wait for them.
+    /// Asks for ranges of an object, and does not wait for them; none if its cache has them all.
     ///
     /// # Errors
     /// `Source` if there is no client.
-    pub fn begin(object: &Arc<Object>, ranges: &[Range<u64>]) -> Result<Self> {
+    pub fn begin(object: &Arc<Object>, ranges: &[Range<u64>]) -> Result<Option<Self>> {
+        // What a cache keeps as a whole is asked for as a whole.
+        let unit = if object.cached.is_some() { BLOCK_BYTES } else { 1 };
+        let requests = requests(ranges, object.status.size, unit);
+        if object.cached.is_some() && requests.iter().all(|range| object.is_cached(range)) {
+            return Ok(None);
+        }
         let process = Process::current()?;
         let client = object.client()?;
         object.counts().note_needed(ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum());
-        // What a cache keeps as a whole is asked for as a whole.
-        let unit = if object.cached.is_some() { BLOCK_BYTES } else { 1 };
-        let parts = requests(ranges, object.status.size, unit).into_iter().map(|range| {
+        let parts = requests.into_iter().map(|range| {
             let slot = Arc::new(Slot::default());
             let (filled, object, client) = (Arc::clone(&slot), Arc::clone(object), Arc::clone(&client));
             let asked = range.clone();
@@ -75,7 +79,7 @@ impl Fetched {
             });
             Part { range, slot, request: request.abort_handle() }
         });
-        Ok(Self { object: Arc::clone(object), parts: parts.collect() })
+        Ok(Some(Self { object: Arc::clone(object), parts: parts.collect() }))
     }
 }
 

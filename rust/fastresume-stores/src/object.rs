@@ -48,10 +48,9 @@ impl Object {
     /// # Errors
     /// As for `ask`.
     pub async fn get(&self, client: &dyn ObjectStore, range: Range<u64>, block_bytes: u64) -> Result<Bytes> {
-        let (Some(object), Some(cache)) = (&self.cached, &self.shared.cache) else {
+        let Some((cache, blocks)) = self.blocks(block_bytes) else {
             return self.ask(client, range).await;
         };
-        let blocks = Blocks { object: object.clone(), size: self.status.size, block_bytes };
         let numbers = blocks.around(&range);
         let whole = blocks.range(&numbers);
         let Some((mut bytes, lacking)) = read(cache, &blocks, numbers.clone()).await else {
@@ -76,6 +75,33 @@ impl Object {
         self.within(&shared(bytes), whole.start, &range)
     }
 
+    /// Its cache, and its blocks of so many bytes there.
+    fn blocks(&self, block_bytes: u64) -> Option<(&Arc<Cache>, Blocks)> {
+        let (object, cache) = (self.cached.as_ref()?, self.shared.cache.as_ref()?);
+        Some((cache, Blocks { object: object.clone(), size: self.status.size, block_bytes }))
+    }
+
+    /// Whether its cache seems to have the bytes of a range.
+    pub fn is_cached(&self, range: &Range<u64>) -> bool {
+        self.blocks(BLOCK_BYTES).is_some_and(|(cache, blocks)| cache.has(&blocks, blocks.around(range)))
+    }
+
+    /// Fills `buffer` with the bytes from `offset` on, if its cache has them all.
+    fn read_cached(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+        let Some((cache, blocks)) = self.blocks(BLOCK_BYTES) else { return Ok(false) };
+        let end = offset + buffer.len() as u64;
+        for number in blocks.around(&(offset..end)) {
+            let Some(bytes) = cache.block(&blocks, number) else { return Ok(false) };
+            let one = blocks.one(number);
+            let part = one.start.max(offset)..one.end.min(end);
+            let [first, last] = [part.start, part.end].map(|at| usize::try_from(at - offset));
+            let place = first.ok().zip(last.ok()).and_then(|(first, last)| buffer.get_mut(first..last));
+            copy(&bytes, one.start, part.start, place.unwrap_or_default())?;
+        }
+        self.counts().note_from_cache(buffer.len() as u64);
+        Ok(true)
+    }
+
     /// A range of bytes that begin at `start`.
     fn within(&self, bytes: &Bytes, start: u64, range: &Range<u64>) -> Result<Bytes> {
         match [range.start, range.end].map(|at| usize::try_from(at - start)) {
@@ -92,6 +118,7 @@ impl Object {
     async fn ask(&self, client: &dyn ObjectStore, range: Range<u64>) -> Result<Bytes> {
         let process = Process::current()?;
         let permit = process.throttle.enter().await;
+        let is_alone = process.throttle.in_flight() == 1;
         self.shared.counts.note_asked(range.end - range.start);
         let options = GetOptions {
             range: Some(range.clone().into()),
@@ -101,7 +128,11 @@ impl Object {
         let what = format!("can't read bytes {} to {} of", range.start, range.end);
         let asked = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let answered = again(self.counts(), || async {
+            let begun = Instant::now();
             let answered = client.get_opts(&self.key, options.clone()).await?;
+            if is_alone {
+                self.shared.answer.note(begun.elapsed());
+            }
             // Another object's bytes are not waited for.
             if let Err(changed) = self.check(&answered.meta) {
                 return Ok(Err(changed));
@@ -225,6 +256,10 @@ impl Source for ObjectSource {
 
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.check(offset, buffer.len())?;
+        self.object.counts().note_needed(buffer.len() as u64);
+        if self.object.read_cached(offset, buffer)? {
+            return Ok(());
+        }
         let wanted = offset..offset + buffer.len() as u64;
         let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (start, held) = &*last;
@@ -238,12 +273,16 @@ impl Source for ObjectSource {
             *last = (wanted.start, bytes);
         }
         let (start, held) = &*last;
-        self.object.counts().note_needed(buffer.len() as u64);
         copy(held, *start, wanted.start, buffer)
     }
 
     fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
-        Ok(Some(Arc::new(Fetched::begin(&self.object, ranges)?)))
+        let fetched = Fetched::begin(&self.object, ranges)?;
+        Ok(fetched.map(|fetched| Arc::new(fetched) as Arc<dyn Source>))
+    }
+
+    fn is_near(&self) -> bool {
+        self.object.shared.answer.is_near()
     }
 
     fn path(&self) -> &Path {

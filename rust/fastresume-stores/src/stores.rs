@@ -15,7 +15,7 @@ use crate::address::{Address, Kind};
 use crate::again::again;
 use crate::block::ObjectKey;
 use crate::cache::Cache;
-use crate::client::Connector;
+use crate::client::{Answer, Connector};
 use crate::counts::Counts;
 use crate::object::{Object, ObjectSource, status_of, told};
 use crate::options::Options;
@@ -33,6 +33,7 @@ pub struct Shared {
     options: Options,
     pub cache: Option<Arc<Cache>>,
     pub counts: Arc<Counts>,
+    pub answer: Answer,
 }
 
 impl Shared {
@@ -65,7 +66,8 @@ impl Stores {
     pub fn new(options: Options, cache: Option<Cache>) -> Self {
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         let cache = cache.map(Arc::new);
-        Self { shared: Arc::new(Shared { owner, options, cache, counts: Arc::default() }) }
+        let (counts, answer) = (Arc::default(), Answer::default());
+        Self { shared: Arc::new(Shared { owner, options, cache, counts, answer }) }
     }
 
     /// The first thing that went wrong with the cache in this process, told once.

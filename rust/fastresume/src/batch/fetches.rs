@@ -25,6 +25,18 @@ const LEAST_JOINED_BYTES: u64 = 256 << 10;
 /// A stretch that may go on waits for the rest as long as so many row groups are on their way before it.
 const LEAST_AHEAD: usize = 8;
 
+/// Of a store that answers at once, no more is held: it is decoded while a processor's cache has it, and its memory is used
+/// again.
+const NEAR_BYTES: u64 = 32 << 20;
+
+/// Row groups that are decoded soon.
+pub struct Soon {
+    /// Each once; the first one is decoded now.
+    pub groups: Vec<usize>,
+    /// Whether other rows of them are wanted later, as a shuffled order does.
+    pub come_again: bool,
+}
+
 /// What was asked for, in the order in which it was used last; what was not used yet comes behind.
 pub struct Fetches {
     budget_bytes: u64,
@@ -38,10 +50,16 @@ struct Fetch {
     /// Those of them that were not decoded yet.
     unused: Vec<usize>,
     bytes: u64,
-    source: Arc<dyn Source>,
+    /// None where nothing had to be asked for.
+    source: Option<Arc<dyn Source>>,
 }
 
 impl Fetch {
+    /// What takes no network.
+    fn at_hand(groups: Vec<usize>) -> Self {
+        Self { unused: groups.clone(), groups, bytes: 0, source: None }
+    }
+
     fn is_used(&self) -> bool {
         self.unused.is_empty()
     }
@@ -90,8 +108,9 @@ impl Fetches {
 
     /// Asks for row groups that are decoded soon, in this order, as far as there is room for them. Another thread may do
     /// that already. What fails here fails again when it is decoded, and is told then.
-    pub fn look_ahead(&self, files: &OpenFiles, layout: &Layout, groups: &[usize], stop: &AtomicBool) {
+    pub fn look_ahead(&self, files: &OpenFiles, layout: &Layout, soon: &Soon, stop: &AtomicBool) {
         let Ok(_looking) = self.is_looking.try_lock() else { return };
+        let groups = &soon.groups;
         let new: Vec<usize> = groups.iter().copied().filter(|&group| !self.has(group)).collect();
         let file_of = |group: usize| files.manifest.place_of(group).file;
         let of_files: Vec<&[usize]> = new.chunk_by(|&one, &next| file_of(one) == file_of(next)).collect();
@@ -106,7 +125,7 @@ impl Fetches {
                 let one = Stretch::one(group, file, ranges, needed);
                 if groups.first() == Some(&group) {
                     // It is decoded now: it waits for no other bytes, and for no other file.
-                    self.ahead(one)?;
+                    self.ahead(one, soon.come_again)?;
                 } else {
                     let most = before.max(LEAST_JOINED_BYTES).min(most);
                     let apart = match stretches.last_mut() {
@@ -128,7 +147,7 @@ impl Fetches {
             let Ok(opened) = opened else { return };
             for stretch in opened.into_iter().flatten() {
                 let Some(whole) = open_end.replace(stretch) else { continue };
-                if !self.ahead(whole).is_ok_and(|had_room| had_room) {
+                if !self.ahead(whole, soon.come_again).is_ok_and(|had_room| had_room) {
                     return;
                 }
             }
@@ -136,7 +155,7 @@ impl Fetches {
         // The last one goes on with what comes ahead next.
         let is_due = |last: &Stretch| last.bytes() > most / 2 || self.is_little(groups.len());
         if let Some(last) = open_end.filter(is_due) {
-            drop(self.ahead(last));
+            drop(self.ahead(last, soon.come_again));
         }
     }
 
@@ -185,30 +204,39 @@ impl Fetches {
         if let Some(at) = kept.iter().position(|fetch| fetch.groups.contains(&group))
             && let Some(mut found) = kept.remove(at)
         {
-            let source = Arc::clone(&found.source);
+            let source = found.source.clone();
             found.unused.retain(|&unused| unused != group);
             let behind = kept.iter().take_while(|fetch| fetch.is_used()).count();
-            kept.insert(if found.is_used() { behind } else { at }, found);
-            return Ok(Some(source));
+            match (&source, found.is_used()) {
+                (None, true) => {}
+                (_, true) => kept.insert(behind, found),
+                (_, false) => kept.insert(at, found),
+            }
+            return Ok(source);
         }
-        self.make_room(&mut kept, bytes);
-        let Some(source) = ask()? else { return Ok(None) };
-        let behind = kept.iter().take_while(|fetch| fetch.is_used()).count();
-        let fetch = Fetch { groups: vec![group], unused: Vec::new(), bytes, source: Arc::clone(&source) };
-        kept.insert(behind, fetch);
-        Ok(Some(source))
+        make_room(&mut kept, bytes, self.budget_bytes);
+        let source = ask()?;
+        if source.is_some() {
+            let behind = kept.iter().take_while(|fetch| fetch.is_used()).count();
+            let fetch = Fetch { groups: vec![group], unused: Vec::new(), bytes, source: source.clone() };
+            kept.insert(behind, fetch);
+        }
+        Ok(source)
     }
 
     /// Asks for what is decoded soon, if there is room for it; whether there was.
     ///
     /// # Errors
     /// `Source` if it can't be asked for.
-    fn ahead(&self, stretch: Stretch) -> Result<bool> {
+    fn ahead(&self, stretch: Stretch, come_again: bool) -> Result<bool> {
         let bytes = stretch.bytes();
-        self.put(stretch.groups, bytes, || stretch.file.fetching(&stretch.ranges))
+        // One is on its way while another one is decoded.
+        let near = NEAR_BYTES.max(bytes.saturating_mul(2)).min(self.budget_bytes);
+        let most = if stretch.file.is_near() && !come_again { near } else { self.budget_bytes };
+        self.put(stretch.groups, bytes, most, || stretch.file.fetching(&stretch.ranges))
     }
 
-    /// Row groups that are decoded soon, if there is room for them; whether there was.
+    /// Row groups that are decoded soon, if there is room for them below `most` bytes; whether there was.
     ///
     /// # Errors
     /// As `ask` has.
@@ -216,32 +244,38 @@ impl Fetches {
         &self,
         groups: Vec<usize>,
         bytes: u64,
+        most: u64,
         ask: impl FnOnce() -> Result<Option<Arc<dyn Source>>>,
     ) -> Result<bool> {
         let mut kept = locked(&self.kept);
         if kept.iter().any(|fetch| groups.iter().any(|group| fetch.groups.contains(group))) {
             return Ok(true);
         }
-        if !self.make_room(&mut kept, bytes) {
+        if !make_room(&mut kept, bytes, most) {
             return Ok(false);
         }
-        if let Some(source) = ask()? {
-            kept.push_back(Fetch { unused: groups.clone(), groups, bytes, source });
-        }
+        let at_hand = Fetch::at_hand(groups);
+        kept.push_back(match ask()? {
+            Some(source) => Fetch { bytes, source: Some(source), ..at_hand },
+            None => at_hand,
+        });
         Ok(true)
     }
+}
 
-    /// Lets go of what was decoded, the oldest first, until so many bytes have room; whether they have.
-    fn make_room(&self, kept: &mut VecDeque<Fetch>, bytes: u64) -> bool {
-        let mut held: u64 = kept.iter().map(|fetch| fetch.bytes).sum();
-        while held.saturating_add(bytes) > self.budget_bytes {
-            // What a thread still decodes is not let go: others may want the rest of it.
-            let idle = kept.iter().position(|fetch| fetch.is_used() && Arc::strong_count(&fetch.source) == 1);
-            let Some(gone) = idle.and_then(|at| kept.remove(at)) else { return held == 0 };
-            held -= gone.bytes;
-        }
-        true
+/// Lets go of what was decoded, the oldest first, until so many bytes have room below `most`; whether they have.
+fn make_room(kept: &mut VecDeque<Fetch>, bytes: u64, most: u64) -> bool {
+    let mut held: u64 = kept.iter().map(|fetch| fetch.bytes).sum();
+    // What a thread still decodes is not let go: others may want the rest of it.
+    let is_idle = |fetch: &Fetch| {
+        fetch.is_used() && fetch.source.as_ref().is_none_or(|source| Arc::strong_count(source) == 1)
+    };
+    while held.saturating_add(bytes) > most {
+        let idle = kept.iter().position(is_idle);
+        let Some(gone) = idle.and_then(|at| kept.remove(at)) else { return held == 0 };
+        held -= gone.bytes;
     }
+    true
 }
 
 /// The column chunks that are read of a row group, and their bytes.
@@ -296,17 +330,17 @@ mod tests {
     fn what_is_ahead_waits_for_room_and_what_was_used_gives_way() {
         let fetches = Fetches::new(100);
         assert!(fetches.used(0, 60, source).unwrap().is_some());
-        assert!(fetches.put(vec![1], 40, source).unwrap());
-        assert!(fetches.put(vec![1], 40, never).unwrap());
+        assert!(fetches.put(vec![1], 40, 100, source).unwrap());
+        assert!(fetches.put(vec![1], 40, 100, never).unwrap());
         assert!(fetches.used(0, 60, never).unwrap().is_some());
         // The first one was used, and nobody decodes it.
-        assert!(fetches.put(vec![2], 40, source).unwrap());
+        assert!(fetches.put(vec![2], 40, 100, source).unwrap());
         assert!(!fetches.has(0));
-        assert!(!fetches.put(vec![3], 40, never).unwrap());
+        assert!(!fetches.put(vec![3], 40, 100, never).unwrap());
         let held = fetches.used(1, 40, never).unwrap();
-        assert!(!fetches.put(vec![3], 40, never).unwrap());
+        assert!(!fetches.put(vec![3], 40, 100, never).unwrap());
         drop(held);
-        assert!(fetches.put(vec![3], 40, source).unwrap());
+        assert!(fetches.put(vec![3], 40, 100, source).unwrap());
         // What is decoded now goes whatever the budget is.
         assert!(fetches.used(4, 1000, source).unwrap().is_some());
     }
@@ -314,12 +348,40 @@ mod tests {
     #[test]
     fn row_groups_that_came_together_go_together_when_all_were_used() {
         let fetches = Fetches::new(100);
-        assert!(fetches.put(vec![0, 1, 2], 90, source).unwrap());
+        assert!(fetches.put(vec![0, 1, 2], 90, 100, source).unwrap());
         for group in 0..3 {
-            assert!(!fetches.put(vec![3], 40, never).unwrap());
+            assert!(!fetches.put(vec![3], 40, 100, never).unwrap());
             assert!(fetches.used(group, 30, never).unwrap().is_some());
         }
-        assert!(fetches.put(vec![3], 40, source).unwrap());
+        assert!(fetches.put(vec![3], 40, 100, source).unwrap());
         assert!(!fetches.has(1));
+    }
+
+    #[test]
+    fn of_a_near_store_little_is_held() {
+        let fetches = Fetches::new(100);
+        assert!(fetches.put(vec![0], 30, 60, source).unwrap());
+        assert!(fetches.put(vec![1], 30, 60, source).unwrap());
+        assert!(!fetches.put(vec![2], 30, 60, never).unwrap());
+        assert!(fetches.used(0, 30, never).unwrap().is_some());
+        assert!(fetches.put(vec![2], 30, 60, source).unwrap());
+        assert!(!fetches.has(0));
+        // A farther store may have the rest.
+        assert!(fetches.put(vec![3], 30, 100, source).unwrap());
+    }
+
+    #[test]
+    fn what_takes_no_network_takes_no_room_and_is_forgotten_when_it_was_used() {
+        let fetches = Fetches::new(100);
+        let at_hand = || Ok(None);
+        assert!(fetches.put(vec![0, 1], 90, 100, at_hand).unwrap());
+        assert!(fetches.put(vec![2], 90, 100, source).unwrap());
+        for group in 0..2 {
+            assert!(fetches.has(group));
+            assert!(fetches.used(group, 45, never).unwrap().is_none());
+        }
+        assert!(!fetches.has(1));
+        assert!(fetches.used(3, 1000, at_hand).unwrap().is_none());
+        assert!(!fetches.has(3));
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::fetches::Fetches;
+use crate::batch::fetches::{Fetches, Soon};
 use crate::batch::mending::{FieldColumn, GroupFile, Masking, Surveys};
 use crate::batch::open_files::OpenFiles;
 use crate::batch::padded::PadDecoder;
@@ -298,15 +298,10 @@ impl Filler {
         sources.collect()
     }
 
-    /// Whether row groups should be asked for before they are decoded.
-    pub fn looks_ahead(&self) -> bool {
-        self.fetches.is_some()
-    }
-
-    /// Asks for row groups that are decoded soon; see [`Fetches::look_ahead`].
-    pub fn look_ahead(&self, groups: &[usize], stop: &AtomicBool) {
+    /// Asks for row groups that are decoded soon, if they take a network; see [`Fetches::look_ahead`].
+    pub fn look_ahead(&self, soon: impl FnOnce() -> Soon, stop: &AtomicBool) {
         if let Some(fetches) = &self.fetches {
-            fetches.look_ahead(&self.files, &self.layout, groups, stop);
+            fetches.look_ahead(&self.files, &self.layout, &soon(), stop);
         }
     }
 }

@@ -225,6 +225,12 @@ impl OpenFile {
         self.source.fetching(ranges)
     }
 
+    /// Whether a network answers so soon that little of it need be on its way.
+    #[must_use]
+    pub fn is_near(&self) -> bool {
+        self.source.is_near()
+    }
+
     /// What the system said of it when it was opened.
     #[must_use]
     pub fn status(&self) -> &Status {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
 use crate::batch::ended_bunch::EndedBunch;
+use crate::batch::fetches::Soon;
 use crate::batch::filler::Filled;
 use crate::batch::segment::{Places, Segment, to_usize};
 use crate::batch::slots::fields::{SharedSlots, Slots};
@@ -228,15 +229,15 @@ impl Agenda {
         self.take_end(0)
     }
 
-    /// The row groups of the segments that come next, each once.
-    pub fn groups_ahead(&self) -> Vec<usize> {
-        let mut groups: Vec<usize> = Vec::new();
+    /// The row groups of a segment and of those that come next, each once.
+    pub fn soon(&self, now: usize) -> Soon {
+        let mut groups = vec![now];
         for segment in &self.ahead {
             if !groups.contains(&segment.group) {
                 groups.push(segment.group);
             }
         }
-        groups
+        Soon { groups, come_again: self.schedule.is_shuffled() }
     }
 
     /// Whether there seems to be a task.

@@ -296,11 +296,7 @@ impl Work {
                 let Decoding { segment, slots, .. } = decoding;
                 let fill = || {
                     check_reserve()?;
-                    if self.filler.looks_ahead() {
-                        let mut groups = vec![segment.group];
-                        groups.extend(locked(&self.state).agenda.groups_ahead());
-                        self.filler.look_ahead(&groups, &self.stop);
-                    }
+                    self.filler.look_ahead(|| locked(&self.state).agenda.soon(segment.group), &self.stop);
                     self.filler.fill(segment, |batch| slots.get(&batch), &self.stop)
                 };
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));

@@ -51,13 +51,18 @@ pub trait Source: Send + Sync {
         Ok(())
     }
 
-    /// The same bytes, of which these ranges are on their way from now on; none where reading waits for no network.
+    /// The same bytes, of which these ranges are on their way from now on; none where reading them waits for no network.
     ///
     /// # Errors
     /// `Source` if they can't be asked for.
     fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
         let _ = ranges;
         Ok(None)
+    }
+
+    /// Whether a network answers so soon that little need be on its way.
+    fn is_near(&self) -> bool {
+        false
     }
 
     /// The path, for messages.
