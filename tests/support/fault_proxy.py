@@ -44,7 +44,7 @@ class Proxy(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing of those who have gone: a reader that has ended, a server that was killed."""
-        if not isinstance(sys.exception(), ConnectionError):
+        if not isinstance(sys.exception(), (ConnectionError, http.client.HTTPException)):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     def fault(self) -> str | None:
