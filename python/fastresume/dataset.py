@@ -261,9 +261,7 @@ class ParquetDataset(FilesDataset):
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
-        reached_by = (
-            table.storage_options if table is not None and storage_options is None else storage_options
-        )
+        reached_by = storage_options if table is None else table.reached_by(storage_options)
         stores = stores_of(reached_by, credentials, read_bytes, cache_dir, cache_bytes)
         opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes, stores, table)
         manifest = select(opened if table is None else table.live(opened), rows)
@@ -426,7 +424,7 @@ def _open_manifest(
     try:
         manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
     except _core.SourceError as error:
-        if table is None:
+        if table is None or not str(error).startswith(("no such file", "no object")):
             raise
         raise _core.SourceError(
             f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "

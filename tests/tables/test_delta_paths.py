@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 
 import fastresume as fr
 from support.delta_tables import adds, append, commit, delete_rows
-from support.tables import id_list, ids, opened
+from support.object_server import OPTIONS, S3Server, serving
+from support.tables import id_list, ids, in_order_of, opened, rows_of
 
 
 @pytest.fixture
@@ -141,3 +143,30 @@ def test_an_address_without_a_table_says_what_to_write() -> None:
     for named in ("delta://", "delta://file://"):
         with pytest.raises(ValueError, match="names no table: write 'delta://' before the table's path"):
             opened(named)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    yield from serving()
+
+
+def test_a_table_of_a_store_is_reached_as_its_object_is(server: S3Server, root: Path) -> None:
+    append(root, ids(0, 4, part=["a b", "ü%", "x=1", None]), partition_by=["part"])
+    server.put_tree("lake", root, "ä table/b c/")
+    options = {
+        "AWS_ENDPOINT_URL": server.endpoint,
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_REGION": OPTIONS["region"],
+        "AWS_S3_ALLOW_UNSAFE_RENAME": "true",  # which writers need
+    }
+    secret = {name: OPTIONS[name] for name in ("aws_access_key_id", "aws_secret_access_key")}
+    address = "s3://lake/ä table/b c"
+    table = DeltaTable(address, storage_options=options | secret)
+    for dataset in (
+        opened(table),
+        opened(table, credentials=lambda: secret),
+        opened(f"delta://{address}/", storage_options=options | secret),
+        opened(f"delta://{address.replace('s3', 's3a')}", storage_options=options | secret),
+    ):
+        found = in_order_of("id", rows_of(dataset, ["id", "part"]))
+        assert found == in_order_of("id", table.to_pyarrow_table().to_pylist())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,29 @@ def test_the_names_of_files_that_a_table_maps_are_followed(catalog: SqlCatalog, 
     pq.write_table(data.rename_columns(["ID", "Price"]), path)
     found = rows_of(opened(table), ["id", "price"])
     assert found == told_by_pyiceberg(table, ["id", "price"]) == data.to_pylist()
+
+
+def test_names_of_schemas_that_a_table_has_forgotten_are_those_of_its_files(catalog: SqlCatalog) -> None:
+    table = catalog.create_table("ns.t", schema=ids(0, 1, old=[1], s=pa.array([{"a": 1}])).schema)
+    table.append(ids(0, 2, old=[1, 2], s=pa.array([{"a": 1}, None])))
+    with table.update_schema() as change:
+        change.rename_column("old", "new")
+        change.rename_column(("s", "a"), "b")
+    table.append(ids(2, 1, new=[3], s=pa.array([{"b": 2}])))
+    # As by `expire_snapshots(clean_expired_metadata => true)`.
+    path = Path(table.metadata_location.removeprefix("file://"))
+    told = json.loads(path.read_text())
+    told["schemas"] = [
+        schema for schema in told["schemas"] if schema["schema-id"] == told["current-schema-id"]
+    ]
+    path.write_text(json.dumps(told))
+    table = catalog.load_table("ns.t")
+    assert list(table.schemas()) == [1]
+    assert rows_of(opened(table), ["id", "new", "s.b"]) == [
+        {"id": 0, "new": 1, "s.b": 1},
+        {"id": 1, "new": 2, "s.b": None},
+        {"id": 2, "new": 3, "s.b": 2},
+    ]
 
 
 def partitioned(catalog: SqlCatalog, part: pa.Array) -> Table:

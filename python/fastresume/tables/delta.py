@@ -78,8 +78,11 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
     except ImportError as cause:
         raise ImportError("delta:// needs the package deltalake: pip install 'fastresume[delta]'") from cause
     given = table if isinstance(table, deltalake.DeltaTable) else None
-    options = dict(storage_options or getattr(given, "_storage_options", None) or {})
-    root = str(table) if given is None else given.table_uri
+    own: dict[str, str] = dict(getattr(given, "_storage_options", None) or {})
+    named = {name.lower() for name in storage_options or {}}
+    options = {name: value for name, value in own.items() if name.lower() not in named}
+    options |= storage_options or {}
+    root = str(table) if given is None else plain_address(unquote(given.table_uri))
     if root.startswith("hf://"):
         raise ValueError(
             f"the Delta table '{root}' is not read from the hub: copy it with "
@@ -105,14 +108,14 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
         # Anew, since what is given belongs to who gives it.
         opened = open_at(version=number)
         log = log or delta_log.DeltaLog(fetch, opened.version())
-        return _snapshot(opened, root, log, options if given is not None else None)
+        return _snapshot(opened, root, log, own if given is not None else None)
     except (_core.SourceError, _core.DataError, ImportError):
         raise
     except Exception as cause:  # noqa: BLE001  (stores and damaged logs have errors of their own)
         fail(what, cause)
 
 
-def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, options: dict[str, str] | None) -> Snapshot:
+def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str] | None) -> Snapshot:
     features = set(map(str, table.protocol().reader_features or ()))
     asked = features - FEATURES
     if asked:
@@ -157,7 +160,7 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, options: dict[str,
         [_values(told[number], physical) for number in order],
         # Asked where there may be none, deltalake refuses features that say nothing of them.
         _deleted(table, [paths[number] for number in order]) if "deletionVectors" in features else {},
-        options,
+        own,
     )
 
 

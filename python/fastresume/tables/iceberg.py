@@ -114,7 +114,7 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
                 "is read, so write the table anew with write.format.default=parquet"
             )
     schema = table.schemas().get(snapshot.schema_id) if version is not None else table.schema()
-    names = FieldNames(table, name)
+    names = FieldNames(table, name, [entry.data_file.file_path for entry in data])
     fields = list(names.fields(schema or table.schema()))
     return Snapshot(
         SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -24,6 +26,10 @@ TYPES = {
     "binary": "binary",
 }
 """What plain values are called here; others by their own names."""
+
+
+READERS = 16
+"""So many files are asked at once."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +59,22 @@ class Field:
 class FieldNames:
     """What files may call the fields of a table: whatever the same id has been called in any schema of it.
 
+    Args:
+        table: the table.
+        name: what it is called.
+        files: the addresses of its files. They are asked only if the table has forgotten schemas.
+
     Raises:
         DataError: if a name has been that of two columns, so that files do not tell which one they hold.
     """
 
-    def __init__(self, table: Any, name: str) -> None:
+    def __init__(self, table: Any, name: str, files: Sequence[str]) -> None:
         self._mapped = dict(_mapped(getattr(table.name_mapping(), "root", ())))
         self._paths_of: dict[int, dict[str, None]] = defaultdict(dict)
         owners: dict[tuple[str, bool], int] = {}
-        for field in chain.from_iterable(map(self.fields, [table.schema(), *table.schemas().values()])):
+        for field in chain.from_iterable(
+            map(self.fields, [table.schema(), *table.schemas().values(), *_held(table, files)])
+        ):
             for path in field.paths:
                 self._paths_of[field.number].setdefault(path)
                 owner = owners.setdefault((path, field.is_struct), field.number)
@@ -105,6 +118,24 @@ class FieldNames:
             keys, values = ([f"{path}.{part}" for path in paths] for part in ("key", "value"))
             yield from self._below(kind.key_id, keys, kind.key_type, None, in_list=True)
             yield from self._below(kind.value_id, values, kind.value_type, None, in_list=True)
+
+
+def _held(table: Any, files: Sequence[str]) -> list[Any]:
+    """The schemas of files, which tell names that only forgotten schemas of the table had; else none."""
+    known = table.schemas().keys()
+    if len(known) > max(known):
+        return []
+    parquet = importlib.import_module("pyarrow.parquet")
+    arrow = importlib.import_module("pyiceberg.io.pyarrow")
+
+    def schema_of(path: str) -> Any:
+        with table.io.new_input(path).open() as opened:
+            return parquet.read_schema(opened).remove_metadata()
+
+    with ThreadPoolExecutor(READERS) as readers:
+        found = {str(schema): schema for schema in readers.map(schema_of, files)}
+    # Files without ids, as of Hive, are named by the table's own mapping.
+    return [arrow.pyarrow_to_schema(schema) for told, schema in found.items() if "PARQUET:field_id" in told]
 
 
 def _mapped(fields: Iterable[Any]) -> Iterator[tuple[int, list[str]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,9 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import of_buffer, of_words
+
+OF_WRITERS = re.compile("unsafe_rename|locking_provider|dynamo", re.IGNORECASE)
+"""In the names of options that say how commits are written."""
 
 FileValue = int | float | str | bytes | None
 """A value that a column has in all rows of a file."""
@@ -107,6 +111,16 @@ class Snapshot:
     values: Sequence[Mapping[str, FileValue]]
     deleted: Mapping[int, npt.NDArray[np.int64]]
     storage_options: Mapping[str, str] | None = None
+
+    def reached_by(self, named: Mapping[str, object] | None) -> Mapping[str, object] | None:
+        """How the store of the files is reached: as `storage_options` say, else as the table's object does.
+
+        What only writers of tables are told is left out.
+        """
+        options = self.storage_options if named is None else named
+        if not isinstance(options, Mapping):  # None, or a mistake that is told where stores are made
+            return options
+        return {name: value for name, value in options.items() if not OF_WRITERS.search(str(name))}
 
     def live(self, manifest: _core.Manifest) -> _core.Manifest:
         """The manifest of the files, in which the deleted rows are not selected.
