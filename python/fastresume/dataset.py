@@ -300,7 +300,7 @@ class ParquetDataset(FilesDataset):
         super().__init__(spec if unit is None else of_units(spec, unit, _cache_path(manifest_cache)))
         self._filter_report = report
         _log.info(
-            "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %d rows a pass",
+            "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",
             len(self.files),
             spec.row_text(),
             manifest.num_row_groups,

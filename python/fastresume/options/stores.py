@@ -23,8 +23,8 @@ def stores_of(
     """The stores that addresses among the paths name; none is asked yet.
 
     Raises:
-        TypeError: if the options are no mapping of names, what gives credentials can't be called, or the
-            directory of blocks is no path.
+        TypeError: if the options are no mapping of names and plain values, what gives credentials can't be
+            called, or the directory of blocks is no path.
         ValueError: if fewer bytes than one may be on their way, or be kept.
     """
     if not isinstance(storage_options, Mapping | None):
@@ -39,7 +39,9 @@ def stores_of(
             "storage_options"
         )
     options = {
-        str(name): _text(value) for name, value in (storage_options or {}).items() if value is not None
+        name: _text(f"storage_options[{quoted(name)}]", value)
+        for name, value in (storage_options or {}).items()
+        if value is not None
     }
     most = None if cache_bytes is None else at_least(1, "cache_bytes", cache_bytes)
     if cache_dir is None and most is not None:
@@ -58,8 +60,20 @@ def options_of(
     if not isinstance(storage_options, Mapping) and not callable(credentials):
         return None
     named = dict(storage_options or {}) | (dict(credentials()) if callable(credentials) else {})
-    return {str(name): _text(value) for name, value in named.items() if value is not None}
+    return {
+        str(name): _text(f"option {quoted(name)}", value)
+        for name, value in named.items()
+        if value is not None
+    }
 
 
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fsdecode(value)
+    # It may be a secret: its kind says enough.
+    instead = "; write value.decode()" if isinstance(value, bytes) else ""
+    raise TypeError(f"{name} must be a string, a number or a bool, found {type(value)}{instead}")

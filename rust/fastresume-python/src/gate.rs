@@ -1,10 +1,12 @@
 //! Every call that releases the GIL goes through this file: it holds memory back, polls signals and maps errors.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use fastresume::{Error, Result, error::caught};
+use fastresume::error::{Stop, caught, stopped_by};
+use fastresume::{Error, Result};
 use pyo3::prelude::*;
 
 use crate::error::to_python;
@@ -35,13 +37,13 @@ pub fn run_stoppable<T: Send>(
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
 ) -> PyResult<T> {
     reserve::hold();
-    let stop = AtomicBool::new(false);
+    let stop = Stop::default();
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
         let stop = &stop;
         let worker = std::thread::Builder::new().spawn_scoped(scope, move || {
             // The receiver is gone if a signal was handled in the meantime.
-            drop(sender.send(caught(|| work(stop))));
+            drop(sender.send(caught(|| stopped_by(Some(Arc::clone(stop)), || work(stop)))));
         });
         worker.map_err(|cause| to_python(py, &Error::Source(format!("can't start a thread: {cause}"))))?;
         let receiver = std::sync::Mutex::new(receiver);

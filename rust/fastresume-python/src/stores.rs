@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use fastresume::{Error, FileSystem};
 use fastresume_stores::{Cache, CredentialsOf, Options, Stores as CoreStores};
-use pyo3::exceptions::PyUserWarning;
+use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyMapping, PyType};
 
 /// Stores of objects that are reached with these options. It is pickled with them: they are secrets.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -93,8 +93,30 @@ impl Stores {
 fn credentials_of(function: Py<PyAny>) -> CredentialsOf {
     Arc::new(move || {
         Python::attach(|py| {
-            let given = function.call0(py).and_then(|given| given.extract(py));
+            let given = function.call0(py).and_then(|given| texts(given.bind(py)));
             given.map_err(|cause| Error::Source(format!("credentials() failed: {cause}")))
         })
     })
+}
+
+/// The names and values of a mapping. What is None is not there, and when they expire is nobody's concern.
+fn texts(given: &Bound<'_, PyAny>) -> PyResult<BTreeMap<String, String>> {
+    let kind = |found: &Bound<'_, PyAny>| -> PyResult<String> { Ok(found.get_type().name()?.to_string()) };
+    let Ok(mapping) = given.cast::<PyMapping>() else {
+        let message = format!("it must return a dict of strings, found {}", kind(given)?);
+        return Err(PyTypeError::new_err(message));
+    };
+    let mut texts = BTreeMap::new();
+    for pair in mapping.items()?.iter() {
+        let (name, value): (String, Bound<'_, PyAny>) = pair.extract()?;
+        if value.is_none() || name.to_ascii_lowercase().contains("expir") {
+            continue;
+        }
+        let Ok(text) = value.extract() else {
+            let message = format!("it must return a dict of strings, found {} at '{name}'", kind(&value)?);
+            return Err(PyTypeError::new_err(message));
+        };
+        texts.insert(name, text);
+    }
+    Ok(texts)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use http::header::RETRY_AFTER;
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
@@ -24,6 +25,9 @@ const LEAST_IN_FLIGHT: usize = 2;
 
 /// A store that begins to answer within this time is near.
 const NEAR: Duration = Duration::from_millis(5);
+
+/// A server that is busy is given so much time at most, whatever it asks for.
+const LONGEST_ASKED: Duration = Duration::from_secs(30);
 
 /// What servers answer that have too much to do.
 const BUSY: [u16; 2] = [429, 503];
@@ -118,6 +122,13 @@ impl Connector {
     }
 }
 
+/// How long a server that is busy asks to wait, within reason.
+fn asked_to_wait(response: &HttpResponse) -> Duration {
+    let value = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let seconds = value.and_then(|value| value.parse().ok()).map_or(Duration::ZERO, Duration::from_secs);
+    seconds.min(LONGEST_ASKED)
+}
+
 #[derive(Debug)]
 struct Counting {
     inner: HttpClient,
@@ -135,6 +146,8 @@ impl HttpService for Counting {
                 let status = response.status();
                 if BUSY.contains(&status.as_u16()) {
                     self.throttle.halve();
+                    // Who tries again below waits for a time of its own.
+                    tokio::time::sleep(asked_to_wait(response)).await;
                 }
                 if status.is_server_error() || status.as_u16() == 429 {
                     self.counts.note_retry();

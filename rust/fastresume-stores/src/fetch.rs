@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
-use fastresume::{Result, Source};
+use fastresume::error::{check_thread, locked};
+use fastresume::{Error, Result, Source};
 use tokio::task::AbortHandle;
 
 use crate::object::{BLOCK_BYTES, Object, SMALL_BLOCK_BYTES, copy, waiting};
-use crate::process::Process;
+use crate::process::{LOOK_EVERY, Process};
 
 /// Ranges with a gap of at most so many bytes are asked for in one request: the gap takes less time than another request.
 const MAX_GAP_BYTES: u64 = 1 << 20;
@@ -25,20 +26,43 @@ struct Slot {
 }
 
 impl Slot {
-    fn put(&self, came: Result<Bytes>) {
-        *self.came.lock().unwrap_or_else(PoisonError::into_inner) = Some(came);
-        self.is_there.notify_all();
-    }
-
     /// Waits for what comes.
+    ///
+    /// # Errors
+    /// What the request failed with; `Interrupted` if the work of this thread is to stop.
     fn get(&self) -> Result<Bytes> {
-        let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut came = locked(&self.came);
         loop {
-            match &*came {
-                Some(came) => return came.clone(),
-                None => came = self.is_there.wait(came).unwrap_or_else(PoisonError::into_inner),
+            if let Some(came) = &*came {
+                return came.clone();
             }
+            let waited = self.is_there.wait_timeout(came, LOOK_EVERY);
+            came = waited.unwrap_or_else(PoisonError::into_inner).0;
+            check_thread()?;
         }
+    }
+}
+
+/// Whoever owes a slot what comes. One that is gone without it has failed: nobody waits for ever.
+struct Promise {
+    slot: Arc<Slot>,
+    object: Arc<Object>,
+}
+
+impl Promise {
+    fn keep(&self, came: Result<Bytes>) {
+        locked(&self.slot.came).get_or_insert(came);
+        self.slot.is_there.notify_all();
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.keep(Err(Error::unsettled(
+            "can't read",
+            &self.object.path,
+            "the request ended without an answer",
+        )));
     }
 }
 
@@ -72,10 +96,11 @@ impl Fetched {
         object.counts().note_needed(ranges.iter().map(|range| range.end.saturating_sub(range.start)).sum());
         let parts = requests.into_iter().map(|range| {
             let slot = Arc::new(Slot::default());
-            let (filled, object, client) = (Arc::clone(&slot), Arc::clone(object), Arc::clone(&client));
-            let asked = range.clone();
+            let promise = Promise { slot: Arc::clone(&slot), object: Arc::clone(object) };
+            let (asked, client) = (range.clone(), Arc::clone(&client));
             let request = process.runtime.spawn(async move {
-                filled.put(object.get(client.as_ref(), asked, BLOCK_BYTES).await);
+                let came = promise.object.get(client.as_ref(), asked, BLOCK_BYTES).await;
+                promise.keep(came);
             });
             Part { range, slot, request: request.abort_handle() }
         });
@@ -130,7 +155,7 @@ impl Source for Fetched {
                     let client = self.object.client()?;
                     self.object.get(client.as_ref(), at..at + count as u64, SMALL_BLOCK_BYTES).await
                 };
-                let bytes = waiting(self.object.counts(), || Process::current()?.runtime.block_on(read))?;
+                let bytes = waiting(self.object.counts(), || Process::current()?.wait(read))?;
                 buffer[done..done + count].copy_from_slice(&bytes);
                 done += count;
                 continue;

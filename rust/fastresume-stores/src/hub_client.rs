@@ -5,7 +5,7 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::header::{AUTHORIZATION, RANGE, RETRY_AFTER};
+use http::header::{AUTHORIZATION, RANGE};
 use http::{HeaderValue, StatusCode};
 use object_store::Result;
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody, HttpResponse};
@@ -99,12 +99,10 @@ impl HubClient {
         let (begun, mut tried) = (Instant::now(), 0);
         loop {
             let answered = self.client.execute(self.request(address, range).await?).await;
-            let asked_to_wait = match &answered {
-                Ok(response) if is_fault(response.status()) => retry_after(response),
-                Ok(_) => return answered.map_err(failed),
-                Err(_) => None,
-            };
-            let wait = asked_to_wait.unwrap_or_else(|| wait(tried));
+            if answered.as_ref().is_ok_and(|response| !is_fault(response.status())) {
+                return answered.map_err(failed);
+            }
+            let wait = wait(tried);
             if tried >= MAX_RETRIES || begun.elapsed() + wait > RETRY_TIMEOUT {
                 let cause = |response: HttpResponse| format!("it answered {} each time", response.status());
                 return answered.map_err(failed).and_then(|response| Err(failed(cause(response))));
@@ -132,12 +130,6 @@ fn is_fault(status: StatusCode) -> bool {
     status.is_server_error()
         || status == StatusCode::TOO_MANY_REQUESTS
         || status == StatusCode::REQUEST_TIMEOUT
-}
-
-/// How long a server asks to wait.
-fn retry_after(response: &HttpResponse) -> Option<Duration> {
-    let seconds = response.headers().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
-    Some(Duration::from_secs(seconds))
 }
 
 /// Longer from try to try, and not the same for all who were refused at once.

@@ -15,6 +15,7 @@ mod hub;
 mod hub_client;
 mod hub_tree;
 mod object;
+mod option_names;
 mod options;
 mod process;
 mod received;

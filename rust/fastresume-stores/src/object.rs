@@ -17,6 +17,8 @@ use crate::block::{Blocks, ObjectKey};
 use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::fetch::Fetched;
+use crate::option_names::about_credentials;
+use crate::options::{READ_TIMEOUT, RETRY_TIMEOUT};
 use crate::process::Process;
 use crate::received::{received, shared};
 use crate::stores::Shared;
@@ -29,6 +31,9 @@ pub const SMALL_BLOCK_BYTES: u64 = LEAST_READ_BYTES;
 
 /// A cache keeps column chunks in blocks of so many bytes: a file of its own for each costs little beside reading it.
 pub const BLOCK_BYTES: u64 = 1 << 20;
+
+/// A store that brings fewer bytes is one that does not answer.
+const LEAST_BYTES_A_SECOND: u64 = 64 << 10;
 
 /// An object of a store.
 pub struct Object {
@@ -139,8 +144,15 @@ impl Object {
             }
             received(answered.into_stream(), asked).await
         });
+        // One that sends a byte now and then is not waited for, either.
+        let most = RETRY_TIMEOUT + READ_TIMEOUT + Duration::from_secs(asked as u64 / LEAST_BYTES_A_SECOND);
+        let late = |_| {
+            let cause = format!("they did not come within {} s", most.as_secs());
+            Error::unsettled(&what, &self.path, cause)
+        };
+        let answered = tokio::time::timeout(most, answered).await.map_err(late)?;
         // A store that does not answer says nothing of the bytes.
-        let bytes = answered.await.map_err(|cause| match cause {
+        let bytes = answered.map_err(|cause| match cause {
             object_store::Error::NotFound { .. } => Error::source(&what, &self.path, told(&cause)),
             _ => Error::unsettled(&what, &self.path, told(&cause)),
         })??;
@@ -221,6 +233,14 @@ pub fn status_of(found: &ObjectMeta) -> Status {
     Status { size: found.size, version: Version::Tag(tag.into()) }
 }
 
+/// What to add to a cause that is a name which is none of an object here: one of them hides all that lie beside it.
+fn about_names(cause: &str) -> &'static str {
+    if !cause.contains("Encountered object with invalid path") {
+        return "";
+    }
+    "; name the directories or files beside that object, or give it another name"
+}
+
 /// What a store says, without the parts of its causes that are said twice.
 pub fn told(cause: &object_store::Error) -> String {
     let mut text = cause.to_string();
@@ -233,6 +253,8 @@ pub fn told(cause: &object_store::Error) -> String {
         }
         inner = cause.source();
     }
+    text.push_str(about_credentials(&text));
+    text.push_str(about_names(&text));
     text
 }
 
@@ -268,7 +290,7 @@ impl Source for ObjectSource {
             let begun = Instant::now();
             let client = self.object.client()?;
             let read = self.object.get(client.as_ref(), wanted.start..end, SMALL_BLOCK_BYTES);
-            let bytes = Process::current()?.runtime.block_on(read)?;
+            let bytes = Process::current()?.wait(read)?;
             self.object.counts().note_wait(begun.elapsed());
             *last = (wanted.start, bytes);
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use fastresume::address::AFTER_SCHEME;
+use fastresume::error::quoted;
 use fastresume::{Error, Result};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
 use object_store::azure::{AzureConfigKey, AzureCredential, MicrosoftAzureBuilder};
@@ -20,6 +21,7 @@ use crate::address::{Address, Kind};
 use crate::client::Connector;
 use crate::hub::Hub;
 use crate::hub_client::{HubClient, Token};
+use crate::option_names::{about_values, check_endpoint, check_values, is_sendable, unknown};
 use crate::repository::Repository;
 
 /// A body that brings no byte for so long is asked for again.
@@ -62,9 +64,11 @@ impl Options {
     /// # Errors
     /// `Argument` if an option has no meaning for it, or one is missing.
     pub fn client(&self, address: &Address, connector: Connector) -> Result<Arc<dyn ObjectStore>> {
+        check_values(&self.named)?;
         let client = self.client_options(address)?;
         let retry = RetryConfig {
-            backoff: BackoffConfig::default(),
+            // The waits grow: ten tries of the crate's own are over in four seconds.
+            backoff: BackoffConfig { base: 3.0, ..BackoffConfig::default() },
             max_retries: MAX_RETRIES,
             retry_timeout: RETRY_TIMEOUT,
         };
@@ -94,11 +98,15 @@ impl Options {
             Kind::Azure => built!(self.azure(root)?, OfAzure),
             Kind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
             Kind::Http => {
-                self.of_store::<NoKey>("HTTP")?;
+                self.of_store::<NoKey>(Kind::Http, "a web server")?;
                 built!(HttpBuilder::new().with_url(root))
             }
         };
-        made.map_err(|cause| Error::Argument(format!("the store of '{root}' can't be reached: {cause}")))
+        made.map_err(|cause| {
+            let cause = cause.to_string();
+            let cannot = || format!("the store of '{root}' can't be reached: {cause}");
+            Error::Argument(about_values(&cause, &self.named).unwrap_or_else(cannot))
+        })
     }
 
     /// Which of all stores an address means: where it is, and whose. No part of it is a secret.
@@ -127,20 +135,31 @@ impl Options {
 
     fn s3(&self, root: &str) -> Result<AmazonS3Builder> {
         let builder = AmazonS3Builder::from_env().with_url(root);
-        let options = self.of_store::<AmazonS3ConfigKey>("S3")?;
-        Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
+        let options = self.of_store::<AmazonS3ConfigKey>(Kind::S3, "S3")?;
+        let builder =
+            options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value));
+        for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
+            check_endpoint("endpoint_url", builder.get_config_value(&key))?;
+        }
+        Ok(builder)
     }
 
     fn gcs(&self, root: &str) -> Result<GoogleCloudStorageBuilder> {
         let builder = GoogleCloudStorageBuilder::from_env().with_url(root);
-        let options = self.of_store::<GoogleConfigKey>("GCS")?;
-        Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
+        let options = self.of_store::<GoogleConfigKey>(Kind::Gcs, "GCS")?;
+        let builder =
+            options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value));
+        check_endpoint("base_url", builder.get_config_value(&GoogleConfigKey::BaseUrl))?;
+        Ok(builder)
     }
 
     fn azure(&self, root: &str) -> Result<MicrosoftAzureBuilder> {
         let builder = MicrosoftAzureBuilder::from_env().with_url(root);
-        let options = self.of_store::<AzureConfigKey>("Azure")?;
-        Ok(options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value)))
+        let options = self.of_store::<AzureConfigKey>(Kind::Azure, "Azure")?;
+        let builder =
+            options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value));
+        check_endpoint("endpoint", builder.get_config_value(&AzureConfigKey::Endpoint))?;
+        Ok(builder)
     }
 
     fn hub(&self, address: &Address, connector: &Connector) -> Result<Hub> {
@@ -192,15 +211,11 @@ impl Options {
     }
 
     /// The options that are not of every HTTP client, as this kind of store knows them.
-    fn of_store<K: std::str::FromStr>(&self, store: &str) -> Result<Vec<(K, &str)>> {
+    fn of_store<K: std::str::FromStr>(&self, kind: Kind, store: &str) -> Result<Vec<(K, &str)>> {
         let others = self.named.iter().filter(|(name, _)| client_key(name).is_none());
         let each = others.map(|(name, value)| {
             let key = name.to_ascii_lowercase().parse();
-            key.map(|key| (key, value.as_str())).map_err(|_| {
-                Error::Argument(format!(
-                    "storage_options: {store} has no option '{name}'; they are named as in object_store"
-                ))
-            })
+            key.map(|key| (key, value.as_str())).map_err(|_| unknown(kind, store, name))
         });
         each.collect()
     }
@@ -268,7 +283,7 @@ impl Renewed {
         let given = asked.map_err(failed)?.map_err(failed)?;
         let short = |name: &str| {
             let name = name.to_ascii_lowercase();
-            ["aws_", "azure_storage_", "azure_", "google_"]
+            ["aws_", "azure_storage_", "azure_", "google_", "hf_"]
                 .iter()
                 .find_map(|store| name.strip_prefix(store))
                 .unwrap_or(&name)
@@ -276,7 +291,21 @@ impl Renewed {
         };
         let given: BTreeMap<String, String> =
             given.into_iter().map(|(name, value)| (short(&name), value)).collect();
-        Ok(wanted.map(|name| given.get(name).cloned()))
+        let found = wanted.map(|name| given.get(name).cloned());
+        match wanted.iter().zip(&found).find(|(_, value)| !value.as_deref().is_none_or(is_sendable)) {
+            Some((name, _)) => Err(failed(Error::Argument(format!(
+                "credentials() gave '{name}' with a line's end in it, or another character that no request can have"
+            )))),
+            None if given.is_empty() || found.iter().any(Option::is_some) => Ok(found),
+            None => {
+                let names: Vec<&str> = given.keys().map(String::as_str).take(8).collect();
+                Err(failed(Error::Argument(format!(
+                    "credentials() must return a dict with '{}', found only {}",
+                    wanted[0],
+                    quoted(names.join(", "))
+                ))))
+            }
+        }
     }
 }
 

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use fastresume::error::check_thread;
 use fastresume::{Error, Result};
 use object_store::ObjectStore;
 use tokio::runtime::{Builder, Runtime};
@@ -16,6 +18,9 @@ use crate::client::Throttle;
 
 /// Two threads move more bytes than decoding takes.
 const THREADS: usize = 2;
+
+/// Who waits looks so often whether it is to stop.
+pub const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// So many blocks of a cache are read or written at a time.
 const DISK_IN_FLIGHT: usize = 4;
@@ -78,6 +83,22 @@ impl Process {
             throttle: Arc::default(),
             disk: Semaphore::new(DISK_IN_FLIGHT),
             clients: Mutex::default(),
+        })
+    }
+
+    /// Waits for what `work` gives, unless the work of this thread is to stop.
+    ///
+    /// # Errors
+    /// As `work` has; `Interrupted` if it is to stop.
+    pub fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.runtime.block_on(async {
+            let mut work = std::pin::pin!(work);
+            loop {
+                match tokio::time::timeout(LOOK_EVERY, work.as_mut()).await {
+                    Ok(done) => return done,
+                    Err(_) => check_thread()?,
+                }
+            }
         })
     }
 

@@ -1,15 +1,15 @@
 //! The stores that a dataset reads from, as the core asks them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use fastresume::error::{check, shown};
 use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Key;
-use object_store::{ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
 use crate::again::again;
@@ -19,10 +19,7 @@ use crate::client::{Answer, Connector};
 use crate::counts::Counts;
 use crate::object::{Object, ObjectSource, status_of, told};
 use crate::options::Options;
-use crate::process::Process;
-
-/// How often a call that waits looks whether it is to stop.
-const STOP_EVERY: Duration = Duration::from_millis(100);
+use crate::process::{LOOK_EVERY, Process};
 
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
 
@@ -84,10 +81,10 @@ impl Stores {
 
     /// Waits for an answer, unless it is to stop.
     fn wait<T>(stop: &AtomicBool, work: impl Future<Output = Result<T>>) -> Result<T> {
-        Process::current()?.runtime.block_on(async {
+        Process::current()?.wait(async {
             let mut work = std::pin::pin!(work);
             loop {
-                match tokio::time::timeout(STOP_EVERY, work.as_mut()).await {
+                match tokio::time::timeout(LOOK_EVERY, work.as_mut()).await {
                     Ok(done) => return done,
                     Err(_) => check(stop)?,
                 }
@@ -100,7 +97,7 @@ impl Stores {
         let address = Address::parse(path)?;
         let client = self.shared.client(path)?;
         let failed = |cause: &object_store::Error| Error::source("can't list", path, told(cause));
-        let listed = |meta: &object_store::ObjectMeta| {
+        let listed = |meta: &ObjectMeta| {
             let path = match address.kind {
                 Kind::Http => path.to_owned(),
                 _ => address.of(&meta.location),
@@ -116,14 +113,21 @@ impl Stores {
         }
         if address.kind == Kind::Http {
             return Err(failed(&object_store::Error::NotSupported {
-                source: "there is no such file, and a web server lists no directories: name each file".into(),
+                source: "the server has no such file, or answers no HEAD; a web server lists no directories: name each file"
+                    .into(),
             }));
         }
         let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
-        let objects = again(self.counts(), || client.list(prefix).take(most).try_collect::<Vec<_>>()).await;
-        let objects = objects.map_err(|cause| failed(&cause))?;
-        // What names a directory holds no rows.
-        Ok(objects.iter().filter(|object| object.size > 0).map(listed).collect())
+        let is_meant = |object: &ObjectMeta| object.size > 0 || is_parquet(object.location.filename());
+        let objects = again(self.counts(), || {
+            let meant = client.list(prefix).try_filter(|object| std::future::ready(is_meant(object)));
+            meant.take(most).try_collect::<Vec<_>>()
+        });
+        let objects = objects.await.map_err(|cause| failed(&cause))?;
+        let directories = directories(&objects);
+        let holds_rows =
+            |object: &&ObjectMeta| object.size > 0 || !directories.contains(object.location.as_ref());
+        Ok(objects.iter().filter(holds_rows).map(listed).collect())
     }
 
     /// An object of this status, of which blocks are kept if there is a cache for them.
@@ -138,6 +142,21 @@ impl Stores {
         let (key, status) = (parsed.key, status.clone());
         Ok(ObjectSource::new(Object { shared, path, key, status, expected, cached }))
     }
+}
+
+/// Whether a file of this name is one of Parquet.
+fn is_parquet(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.ends_with(".parquet"))
+}
+
+/// The names that others lie below, if there are objects without a byte: such a one that ends in `.parquet` names a
+/// directory, or is a file whose writer failed.
+fn directories(objects: &[ObjectMeta]) -> HashSet<&str> {
+    if objects.iter().all(|object| object.size > 0) {
+        return HashSet::new();
+    }
+    let names = objects.iter().map(|object| object.location.as_ref());
+    names.flat_map(|name| name.match_indices('/').map(|(at, _)| &name[..at])).collect()
 }
 
 /// The name of an object in its store.

@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 pub use message::bounded;
+pub use stopping::{Stop, check_thread, stop_of_thread, stopped_by};
 
 mod message;
+mod stopping;
 
 /// What went wrong, and whether the argument, the state, the data or the source is at fault.
 ///
@@ -192,17 +194,25 @@ fn silence_what_is_caught() {
 /// # Errors
 /// What `work` returns, or `Data` with the panic's message.
 pub fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let gave_up = |message| Error::data(format!("damaged bytes: the decoder gave up: {message}"));
+    unless_it_panics(work).unwrap_or_else(|message| Err(gave_up(message)))
+}
+
+/// Runs code of others that may panic, and turns a panic into its message.
+///
+/// # Errors
+/// The message of the panic.
+pub fn unless_it_panics<T>(work: impl FnOnce() -> T) -> std::result::Result<T, String> {
     silence_what_is_caught();
     let was_catching = IS_CATCHING.replace(true);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     IS_CATCHING.set(was_catching);
-    result.unwrap_or_else(|payload| {
+    result.map_err(|payload| {
         let message = payload
             .downcast_ref::<String>()
             .map(String::as_str)
-            .or_else(|| payload.downcast_ref::<&str>().copied())
-            .unwrap_or("no message");
-        Err(Error::data(format!("damaged bytes: the decoder gave up: {message}")))
+            .or_else(|| payload.downcast_ref::<&str>().copied());
+        message.unwrap_or("no message").to_owned()
     })
 }
 

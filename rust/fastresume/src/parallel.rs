@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 
-use crate::error::{Result, check, locked};
+use crate::error::{Result, check, locked, stop_of_thread, stopped_by};
 
 /// How many threads this process can run at once, at least 1: by its CPU affinity, and by the quotas of its
 /// control groups, rounded down. Both may change while it runs.
@@ -52,7 +52,8 @@ pub fn each<T: Send>(
     std::thread::scope(|scope| {
         for _ in 1..threads.min(count) {
             // If no more threads can be started, those there are do all the work.
-            drop(std::thread::Builder::new().spawn_scoped(scope, share));
+            let whole = stop_of_thread();
+            drop(std::thread::Builder::new().spawn_scoped(scope, || stopped_by(whole, share)));
         }
         share();
     });

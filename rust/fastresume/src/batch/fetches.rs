@@ -120,10 +120,17 @@ impl Fetches {
             let mut stretches: Vec<Stretch> = Vec::new();
             let mut before = self.unused(|fetch| fetch.bytes);
             for &group in groups_of_file {
-                let file = files.open(file_of(group), layout)?;
+                let is_now = groups.first() == Some(&group);
+                let opened = files.open(file_of(group), layout);
+                let file = opened.inspect_err(|error| {
+                    // Who decodes it is told that at once, and does not wait a second time.
+                    if is_now {
+                        files.note_failed(file_of(group), error.clone());
+                    }
+                })?;
                 let (ranges, needed) = ranges(group, &file, files, layout)?;
                 let one = Stretch::one(group, file, ranges, needed);
-                if groups.first() == Some(&group) {
+                if is_now {
                     // It is decoded now: it waits for no other bytes, and for no other file.
                     self.ahead(one, soon.come_again)?;
                 } else {

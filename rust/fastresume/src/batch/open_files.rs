@@ -20,12 +20,14 @@ pub struct OpenFiles {
     files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
     /// When each file was modified last, in nanoseconds since 1970, as it was when it was opened last.
     modified: Mutex<Vec<i64>>,
+    /// What could not be opened ahead of its use, which is due.
+    failed: Mutex<Vec<(usize, Error)>>,
 }
 
 impl OpenFiles {
     pub fn new(manifest: Arc<Manifest>) -> Self {
         let most = if manifest.has_objects() { OPEN_OBJECTS } else { OPEN_FILES };
-        Self { manifest, most, files: Mutex::default(), modified: Mutex::default() }
+        Self { manifest, most, files: Mutex::default(), modified: Mutex::default(), failed: Mutex::default() }
     }
 
     /// A file, opened for the columns of a layout, which is the same at each call.
@@ -36,6 +38,9 @@ impl OpenFiles {
         if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
             return Ok(Arc::clone(file));
         }
+        if let Some(error) = self.take_failed(index) {
+            return Err(error);
+        }
         let columns = layout.columns(self.manifest.schema_of(index));
         let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
         self.check_still(index, &file)?;
@@ -43,6 +48,17 @@ impl OpenFiles {
         files.push_front((index, Arc::clone(&file)));
         files.truncate(self.most);
         Ok(file)
+    }
+
+    /// Notes that a file could not be opened, for whoever opens it next.
+    pub fn note_failed(&self, index: usize, error: Error) {
+        locked(&self.failed).push((index, error));
+    }
+
+    fn take_failed(&self, index: usize) -> Option<Error> {
+        let mut failed = locked(&self.failed);
+        let place = failed.iter().position(|(of, _)| *of == index)?;
+        Some(failed.swap_remove(place).1)
     }
 
     /// Refuses a file that was modified since it was open before, though its footer is the same.

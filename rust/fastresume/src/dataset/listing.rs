@@ -12,7 +12,7 @@ use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
 use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown};
-use crate::source::address::scheme;
+use crate::source::address::{meant, scheme};
 use crate::source::file_system::FileSystem;
 use crate::source::status::Status;
 
@@ -107,12 +107,12 @@ pub fn check_distinct<'a>(
     // Only what is one file for the system can be one path, and only these are resolved.
     let mut resolved: HashMap<PathBuf, usize> = HashMap::new();
     let mut second_names = Vec::new();
-    let mut addresses: HashSet<&Path> = HashSet::new();
+    let mut addresses: HashSet<(Option<&str>, &Path)> = HashSet::new();
     for (index, status) in statuses.enumerate() {
         // Objects of one content may have one tag: their addresses tell them apart.
         if status.tag().is_some() {
             let path = &listed[index].path;
-            if !addresses.insert(path) {
+            if !addresses.insert(meant(path)) {
                 return Err(Error::Argument(format!("the same object twice: '{}'", shown(path))));
             }
             continue;

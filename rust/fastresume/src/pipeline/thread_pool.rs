@@ -1,7 +1,7 @@
 //! The decoding threads: they decode segments ahead, bounded by bytes, and batches come out in order. No
 //! other file has threads that outlive a call.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
 use crate::batch::slots::row_ids::Written;
 use crate::dataset::manifest::Manifest;
-use crate::error::{Error, Result, caught, locked};
+use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::check_reserve;
 use crate::order::pass_order::Order;
@@ -65,7 +65,7 @@ struct Work {
     filler: Filler,
     pass: Arc<Pass>,
     rank: u64,
-    stop: AtomicBool,
+    stop: Stop,
     /// The activity of the threads, then of the consumer.
     activity: Arc<Activity>,
     state: Mutex<State>,
@@ -115,7 +115,7 @@ impl Pipeline {
             filler: Filler::new(manifest, layout),
             pass,
             rank: reader.rank,
-            stop: AtomicBool::new(false),
+            stop: Stop::default(),
             activity: Arc::new(Activity::new(threads + 1)),
             state: Mutex::new(State { agenda, idle: 0, is_one_called: false }),
             room: Condvar::new(),
@@ -134,7 +134,9 @@ impl Pipeline {
             let work = Arc::clone(&self.work);
             let number = self.running.len();
             let name = format!("fastresume-{number}");
-            let thread = std::thread::Builder::new().name(name).spawn(move || work.run(number));
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                stopped_by(Some(Arc::clone(&work.stop)), || work.run(number));
+            });
             self.running.push(
                 thread.map_err(|cause| Error::Source(format!("can't start a decoding thread: {cause}")))?,
             );

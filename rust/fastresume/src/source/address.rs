@@ -1,5 +1,6 @@
 //! Addresses: paths that a store understands, not the local file system.
 
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -17,9 +18,31 @@ pub fn scheme(path: &Path) -> Option<&str> {
     is_one.then_some(scheme)
 }
 
+/// What an address means, however its scheme is spelt: all of one object give the same.
+#[must_use]
+pub fn meant(path: &Path) -> (Option<&str>, &Path) {
+    let Some(scheme) = scheme(path) else { return (None, path) };
+    let rest = &path.as_os_str().as_bytes()[scheme.len()..];
+    let family = match scheme {
+        "s3a" => "s3",
+        "abfs" | "abfss" | "adl" | "azure" => "az",
+        other => other,
+    };
+    (Some(family), Path::new(OsStr::from_bytes(rest)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_object_has_one_meaning() {
+        let of = |path: &'static str| meant(Path::new(path));
+        assert_eq!(of("s3a://bucket/key"), of("s3://bucket/key"));
+        assert_eq!(of("abfss://c@a.host/key"), of("abfs://c@a.host/key"));
+        assert_ne!(of("s3://bucket/key"), of("gs://bucket/key"));
+        assert_eq!(of("/data/key"), (None, Path::new("/data/key")));
+    }
 
     #[test]
     fn an_address_begins_with_a_scheme() {
