@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import fastresume._core as _core
 from fastresume.options.checks import at_least, path_list, quoted
@@ -45,11 +45,8 @@ def open_table(
                 f"{found.name} has no files: append rows to it first, or name another version="
             )
         return found
-    if isinstance(paths, Sequence) and not isinstance(paths, str):
-        for entry in paths:
-            is_named = isinstance(entry, str) and entry.startswith((DELTA, ICEBERG))
-            if is_named or _package(entry) in TABLES:
-                raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
+    if any(map(_is_table, _entries(paths))):
+        raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
     if number is not None:
         raise ValueError(
             f"version={number} names a snapshot of a table, and paths name files: write 'delta://' before "
@@ -86,6 +83,19 @@ def open_manifest(path: str) -> _core.Manifest:
     if table is None:
         return _core.Manifest.open([path_list(path)], _core.Stores())
     return table.live(_core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table))
+
+
+def _entries(paths: object) -> Iterator[object]:
+    """The entries of lists of paths, and of lists of these."""
+    if isinstance(paths, Sequence) and not isinstance(paths, str | bytes):
+        for entry in paths:
+            yield from _entries(entry)
+    else:
+        yield paths
+
+
+def _is_table(entry: object) -> bool:
+    return _package(entry) in TABLES or (isinstance(entry, str) and entry.startswith((DELTA, ICEBERG)))
 
 
 def _package(value: object) -> str | None:
