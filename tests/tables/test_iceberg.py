@@ -50,6 +50,7 @@ def test_files_stand_in_the_order_of_the_commits(catalog: SqlCatalog) -> None:
         dataset = opened(named)
         assert id_list(dataset) == list(range(15))
         assert dataset.version == table.current_snapshot().snapshot_id  # type: ignore[union-attr]
+        assert f"version {dataset.version} of an Iceberg table" in repr(dataset)
     assert id_list(pickle.loads(pickle.dumps(dataset))) == list(range(15))
 
 

@@ -272,7 +272,10 @@ class FilesSpec(ReadSpec):
 
     @property
     def _of_table(self) -> str:
-        return "" if self.table is None else f"version {self.table.version} of a {self.table.kind} table, "
+        if self.table is None:
+            return ""
+        article = "an" if self.table.kind == "Iceberg" else "a"
+        return f"version {self.table.version} of {article} {self.table.kind} table, "
 
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and in which order, in words."""
