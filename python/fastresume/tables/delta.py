@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -236,15 +237,16 @@ def _deleted(table: Any, paths: list[str]) -> dict[int, npt.NDArray[np.int64]]:
     # As deltalake calls the table, which is not what it was called: it follows links, and drops `..`.
     root = plain_address(unquote(table.table_uri)).rstrip("/")
     places = {_file(root, path): place for place, path in enumerate(paths)}
+    arro3 = importlib.import_module("arro3.core")  # which deltalake takes, too
     found = {}
     for batch in table.deletion_vectors():
-        for uri, kept in zip(
-            batch.column("filepath").to_pylist(), batch.column("selection_vector").to_pylist(), strict=True
-        ):
+        kept = batch.column("selection_vector")
+        marks, ends = arro3.list_flatten(kept).to_numpy(), arro3.list_offsets(kept).to_numpy()
+        for row, uri in enumerate(batch.column("filepath").to_pylist()):
             place = places.get(plain_address(unquote(uri)))
             if place is None:
                 raise _core.DataError(
                     f"a deletion vector is of the file '{uri}', which the table does not have"
                 )
-            found[place] = np.flatnonzero(~np.array(kept, bool))
+            found[place] = np.flatnonzero(~marks[ends[row] : ends[row + 1]])
     return found
