@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
+from fastresume.distributed import opening
 from support.forks import in_ranks
 from support.strategies import Dataset
 
@@ -40,6 +41,67 @@ def test_what_rank_0_meets_is_an_error_on_all(tmp_path: Path) -> None:
     assert len(set(found)) == 1, "all ranks say the same"
     assert found[0].startswith("SourceError: ")
     assert str(tmp_path / "none") in found[0]
+
+
+class OddError(Exception):
+    """An error that does not survive a pickle."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+def met(rank: int, directory: str) -> list[str]:
+    """What this rank says of each mistake, one after another."""
+
+    def refused(name: str = "odd", **how: Any) -> str:
+        def credentials() -> dict[str, str]:
+            raise OddError(1, 2) if name == "odd" else BaseException(name)
+
+        try:
+            fr.distributed.open(f"delta://{directory}", batch_size=4, credentials=credentials, **how)
+        except BaseException as error:  # noqa: BLE001  (it is told)
+            return f"{type(error).__name__}: {error}"
+        return "opened"
+
+    said = [refused(), refused("a panic")]
+    if rank == 1:
+        try:
+            fr.distributed.open(directory, batch_size=4, rank=5, world_size=0)
+        except ValueError as error:
+            return [*said, str(error)]
+    return [*said, str(len(fr.distributed.open(directory, batch_size=4).files))]
+
+
+def test_no_rank_waits_for_one_that_met_an_error_of_any_kind(small_dataset: Dataset, tmp_path: Path) -> None:
+    of_rank_0, of_rank_1 = in_ranks(2, tmp_path / "ranks", met, str(small_dataset.directory))
+    assert of_rank_0 == ["OddError: 1 and 2", "BaseException: a panic", str(len(small_dataset.files))]
+    assert of_rank_1 == [
+        "FastresumeError: rank 0 met OddError: 1 and 2",
+        "FastresumeError: rank 0 met BaseException: a panic",
+        "world_size must be at least 1, found 0",
+    ]
+
+
+def asking_its_own(rank: int, directory: str) -> bool:
+    """Whether a dataset has the function of this rank, which no pickle can hold."""
+    dataset = fr.distributed.open(directory, batch_size=4, credentials=lambda: {"rank": str(rank)})
+    _, arguments = dataset.spec.manifest.stores.__reduce__()  # type: ignore[misc]
+    return bool(arguments[1]() == {"rank": str(rank)})
+
+
+def test_each_rank_asks_its_own_credentials(small_dataset: Dataset, tmp_path: Path) -> None:
+    assert in_ranks(2, tmp_path / "ranks", asking_its_own, str(small_dataset.directory)) == [True, True]
+
+
+def too_much(rank: int, directory: str) -> str:
+    opening.MOST_BYTES = 10
+    return opened(rank, directory, {})  # type: ignore[return-value]
+
+
+def test_more_than_the_bound_is_not_sent(small_dataset: Dataset, tmp_path: Path) -> None:
+    found = in_ranks(2, tmp_path / "ranks", too_much, str(small_dataset.directory))
+    assert len(set(found)) == 1, "all ranks say the same"
+    assert "of which at most 10 are sent: let each rank open it" in found[0]
 
 
 def test_without_a_process_group_it_opens_the_files_here(small_dataset: Dataset) -> None:

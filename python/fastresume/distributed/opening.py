@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,11 +32,13 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     The other ranks get what it found: the files, what their footers say, the rows that a filter selects, the
     dictionaries of `.codes()`, and `storage_options`. So a thousand ranks do not ask a store for a hundred
     thousand footers each. All ranks of the group call it. Without a process group it opens the files here.
+    Each rank asks its own `credentials`: a function is not sent.
 
     Args:
         paths: as for `ParquetDataset`.
         group: the ranks; None for the default process group.
-        how: arguments of `ParquetDataset`, the same on all ranks but for `rank` and `world`.
+        how: arguments of `ParquetDataset`, the same on all ranks but for `rank` and `world`: those of rank 0
+            hold.
 
     Raises:
         SourceError, DataError, ValueError, TypeError: on all ranks, what rank 0 met.
@@ -48,34 +51,71 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     """
     if not has_process_group() or torch.distributed.get_world_size(group) == 1:
         return ParquetDataset(paths, **how)
-    # Its own place, whatever that of rank 0 is.
-    world, was_detected = resolve_world(how.get("rank"), how.get("world_size"), how.get("world"))
-    dataset: ParquetDataset | None = None
+    mine: ParquetDataset | BaseException | None = None
     told: list[Any] = [None]
     if torch.distributed.get_rank(group) == 0:
-        dataset, told = _opened(paths, how)
+        mine, told = _opened(paths, how)
     source = torch.distributed.get_global_rank(group, 0) if group is not None else 0
     torch.distributed.broadcast_object_list(told, src=source, group=group)
+    if isinstance(mine, ParquetDataset):
+        return mine
     (found,) = told
-    if isinstance(found, Exception):
-        raise found
-    if dataset is not None:
-        return dataset
-    spec: FilesSpec = pickle.loads(found)  # noqa: S301  (rank 0 of this job made it)
+    if mine is not None or isinstance(found, Exception):
+        raise mine or found
+    # Its own place, whatever that of rank 0 is; a mistake about it is told when no rank waits here.
+    world, was_detected = resolve_world(how.get("rank"), how.get("world_size"), how.get("world"))
+    spec: FilesSpec = _Unpickler(io.BytesIO(found), how.get("credentials")).load()
     return ParquetDataset.of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
 
 
-def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | None, list[Any]]:
-    """The dataset of this rank, and what the others are told: a pickled spec, or an error."""
+class _Pickler(pickle.Pickler):
+    """Leaves out a function: each rank has it."""
+
+    def __init__(self, file: io.BytesIO, function: object) -> None:
+        super().__init__(file)
+        self._function = function
+
+    def persistent_id(self, value: object) -> str | None:
+        return None if value is None or value is not self._function else "credentials"
+
+
+class _Unpickler(pickle.Unpickler):
+    """Puts the function of this rank in its place. Rank 0 of this job made the rest."""
+
+    def __init__(self, file: io.BytesIO, function: object) -> None:
+        super().__init__(file)
+        self._function = function
+
+    def persistent_load(self, _: object) -> object:
+        return self._function
+
+
+def _sendable(error: BaseException) -> Exception:
+    """The error as other processes can have it: a class of a library's may not survive the way."""
+    try:
+        copy = pickle.loads(pickle.dumps(error))  # noqa: S301  (it was made here)
+    except Exception:  # noqa: BLE001  (its class may do anything)
+        copy = None
+    if isinstance(copy, Exception):
+        return copy
+    return _core.FastresumeError(f"rank 0 met {type(error).__name__}: {error}")
+
+
+def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | BaseException, list[Any]]:
+    """What this rank has, and what the others are told: a pickled spec, or an error."""
     try:
         dataset = ParquetDataset(paths, **how)
-        content = pickle.dumps(dataset.spec)
-    except Exception as error:  # noqa: BLE001  (the others wait for this one)
-        return None, [error]
+        _Pickler(pickled := io.BytesIO(), how.get("credentials")).dump(dataset.spec)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001  (the others wait for this one)
+        return error, [_sendable(error)]
+    content = pickled.getvalue()
     if len(content) > MOST_BYTES:
         too_many = (
             f"what rank 0 found of {len(dataset.files)} files has {len(content)} bytes, of which at most "
             f"{MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., manifest_cache='manifest')"
         )
-        return None, [_core.FastresumeError(too_many)]
+        refused = _core.FastresumeError(too_many)
+        return refused, [refused]
     return dataset, [content]
