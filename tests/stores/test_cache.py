@@ -256,6 +256,47 @@ def test_what_a_killed_process_wrote_is_removed_and_what_another_writes_is_left(
         assert [path.name for path in directory.iterdir()] == ["2-1"]
 
 
+def test_what_a_killed_process_wrote_is_removed_where_nothing_is_to_be_written(
+    server: S3Server, address: str, tmp_path: Path, expected: list[list[int]]
+) -> None:
+    assert _ids(_opened(address, server, tmp_path)) == expected
+    left = next(tmp_path.glob("*/writing")) / "1-1"
+    left.write_bytes(b"half a block")
+    os.mkfifo(left.with_name("2-1"))  # to open it would take for ever
+    dataset = _opened(address, server, tmp_path)
+    assert _ids(dataset) == expected
+    assert _asked(dataset)[1] == 0
+    assert not left.exists()
+
+
+def test_a_block_that_somebody_made_longer_does_not_loosen_the_bound(
+    server: S3Server, address: str, tmp_path: Path, expected: list[list[int]]
+) -> None:
+    assert _ids(_opened(address, server, tmp_path)) == expected
+    most = sum(path.stat().st_size for path in _blocks(tmp_path)) * 2 // 3
+    cache = tmp_path / "part"
+    assert _ids(_opened(address, server, cache, cache_bytes=most)) == expected
+    damaged = _blocks(cache)[0]
+    damaged.write_bytes(b"more" * damaged.stat().st_size)
+    with pytest.warns(UserWarning, match="a block is damaged"):
+        assert _ids(_opened(address, server, cache, cache_bytes=most)) == expected
+    assert sum(path.stat().st_size for path in _blocks(cache)) <= most
+
+
+def test_files_of_others_in_a_cache_are_left_alone(
+    server: S3Server, address: str, tmp_path: Path, expected: list[list[int]]
+) -> None:
+    others = [tmp_path / "mine", tmp_path / "fastresume-blocks-1" / "blocks" / "mine"]
+    others[1].parent.mkdir(parents=True)
+    for path in others:
+        path.write_text("mine")
+    assert _ids(_opened(address, server, tmp_path, cache_bytes=1 << 30)) == expected
+    assert [path.read_text() for path in others] == ["mine", "mine"]
+    again = _opened(address, server, tmp_path)
+    assert _ids(again) == expected
+    assert _asked(again)[1] == 0
+
+
 @pytest.mark.parametrize("trouble", ["a file in its place", "a file amid it", "a lost count"])
 def test_a_cache_that_fails_is_told_once_and_the_store_is_read(
     server: S3Server, address: str, tmp_path: Path, expected: list[list[int]], trouble: str

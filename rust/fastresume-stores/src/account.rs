@@ -72,20 +72,20 @@ impl Account {
         }
     }
 
-    /// Removes a block's file.
+    /// Removes a block's file, for which at most so many bytes were counted, however many it has now.
     ///
     /// # Errors
     /// As the system says.
-    pub fn remove(&self, place: &Path) -> io::Result<()> {
+    pub fn remove(&self, place: &Path, bytes: u64) -> io::Result<()> {
         let count = Locked::take(&self.path)?;
-        let bytes = match fs::metadata(place) {
+        let found = match fs::metadata(place) {
             // Another process was faster.
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
             found => found?.len(),
         };
         fs::remove_file(place)?;
         match count.get()? {
-            Some(used) => count.set(used.saturating_sub(bytes)),
+            Some(used) => count.set(used.saturating_sub(found.min(bytes))),
             None => Ok(()),
         }
     }
@@ -163,8 +163,10 @@ mod tests {
         assert_eq!(keep("a"), Kept::WasThere);
         assert_eq!(keep("b"), Kept::Yes);
         assert_eq!(keep("c"), Kept::No(80));
-        account.remove(&directory.join("blocks/a")).unwrap();
-        account.remove(&directory.join("blocks/a")).unwrap();
+        // Somebody has made it longer.
+        fs::write(directory.join("blocks/a"), [0; 200]).unwrap();
+        account.remove(&directory.join("blocks/a"), 40).unwrap();
+        account.remove(&directory.join("blocks/a"), 40).unwrap();
         assert_eq!(keep("c"), Kept::Yes);
         account.correct(80, || Ok(20)).unwrap();
         assert_eq!(keep("d"), Kept::Yes);

@@ -36,6 +36,8 @@ pub struct Cache {
     limit: Option<u64>,
     account: Account,
     is_begun: AtomicBool,
+    /// Whether what killed processes left was removed.
+    is_swept: AtomicBool,
     /// Whether nothing more is kept: there is no room, or the directory can't be written.
     is_closed: AtomicBool,
     /// Whether the blocks were counted after the directory was found full.
@@ -55,6 +57,7 @@ impl Cache {
             named,
             limit,
             is_begun: AtomicBool::new(false),
+            is_swept: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
             is_counted: AtomicBool::new(false),
             trouble: Mutex::default(),
@@ -138,13 +141,14 @@ impl Cache {
     }
 
     fn read_one(&self, name: &str, buffer: &mut [u8]) -> bool {
+        self.sweep();
         let path = self.place(name);
         match block::read(&path, name, buffer) {
             Ok(Found::Whole) => true,
             Ok(Found::Nothing) => false,
             Ok(Found::Damaged) => {
                 self.note("a block is damaged, and is replaced");
-                match self.account.remove(&path) {
+                match self.account.remove(&path, (buffer.len() + TRAILER_BYTES) as u64) {
                     // There is room again.
                     Ok(()) => self.is_closed.store(false, Relaxed),
                     Err(cause) => self.fail(&cause),
@@ -183,20 +187,28 @@ impl Cache {
         self.note(&format!("can't write a block: {cause}"));
     }
 
-    /// Makes the directory, and removes what killed processes left.
+    /// Removes what killed processes left, once, whether anything is to be written or not.
+    fn sweep(&self) {
+        if self.is_swept.load(Relaxed) || self.is_swept.swap(true, Relaxed) {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(self.below("writing")) else { return };
+        for entry in entries.flatten() {
+            // Who writes it holds a lock, which the system takes from one that was killed.
+            let is_left = || File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+            if entry.file_type().is_ok_and(|kind| kind.is_file()) && is_left() {
+                drop(fs::remove_file(entry.path()));
+            }
+        }
+    }
+
+    /// Makes the directory.
     fn begin(&self) -> io::Result<()> {
         if self.is_begun.load(Relaxed) {
             return Ok(());
         }
         fs::create_dir_all(self.below("writing"))?;
         self.account.begin(|| self.counted())?;
-        for entry in fs::read_dir(self.below("writing"))? {
-            let path = entry?.path();
-            // Who writes it holds a lock, which the system takes from one that was killed.
-            if File::open(&path).is_ok_and(|file| file.try_lock().is_ok()) {
-                drop(fs::remove_file(&path));
-            }
-        }
         self.is_begun.store(true, Relaxed);
         Ok(())
     }
@@ -226,7 +238,10 @@ impl Cache {
     fn counted(&self) -> io::Result<u64> {
         fn sum(directory: &Path, depth: u32) -> io::Result<u64> {
             let entries = match fs::read_dir(directory) {
-                Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(0),
+                // It was removed, or is a file of somebody else's.
+                Err(cause) if matches!(cause.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                    return Ok(0);
+                }
                 entries => entries?,
             };
             let mut bytes = 0;
