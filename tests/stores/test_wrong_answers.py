@@ -100,6 +100,10 @@ def test_a_wrong_answer_is_one_error_of_the_file(web: WebServer, answer: object,
     assert len(str(raised.value)) < 3000
 
 
+def _pass(dataset: fr.ParquetDataset) -> None:
+    list(dataset)
+
+
 def _loader(dataset: fr.ParquetDataset) -> None:
     with fr.Loader(dataset) as loader:
         list(loader)
@@ -109,7 +113,7 @@ def _rows(dataset: fr.ParquetDataset) -> None:
     dataset.read_rows([ROWS // 2])
 
 
-@pytest.mark.parametrize("reads", [_loader, _rows])
+@pytest.mark.parametrize("reads", [_pass, _loader, _rows])
 def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(
     web: WebServer, reads: Callable[[fr.ParquetDataset], None]
 ) -> None:
@@ -124,6 +128,8 @@ def test_ctrl_c_does_not_wait_for_a_server_that_does_not_answer(
     finally:
         ctrl_c.cancel()
     assert time.monotonic() - begun < 15, "a request that gets no answer takes 20 s"
+    web.goes_on.set()
+    assert [row for batch in dataset for row in batch["id"].tolist()] == list(range(ROWS))
 
 
 def test_a_server_that_is_busy_is_given_the_time_that_it_asks_for(web: WebServer) -> None:

@@ -1,11 +1,12 @@
 //! Every call that releases the GIL goes through this file: it holds memory back, polls signals and maps errors.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use fastresume::error::{Stop, caught, stopped_by};
+use fastresume::error::{Stop, asking, caught, stopped_by};
 use fastresume::{Error, Result};
 use pyo3::prelude::*;
 
@@ -18,11 +19,31 @@ pub const PATIENCE: Duration = Duration::from_millis(50);
 /// Calls `step` without the GIL until it returns a value; signals are handled between calls.
 pub fn poll<T: Send>(py: Python<'_>, mut step: impl FnMut() -> Result<Option<T>> + Send) -> PyResult<T> {
     loop {
-        if let Some(value) = py.detach(&mut step).map_err(|error| to_python(py, &error))? {
+        let stepped = py.detach(|| asking(is_signalled, &mut step));
+        if let Some(raised) = RAISED.take() {
+            return Err(raised);
+        }
+        if let Some(value) = stepped.map_err(|error| to_python(py, &error))? {
             return Ok(value);
         }
         py.check_signals()?;
     }
+}
+
+thread_local! {
+    /// What the handler of a signal raised in the midst of a step.
+    static RAISED: Cell<Option<PyErr>> = const { Cell::new(None) };
+}
+
+/// Whether the handler of a signal raised an error, which is kept: a step that waits for a store asks.
+fn is_signalled() -> bool {
+    #[allow(clippy::redundant_closure_for_method_calls, reason = "the method is of one lifetime")]
+    let raised = Python::attach(|py| py.check_signals()).err();
+    let is_one = raised.is_some();
+    if is_one {
+        RAISED.set(raised);
+    }
+    is_one
 }
 
 /// Runs short work without the GIL.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 pub use message::bounded;
-pub use stopping::{Stop, check_thread, stop_of_thread, stopped_by};
+pub use stopping::{Stop, asking, check_thread, stop_of_thread, stopped_by};
 
 mod message;
 mod stopping;
