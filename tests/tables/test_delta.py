@@ -326,6 +326,8 @@ def test_what_names_no_table_is_refused_with_what_to_write(root: Path, tmp_path:
     for paths in ([f"delta://{root}", str(tmp_path)], [[str(tmp_path)], [f"delta://{root}"]]):
         with pytest.raises(ValueError, match="a table is read alone"):
             opened(paths)
+    with pytest.raises(ValueError, match=r"nothing reads the address 'Delta:.*delta:// or iceberg://"):
+        opened(f"Delta://{root}")
     with pytest.raises(ValueError, match=r"version=1 names a snapshot.*write 'delta://'"):
         opened(tmp_path, version=1)
     with pytest.raises(fr.DataError, match=re.escape(f"write ParquetDataset('delta://{root}', ...)")):

@@ -47,7 +47,8 @@ impl Address {
             "hf" => Kind::Hub,
             _ => {
                 return Err(Error::Argument(format!(
-                    "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https:// or hf://",
+                    "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https://, hf://, or a \
+                     table alone: delta:// or iceberg://",
                     shown()
                 )));
             }
