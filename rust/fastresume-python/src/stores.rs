@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use fastresume::{Error, FileSystem};
 use fastresume_stores::{Cache, CredentialsOf, Options, Stores as CoreStores};
@@ -56,11 +57,11 @@ impl Stores {
         credentials: Option<Py<PyAny>>,
         read_bytes: u64,
         cache: Option<(PathBuf, Option<u64>)>,
-    ) -> Self {
-        let asked = credentials.as_ref().map(|function| credentials_of(function.clone_ref(py)));
+    ) -> PyResult<Self> {
+        let asked = credentials.as_ref().map(|function| credentials_of(py, function)).transpose()?;
         let kept = cache.clone().map(|(directory, limit)| Cache::new(directory, limit));
         let inner = CoreStores::new(Options { named: options.clone(), credentials: asked }, kept);
-        Self { inner, options, credentials, read_bytes, cache }
+        Ok(Self { inner, options, credentials, read_bytes, cache })
     }
 
     /// What was asked of them until now, in this process.
@@ -89,14 +90,41 @@ impl Stores {
     }
 }
 
-/// Calls a function of the user's. A thread that reads calls it, and waits for the interpreter.
-fn credentials_of(function: Py<PyAny>) -> CredentialsOf {
-    Arc::new(move || {
-        Python::attach(|py| {
-            let given = function.call0(py).and_then(|given| texts(given.bind(py)));
-            given.map_err(|cause| Error::Source(format!("credentials() failed: {cause}")))
-        })
-    })
+type Given = fastresume::Result<BTreeMap<String, String>>;
+
+/// Takes what a function of the user's gave, or what it failed with.
+#[pyclass(frozen)]
+struct Answer(Sender<Given>);
+
+#[pymethods]
+impl Answer {
+    fn __call__(&self, given: &Bound<'_, PyAny>, error: Option<String>) {
+        let given = match error {
+            Some(error) => Err(failed(error)),
+            None => texts(given).map_err(failed),
+        };
+        // Nobody waits any more where a pass was closed.
+        drop(self.0.send(given));
+    }
+}
+
+fn failed(cause: impl std::fmt::Display) -> Error {
+    Error::Source(format!("credentials() failed: {cause}"))
+}
+
+/// Calls a function of the user's, in a thread of Python's own, and waits for what it gives.
+///
+/// An interpreter that ends unwinds threads that are amid Python code: one of Rust's would end the process by a signal.
+fn credentials_of(py: Python<'_>, function: &Py<PyAny>) -> PyResult<CredentialsOf> {
+    let start = py.import("_thread")?.getattr("start_new_thread")?.unbind();
+    let ask = py.import("fastresume.options.stores")?.getattr("ask")?.unbind();
+    let function = function.clone_ref(py);
+    Ok(Arc::new(move || {
+        let (sender, answered) = channel();
+        let started = Python::attach(|py| start.call1(py, (&ask, (&function, Answer(sender)))).map(drop));
+        started.map_err(failed)?;
+        answered.recv().unwrap_or_else(|_| Err(failed("its thread has ended")))
+    }))
 }
 
 /// The names and values of a mapping. What is None is not there, and when they expire is nobody's concern.

@@ -9,7 +9,7 @@ use fastresume::error::{check_thread, locked};
 use fastresume::{Error, Result, Source};
 use tokio::task::AbortHandle;
 
-use crate::object::{BLOCK_BYTES, Object, SMALL_BLOCK_BYTES, copy, waiting};
+use crate::object::{BLOCK_BYTES, Object, copy, waiting};
 use crate::process::{LOOK_EVERY, Process};
 
 /// Ranges with a gap of at most so many bytes are asked for in one request: the gap takes less time than another request.
@@ -77,6 +77,8 @@ pub struct Fetched {
     object: Arc<Object>,
     /// The parts, ascending, none of them empty.
     parts: Vec<Part>,
+    /// Where they arrive: nothing comes to a forked child.
+    process: &'static Process,
 }
 
 impl Fetched {
@@ -104,7 +106,7 @@ impl Fetched {
             });
             Part { range, slot, request: request.abort_handle() }
         });
-        Ok(Some(Self { object: Arc::clone(object), parts: parts.collect() }))
+        Ok(Some(Self { object: Arc::clone(object), parts: parts.collect(), process }))
     }
 }
 
@@ -143,20 +145,16 @@ impl Source for Fetched {
 
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         self.check(offset, buffer.len())?;
+        let parts = if self.process.is_current() { self.parts.as_slice() } else { &[] };
         let mut done = 0;
-        let mut index = self.parts.partition_point(|part| part.range.end <= offset);
+        let mut index = parts.partition_point(|part| part.range.end <= offset);
         while done < buffer.len() {
             let at = offset + done as u64;
-            let Some(part) = self.parts.get(index).filter(|part| part.range.contains(&at)) else {
+            let Some(part) = parts.get(index).filter(|part| part.range.contains(&at)) else {
                 // Nobody asked for it before: a header that lies outside of what the footer states, say.
-                let end = self.parts.get(index).map_or(u64::MAX, |next| next.range.start);
+                let end = parts.get(index).map_or(u64::MAX, |next| next.range.start);
                 let count = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len() - done);
-                let read = async {
-                    let client = self.object.client()?;
-                    self.object.get(client.as_ref(), at..at + count as u64, SMALL_BLOCK_BYTES).await
-                };
-                let bytes = waiting(self.object.counts(), || Process::current()?.wait(read))?;
-                buffer[done..done + count].copy_from_slice(&bytes);
+                buffer[done..done + count].copy_from_slice(&self.object.read(at..at + count as u64)?);
                 done += count;
                 continue;
             };
@@ -176,8 +174,9 @@ impl Source for Fetched {
 
 impl Drop for Fetched {
     fn drop(&mut self) {
-        for part in &self.parts {
-            part.request.abort();
+        // The runtime of another process may be in any state.
+        if self.process.is_current() {
+            self.parts.iter().for_each(|part| part.request.abort());
         }
     }
 }

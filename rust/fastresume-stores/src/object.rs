@@ -107,6 +107,17 @@ impl Object {
         Ok(true)
     }
 
+    /// The bytes of a small range that nobody asked for before: waits for them.
+    ///
+    /// # Errors
+    /// As for `get`; `Interrupted` if the work of this thread is to stop.
+    pub fn read(&self, range: Range<u64>) -> Result<Bytes> {
+        waiting(self.counts(), || {
+            let client = self.client()?;
+            Process::current()?.wait(self.get(client.as_ref(), range, SMALL_BLOCK_BYTES))
+        })
+    }
+
     /// A range of bytes that begin at `start`.
     fn within(&self, bytes: &Bytes, start: u64, range: &Range<u64>) -> Result<Bytes> {
         match [range.start, range.end].map(|at| usize::try_from(at - start)) {
@@ -287,12 +298,7 @@ impl Source for ObjectSource {
         let (start, held) = &*last;
         if !(*start <= wanted.start && wanted.end <= start + held.len() as u64) {
             let end = wanted.end.max(wanted.start.saturating_add(LEAST_READ_BYTES)).min(self.size());
-            let begun = Instant::now();
-            let client = self.object.client()?;
-            let read = self.object.get(client.as_ref(), wanted.start..end, SMALL_BLOCK_BYTES);
-            let bytes = Process::current()?.wait(read)?;
-            self.object.counts().note_wait(begun.elapsed());
-            *last = (wanted.start, bytes);
+            *last = (wanted.start, self.object.read(wanted.start..end)?);
         }
         let (start, held) = &*last;
         copy(held, *start, wanted.start, buffer)

@@ -52,7 +52,7 @@ impl Process {
         loop {
             let found = CURRENT.load(Ordering::Acquire);
             // SAFETY: it is null, or came from `Box::leak`.
-            if let Some(process) = unsafe { found.as_ref() }.filter(|process| process.id == id) {
+            if let Some(process) = unsafe { found.as_ref() }.filter(|process| process.is_current()) {
                 return Ok(process);
             }
             let made = Self::new(id)?;
@@ -64,6 +64,11 @@ impl Process {
                 Err(_) => drop(unsafe { Box::from_raw(made) }),
             }
         }
+    }
+
+    /// Whether it is that of this process, and not of one that forked it.
+    pub fn is_current(&self) -> bool {
+        self.id == std::process::id()
     }
 
     fn new(id: u32) -> Result<Self> {
@@ -126,7 +131,7 @@ impl Process {
     pub fn forget(owner: u64) {
         // SAFETY: it is null, or came from `Box::into_raw` and is never freed.
         let current = unsafe { CURRENT.load(Ordering::Acquire).as_ref() };
-        if let Some(process) = current.filter(|process| process.id == std::process::id()) {
+        if let Some(process) = current.filter(|process| process.is_current()) {
             let mut clients = process.clients.lock().unwrap_or_else(PoisonError::into_inner);
             clients.retain(|(other, _), _| *other != owner);
         }

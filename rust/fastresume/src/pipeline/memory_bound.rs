@@ -26,6 +26,9 @@ const PLACE_BYTES: usize = 32;
 /// what codecs keep, with a Brotli window for a page that is not large.
 const READ_AHEAD_BYTES: usize = 4 << 20;
 
+/// What connections to stores hold beside what was asked for: 256 of them at most, with 400 KiB each.
+const CONNECTION_BYTES: u64 = 100 << 20;
+
 /// A number of bytes or rows. It saturates: the greatest number is more than any memory.
 type Count = Saturating<u64>;
 
@@ -64,11 +67,10 @@ impl MemoryBound {
             Some(sizes) => most.window_bytes(order, pass, workers, sizes),
             None => most.segment_and_strip_bytes(pass, workers),
         };
-        // Of objects, so many bytes are on their way to each reader.
-        let objects = Saturating(if manifest.has_objects() { manifest.read_bytes() } else { 0 });
+        let (objects, objects_of_thread) = most.object_bytes(manifest);
         Self {
             rank_bytes: (held + workers * (kept + objects) + most.batch_bytes()).0,
-            thread_bytes: most.thread_bytes(order.sizes().is_some()).0,
+            thread_bytes: (most.thread_bytes(order.sizes().is_some()) + objects_of_thread).0,
             footer_bytes: footprint.footer_bytes,
             opening_bytes: footprint.opening_bytes,
         }
@@ -197,6 +199,19 @@ impl<'a> Most<'a> {
         let rows = rounded_up(self.segment_rows(), count(STRIPS));
         let gaps = count(STRIPS) * (count(2 * GAP_BYTES) * columns).min(rows * width / count(8));
         (rows + self.batch_rows) * width + gaps
+    }
+
+    /// Bytes of objects that are on their way to a reader, and those that each of its threads adds.
+    fn object_bytes(&self, manifest: &Manifest) -> (Count, Count) {
+        if !manifest.has_objects() {
+            return (ZERO, ZERO);
+        }
+        let budget = Saturating(manifest.read_bytes());
+        // Reused memory may be an eighth larger than was asked for; connections have what the system brought.
+        let ahead = budget / count(8) * count(9) + budget.min(Saturating(CONNECTION_BYTES));
+        // A row group that is decoded is asked for whatever the budget is.
+        let group = self.bytes_of(self.group_rows, count(1));
+        (ahead, if group > budget { group / count(8) * count(9) } else { ZERO })
     }
 
     /// Bytes that a thread holds while it decodes a segment.
