@@ -17,6 +17,7 @@ from numpy.random import rand
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from fastresume.reading import draws
 from fastresume.testing import assert_exact_resume
 from support.jobs import assert_same_batch, data_loader, make, make_reader
 from support.strategies import Dataset
@@ -118,6 +119,24 @@ def others_drawing() -> Iterator[None]:
     finally:
         is_over.set()
         drawing.join(60)
+
+
+def test_a_thread_that_comes_later_says_nothing_again(
+    small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = next(iter(make(small_dataset)))
+    known, meets = draws.Draws((with_python,)), iter([True])
+    states = draws._states
+
+    def meet() -> dict[str, Any]:
+        if next(meets, False):  # another thread is as far as this one, and ends before
+            known.call(0, batch)
+            assert known.take() is not None
+        return states()
+
+    monkeypatch.setattr(draws, "_states", meet)
+    known.call(0, batch)
+    assert known.take() is None
 
 
 @pytest.mark.law(2)

@@ -61,7 +61,7 @@ class Draws:
         self._looks = [LOOKED_AT] * len(transforms)
         self._traces = [TRACED] * len(transforms)
         self._has_moved = [True] * len(transforms)
-        self._told: dict[int, int] = {}
+        self._told: dict[int, _Trace] = {}
         self.warning: str | None = None
         """What is to be said, where there is something."""
 
@@ -83,7 +83,7 @@ class Draws:
         self._has_moved[number] = after != before
         moved = {kind for kind in _WAYS if after[kind] != before[kind]}
         found = trace.drawn() & moved if moved else moved
-        if found and self._told.setdefault(number, id(trace)) == id(trace):  # the first of several threads
+        if found and self._told.setdefault(number, trace) is trace:  # the first of several threads
             self._looks[number] = 0
             self.warning = _text(transform, sorted(found, reverse=True))
         return made
