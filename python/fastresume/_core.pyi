@@ -1,6 +1,6 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Self, TypeAlias, final
+from typing import Any, Final, Literal, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,10 @@ from torch import Tensor
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
     "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture",
-    "Order", "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SequenceTable", "SourceError",
-    "StateError", "Statistics", "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "Units",
-    "Written", "__version__", "bounded", "cores", "digest", "greatest", "intersection", "keys",
-    "lengths_of_lists", "marked", "release_memory", "remaining", "slice_intervals", "split_rows",
+    "Order", "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SourceError", "StateError",
+    "Statistics", "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable",
+    "Units", "Written", "__version__", "bounded", "cores", "digest", "greatest", "intersection", "keys",
+    "list_lengths", "marked", "release_memory", "remaining", "slice_intervals", "split_rows",
 ]
 # fmt: on
 __version__: str
@@ -32,9 +32,12 @@ class SourceError(FastresumeError, OSError): ...
 _Choice: TypeAlias = tuple[int | None, int | None, int | None] | None
 _Source: TypeAlias = tuple[str, Cursor, _Choice, Manifest | Units | None, bool]
 _Words: TypeAlias = npt.NDArray[np.int64]
-_Packing: TypeAlias = tuple[Sequence[str], int, Sequence[bytes] | None]
+_Sequences: TypeAlias = tuple[tuple[Sequence[str], int, Sequence[bytes] | None], UnitTable]
 _Cut: TypeAlias = tuple[int, int, int]
-_Files: TypeAlias = tuple[_Words, _Words, _Words]
+_Costs: TypeAlias = tuple[Sequence[str], Layout | None]
+_Unit: TypeAlias = tuple[str, int, int | None, bool, bool]
+_Indexing: TypeAlias = tuple[str | None, int, int | None]
+_Index: TypeAlias = tuple[UnitTable, list[tuple[int, int, str]], int, str | None]
 _Known: TypeAlias = tuple[int, bytes]
 _Damage: TypeAlias = Sequence[tuple[int, int, str] | tuple[int, int, str, int]]
 _Chunk: TypeAlias = tuple[Memory, _Words, _Words | None, _Damage, _Words | None]
@@ -46,8 +49,7 @@ _Types: TypeAlias = Sequence[tuple[str, torch.dtype, Sequence[int]]]
 
 @final
 class Activity:
-    @property
-    def seconds(self) -> float: ...
+    seconds: Final[float]
     def queued(self) -> tuple[int, int]: ...
     def threads(self) -> list[ThreadActivity]: ...
 
@@ -82,14 +84,22 @@ class RowJoiner:
     def joined(self, stretches: Sequence[tuple[Memory, int, int]], places: _Words, count: int) -> Memory: ...
 
 @final
-class SequenceTable:
-    def __new__(cls, packing: _Packing, files: _Files, index: Sequence[_Words], stride: int) -> Self: ...
+class UnitTable:
+    def __new__(cls, data: bytes) -> Self: ...
+    @staticmethod
+    def of(
+        manifest: Manifest, costs: _Costs, unit: _Unit, how: _Indexing, tell: Callable[[int, int], None]
+    ) -> _Index: ...
+    def arrays(self) -> tuple[Buffer, Buffer]: ...
     def rows(self, start: int, end: int) -> tuple[int, int]: ...
+    def num_bytes(self) -> int: ...
+    def dropped_tokens(self) -> int: ...
+    def __reduce__(self) -> tuple[Any, tuple[bytes]]: ...
 
 @final
 class SequenceReader:
     def __new__(
-        cls, files: tuple[Manifest, Layout], table: SequenceTable, chunks: tuple[int, int] | None, stated: int
+        cls, files: tuple[Manifest, Layout], table: _Sequences, chunks: tuple[int, int] | None, stated: int
     ) -> Self: ...
     def sequences(self, runs: _Words, count: int) -> tuple[Memory, Buffer, Buffer]: ...
     def padding(self) -> Memory: ...
@@ -97,18 +107,12 @@ class SequenceReader:
 
 @final
 class StoreCounts:
-    @property
-    def requests(self) -> int: ...
-    @property
-    def retries(self) -> int: ...
-    @property
-    def bytes_asked(self) -> int: ...
-    @property
-    def bytes_needed(self) -> int: ...
-    @property
-    def bytes_from_cache(self) -> int: ...
-    @property
-    def wait_for_bytes_seconds(self) -> float: ...
+    requests: Final[int]
+    retries: Final[int]
+    bytes_asked: Final[int]
+    bytes_needed: Final[int]
+    bytes_from_cache: Final[int]
+    wait_for_bytes_seconds: Final[float]
 
 @final
 class Stores:
@@ -243,14 +247,10 @@ class ChunkDetails:
 
 @final
 class MemoryBound:
-    @property
-    def rank_bytes(self) -> int: ...
-    @property
-    def thread_bytes(self) -> int: ...
-    @property
-    def footer_bytes(self) -> int: ...
-    @property
-    def opening_bytes(self) -> int: ...
+    rank_bytes: Final[int]
+    thread_bytes: Final[int]
+    footer_bytes: Final[int]
+    opening_bytes: Final[int]
 
 @final
 class Cursor:
@@ -319,9 +319,7 @@ class Mixer:
 
 @final
 class Units:
-    def __new__(
-        cls, manifest: Manifest, starts: Sequence[int], file_starts: Sequence[int], told: str, unit_bytes: int
-    ) -> Self: ...
+    def __new__(cls, manifest: Manifest, table: UnitTable, told: str, unit_bytes: int) -> Self: ...
     @property
     def count(self) -> int: ...
     @property
@@ -330,7 +328,9 @@ class Units:
     def fitted(self, cursor: Cursor, choice: _Choice, appends: bool) -> Cursor: ...
     def order(self, cursor: Cursor) -> Order: ...
 
-def lengths_of_lists(manifest: Manifest, group: int, names: Sequence[str]) -> Buffer: ...
+def list_lengths(
+    manifest: Manifest, names: Sequence[str], groups: tuple[int, int], threads: int
+) -> tuple[Buffer, Buffer]: ...
 
 @final
 class Order:

@@ -120,7 +120,7 @@ class ParquetDataset(FilesDataset):
             dropped), and any number of processes may share it. Where it can't be written, a warning says so
             and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it where
             `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of rows, and no
-            data. The index of `unit=` is kept beside a local one, under its name and `.units-`.
+            data. What the index of `unit=` knows of each file is kept beside it, under its name and `.units`.
         verify_checksums: compare the checksum (CRC-32) of each page that is read with the one in its header,
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No

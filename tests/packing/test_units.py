@@ -88,7 +88,6 @@ def test_sequences_are_the_same_however_many_are_decoded_in_one_go(
     whole = found()
     expected = Oracle(files, 20, -5, "drop").units
     assert sorted(each for each, _ in whole) == sorted(expected)
-    monkeypatch.setattr(packed_table, "STRIDE", 8)
     for tokens in (1, 90, 2000):
         monkeypatch.setattr(packed_table, "CHUNK_TOKENS", tokens)
         assert found() == whole

@@ -1,17 +1,27 @@
-"""The index of units is kept beside the manifest, tells how far it is, and states its memory."""
+"""The index of units: what it knows of each file is kept, tells how far it is, and states its memory."""
 
 from __future__ import annotations
 
 import logging
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
-from fastresume.packing import costs
-from support.documents import documents, opened, write
+from fastresume.packing import index
+from support.documents import documents, opened, units_of, write
+from support.rotten_pages import rot_group
 
 UNITS = [
     fr.Packed("tokens", length=16, separator=0),
@@ -20,86 +30,211 @@ UNITS = [
     fr.Bins("cost", cost=30),
 ]
 
+FILES = [documents(1, 700, 40), [[]], documents(2, 90, 40)]
+
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    return write(tmp_path / "data", [documents(1, 700, 40), [[]], documents(2, 90, 40)], row_group_size=64)
+    return write(tmp_path / "data", FILES, row_group_size=64)
 
 
 @pytest.fixture
-def scans(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many scans were begun."""
-    found: list[int] = []
-    for name in ("list_lengths", "_numbers"):
-        honest = getattr(costs, name)
+def cache(tmp_path: Path) -> Path:
+    (tmp_path / "caches").mkdir()
+    return tmp_path / "caches" / "manifest"
 
-        def counted(*given: Any, honest: Any = honest) -> Any:
-            found.append(1)
-            return honest(*given)
 
-        monkeypatch.setattr(costs, name, counted)
-    monkeypatch.setattr("fastresume.packing.packed_table.list_lengths", costs.list_lengths)
-    return found
+def files_read(dataset: fr.ParquetDataset) -> int:
+    spec: Any = dataset.spec
+    return int(spec.files_read)
+
+
+def told(dataset: fr.ParquetDataset) -> list[Any]:
+    return [
+        list(units_of(batch)) if "document" in batch else [batch.rows().tolist(), batch.unit_offsets.tolist()]
+        for batch in dataset
+    ]
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=repr)
-def test_who_opens_next_does_not_scan(data: Path, tmp_path: Path, unit: Any, scans: list[int]) -> None:
-    cache = tmp_path / "manifest"
+def test_who_opens_next_reads_no_file(data: Path, cache: Path, unit: Any) -> None:
     first = opened(data, unit, manifest_cache=cache)
-    assert len(scans) == 1
+    assert files_read(first) == 3
     again = opened(data, unit, manifest_cache=cache)
-    assert len(scans) == 1
-    told = first.spec.units_table.arrays, again.spec.units_table.arrays  # type: ignore[attr-defined]
-    assert all(np.array_equal(one, other) for one, other in zip(*told, strict=True))
-    assert [
-        batch["tokens"].tolist() if "document" in batch else batch.rows().tolist() for batch in first
-    ] == [batch["tokens"].tolist() if "document" in batch else batch.rows().tolist() for batch in again]
-    # Other rows, units and files have their own.
-    opened(data, unit, manifest_cache=cache, rows=fr.Intervals([[5, 600]]))
-    assert len(scans) == 2
-    opened(data, fr.Packed("tokens", length=7), manifest_cache=cache)
-    assert len(scans) == 3
-    write(data, [documents(1, 700, 40), [[]], documents(2, 90, 40), documents(3, 9, 40)], row_group_size=64)
-    opened(data, unit, manifest_cache=cache)
-    assert len(scans) == 4
-    assert len(list(tmp_path.glob("manifest.units-*"))) == 3
+    assert files_read(again) == 0
+    assert told(again) == told(first) == told(opened(data, unit))
+    # Other rows and units of a file have their own.
+    some = opened(data, unit, manifest_cache=cache, rows=fr.Intervals([[5, 600], [700, 791]]))
+    assert files_read(some) == 1, "of the files behind, all rows are selected as before"
+    other = fr.Packed("tokens", length=7) if isinstance(unit, fr.Packed) else fr.Bins("tokens", cost=29)
+    opened(data, other, manifest_cache=cache)
+    for each in (unit, other):
+        assert files_read(opened(data, each, manifest_cache=cache)) == 0
+    write(data, [*FILES, documents(3, 9, 40)], row_group_size=64)
+    for name in ("0", "1", "2"):  # written anew, with the same bytes
+        os.utime(data / f"{name}.parquet", ns=(1, 1))
+    more = opened(data, unit, manifest_cache=cache)
+    assert files_read(more) == 4, "other times are other files"
+    assert told(more) == told(opened(data, unit))
+    assert sorted(path.name for path in cache.parent.iterdir()) == ["manifest", "manifest.units"]
+
+
+def day(log: Path, number: int) -> Path:
+    path = log / f"day={number:02d}" / "p.parquet"
+    path.parent.mkdir(parents=True)
+    ids = np.arange(number * 60, number * 60 + 60)
+    lists = pa.array([[int(row)] * 2 for row in ids], pa.list_(pa.int64()))
+    pq.write_table(pa.table({"x": ids, "tokens": lists}), path, write_page_checksum=True, row_group_size=20)
+    os.utime(path, (time.time() - 1000 + number,) * 2)
+    return path
+
+
+@pytest.mark.parametrize("unit", [fr.Packed("tokens", length=4), fr.Bins("x", cost=100)], ids=repr)
+@pytest.mark.parametrize("how", [{}, {"filter": fr.col("x") >= 1}], ids=["all rows", "filtered"])
+def test_a_day_that_comes_reads_its_own_files_alone(
+    tmp_path: Path, cache: Path, unit: Any, how: dict[str, Any]
+) -> None:
+    sizes = []
+    for number in range(9):
+        day(tmp_path / "log", number)
+        dataset = opened(tmp_path / "log", unit, manifest_cache=cache, on_change="append", **how)
+        assert files_read(dataset) == 1
+        assert "of which 1 had to be read" in str(dataset.plan())
+        sizes.append((cache.parent / "manifest.units").stat().st_size)
+    assert told(dataset) == told(opened(tmp_path / "log", unit, on_change="append", **how))
+    assert len(list(cache.parent.iterdir())) == 2
+    assert max(np.diff(sizes)) < 2 * sizes[0], "each day adds its own"
+
+
+def test_a_page_that_rots_after_it_was_indexed_stops_nothing(tmp_path: Path, cache: Path) -> None:
+    old = day(tmp_path / "log", 0)
+    day(tmp_path / "log", 1)
+    unit, how = fr.Packed("tokens", length=4), {"manifest_cache": cache, "on_change": "append"}
+    before = opened(tmp_path / "log", unit, **how)
+    state = before.state_dict()
+    times = old.stat().st_mtime_ns
+    rot_group(old, 1)
+    os.utime(old, ns=(times, times))
+    day(tmp_path / "log", 2)
+    with pytest.raises(fr.DataError, match="checksum"):
+        opened(tmp_path / "log", unit, on_change="append")
+    dataset = opened(tmp_path / "log", unit, **how)
+    dataset.load_state_dict(state)
+    assert dataset.num_rows == before.num_rows + 30
+    masked = opened(tmp_path / "log", unit, **how, bad_rows="mask", max_bad_rows=500)
+    assert files_read(masked) == 0
+    valid = np.concatenate([batch.valid.numpy() for batch in masked])
+    assert valid.tolist() == [not 10 <= number < 20 for number in range(len(valid))]
+
+
+def test_selections_that_come_and_go_leave_a_bounded_file(data: Path, cache: Path) -> None:
+    sizes = []
+    for number in range(24):
+        opened(data, UNITS[0], manifest_cache=cache, rows=fr.Intervals([[number, 700]]))
+        sizes.append((cache.parent / "manifest.units").stat().st_size)
+    assert max(sizes[8:]) <= sizes[8] + 64
+    assert files_read(opened(data, UNITS[0], manifest_cache=cache, rows=fr.Intervals([[20, 700]]))) == 0
+    (data / "0.parquet").unlink()
+    opened(data, UNITS[0], manifest_cache=cache)
+    assert (cache.parent / "manifest.units").stat().st_size < sizes[0]
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data, lambda data: data[:40]])
-def test_a_damaged_index_is_made_anew(data: Path, tmp_path: Path, change: Any, scans: list[int]) -> None:
-    opened(data, UNITS[0], manifest_cache=tmp_path / "manifest")
-    (path,) = tmp_path.glob("manifest.units-*")
+def test_a_damaged_index_is_made_anew(data: Path, cache: Path, change: Any) -> None:
+    whole = told(opened(data, UNITS[0], manifest_cache=cache))
+    path = cache.parent / "manifest.units"
     sound = path.read_bytes()
     path.write_bytes(change(sound))
-    opened(data, UNITS[0], manifest_cache=tmp_path / "manifest")
-    assert (len(scans), path.read_bytes()) == (2, sound)
+    if change(sound)[:1] == b"x":
+        with pytest.warns(UserWarning, match="it is a file of something else; remove it"):
+            again = opened(data, UNITS[0], manifest_cache=cache)
+        path.unlink()
+    else:
+        again = opened(data, UNITS[0], manifest_cache=cache)
+        assert path.read_bytes() == sound
+    assert (files_read(again), told(again)) == (3, whole)
 
 
-def test_an_index_that_can_not_be_kept_is_a_warning(data: Path, tmp_path: Path, monkeypatch: Any) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+@pytest.mark.parametrize("place", range(0, 200, 7))
+def test_no_byte_of_a_damaged_index_is_believed(data: Path, cache: Path, place: int) -> None:
+    whole = opened(data, UNITS[2], manifest_cache=cache)
+    path = cache.parent / "manifest.units"
+    content = bytearray(path.read_bytes())
+    content[-1 - place % len(content)] ^= 4
+    path.write_bytes(content)
+    again = opened(data, UNITS[2], manifest_cache=cache)
+    assert files_read(again) == 3
+    assert told(again) == told(whole)
 
-    monkeypatch.setattr("fastresume.files.put", full)
-    with pytest.warns(UserWarning, match="the index of units .* can't be written: No space left") as told:
-        assert len(opened(data, UNITS[0], manifest_cache=tmp_path / "manifest")) > 0
-    assert told[0].filename == opened.__code__.co_filename, "it points at the caller"
+
+def test_an_index_that_can_not_be_kept_is_a_warning(data: Path, cache: Path) -> None:
+    (cache.parent / "manifest.units").mkdir()
+    with pytest.warns(
+        UserWarning, match="can't write the index of units .*: it is not a regular file"
+    ) as warned:
+        assert len(opened(data, UNITS[0], manifest_cache=cache)) > 0
+    assert warned[0].filename == opened.__code__.co_filename, "it points at the caller"
 
 
-def test_an_index_of_damaged_files_is_not_kept(data: Path, tmp_path: Path) -> None:
+def test_what_is_known_of_damaged_files_is_not_kept(data: Path, cache: Path) -> None:
     path = data / "0.parquet"
     path.write_bytes(b"PAR1" + b"\0" * 2000 + path.read_bytes()[2004:])
-    how = {"bad_rows": "mask", "max_bad_rows": 1000, "manifest_cache": tmp_path / "manifest"}
-    opened(data, UNITS[0], **how)
-    assert not list(tmp_path.glob("manifest.units-*"))
+    how = {"bad_rows": "mask", "max_bad_rows": 1000, "manifest_cache": cache}
+    assert files_read(opened(data, UNITS[0], **how)) == 3
+    again = opened(data, UNITS[0], **how)
+    assert files_read(again) == 1
+    assert "rows that can't be read are left out" in str(again.plan())
 
 
-def test_the_scan_tells_how_far_it_is_and_the_plan_its_memory(
+KILLED = """
+import sys
+from pathlib import Path
+import fastresume as fr
+data, cache = map(Path, sys.argv[1:])
+print(flush=True)
+while True:
+    for path in cache.parent.glob("manifest*"):
+        path.unlink(missing_ok=True)
+    fr.ParquetDataset(
+        data, batch_size=2, unit=fr.Bins("tokens", cost=1), manifest_cache=cache, rank=0, world_size=1
+    )
+"""
+
+
+def test_whoever_is_killed_while_it_is_written_leaves_nothing(data: Path, cache: Path) -> None:
+    drawn = random.Random(5)
+    for _ in range(4):
+        arguments = [sys.executable, "-c", KILLED, str(data), str(cache)]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            time.sleep(drawn.random() / 4)  # it is killed anywhere
+            child.send_signal(signal.SIGKILL)
+        draft = cache.parent / ".manifest.units.tmp"
+        draft.write_bytes(b"what one left")  # in the midst of writing
+        dataset = opened(data, fr.Bins("tokens", cost=1), manifest_cache=cache)
+        names = {path.name for path in cache.parent.iterdir()}
+        assert names - {"manifest"} == {"manifest.units"}
+        assert told(dataset) == told(opened(data, fr.Bins("tokens", cost=1)))
+
+
+def test_a_dataset_takes_its_index_along(data: Path) -> None:
+    for unit in UNITS:
+        dataset = opened(data, unit)
+        assert told(pickle.loads(pickle.dumps(dataset))) == told(dataset)
+
+
+def test_the_index_tells_how_far_it_is_and_the_plan_its_memory(
     data: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(costs, "_SECONDS", -1.0)
+    monkeypatch.setattr(index, "_SECONDS", -1.0)
+    progress = index._Progress()
     with caplog.at_level(logging.INFO, "fastresume"):
+        progress(1, 14)
         dataset = opened(data, UNITS[0])
-    assert "read the lengths of 1 of 14 row groups" in caplog.messages
+    assert "the index of units: read 1 of 14 row groups" in caplog.messages
+    assert any("3 of 3 files read" in message for message in caplog.messages)
     table: Any = dataset.spec.units_table  # type: ignore[attr-defined]
-    assert table.num_bytes >= sum(each.nbytes for each in table.arrays)
-    assert f"in an index of {table.num_bytes:,} bytes" in str(dataset.plan())
+    assert f"in an index of {table.num_bytes:,} bytes of 3 files, of which 3 had to be read" in str(
+        dataset.plan()
+    )

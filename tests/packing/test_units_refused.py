@@ -18,6 +18,8 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     table = {"tokens": [[1, 2], [3]], "labels": [[1, 2], [3, 4]], "gap": [[1, None], [2]], "big": [5, 2]}
     pq.write_table(pa.table(table), other)
+    negative = tmp_path / "negative.parquet"
+    pq.write_table(pa.table({"tokens": [[1], [2]], "big": [5, -2], "none": [None, 1]}), negative)
     cases: list[tuple[Any, Any, type[Exception], str]] = [
         (
             directory,
@@ -38,8 +40,15 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
             other,
             fr.Bins("big", cost=3, oversized="error"),
             fr.DataError,
-            "selected row 0 of it costs 5, and a bin at most 3",
+            r"row 0 of the row group costs 5, .* write oversized='alone'.*row group 0, file '",
         ),
+        (
+            negative,
+            fr.Bins("big", cost=3),
+            fr.DataError,
+            r"row 1 of the row group costs -2, .* filter= leaves such rows out, as in fr.col\('big'\) >= 0",
+        ),
+        (negative, fr.Bins("none", cost=3), fr.DataError, "row 0 of the row group is null, and no cost"),
         (directory, "tokens", TypeError, r"unit must be fr.Packed\(...\) or fr.Bins"),
     ]
     for path, unit, kind, words in cases:

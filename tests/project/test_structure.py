@@ -31,6 +31,7 @@ RUST_ROOMS = [
     "decode",
     "projection",
     "filter",
+    "units",
     "batch",
     "pipeline",
     "fuzzing",
@@ -206,6 +207,7 @@ def test_only_what_reads_many_files_starts_threads() -> None:
         "batch/fetches",
         "dataset/found_files",
         "projection/dictionary_scan",
+        "units/index",
         "pipeline/thread_pool",
     }
 

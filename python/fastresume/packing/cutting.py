@@ -18,7 +18,7 @@ from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals, members, of_buffer, of_runs, of_words, runs_of_one
 from fastresume.packing import content
 from fastresume.packing.bins_table import BinsTable
-from fastresume.packing.packed_table import PackedTable
+from fastresume.packing.packed_table import PackedTable, Packing
 
 
 class UnitSource(NamedTuple):
@@ -29,14 +29,14 @@ class UnitSource(NamedTuple):
         layout: what becomes of rows.
         schema: the tensors of units.
         table: which rows each unit is made of.
-        sequences: what makes the units, if they are sequences.
+        packing: how lists are packed, if units are sequences.
     """
 
     manifest: _core.Manifest
     layout: _core.Layout
     schema: Schema
     table: PackedTable | BinsTable
-    sequences: _core.SequenceTable | None
+    packing: Packing | None
 
 
 class Made(NamedTuple):
@@ -83,8 +83,8 @@ class SequenceCutter(Cutter):
     """
 
     def __init__(self, source: UnitSource, chunks: tuple[int, int] | None, stated_bytes: int) -> None:
-        made_by: Any = source.sequences
-        self._reader = _core.SequenceReader((source.manifest, source.layout), made_by, chunks, stated_bytes)
+        packed: Any = source.packing, source.table.core
+        self._reader = _core.SequenceReader((source.manifest, source.layout), packed, chunks, stated_bytes)
 
     def made(self, numbers: Intervals, count: int, _valid: int) -> Made:
         """The sequences in these runs, over and over until there are so many.

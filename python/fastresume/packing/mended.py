@@ -17,12 +17,10 @@ class MendedSequences:
 
     Args:
         source: what they are made of; its layout masks damage.
-        table: which rows each sequence is made of.
     """
 
-    def __init__(self, source: UnitSource, table: _core.SequenceTable) -> None:
+    def __init__(self, source: UnitSource) -> None:
         self._source = source
-        self._table = table
         self._cutter = SequenceCutter(source, None, 0)
         self._joiner = _core.RowJoiner(None, source.schema.row_widths, 0)
         self._row_order = _core.Order.of_files(source.manifest)
@@ -58,7 +56,7 @@ class MendedSequences:
 
     def _rows_of(self, unit: int) -> Intervals:
         """The rows that a sequence is cut from."""
-        ordinals = self._table.rows(unit, unit + 1)
+        ordinals = self._source.table.core.rows(unit, unit + 1)
         return of_buffer(self._row_order.rows(np.array([ordinals], np.int64)))
 
     def _damage(self, unit: int) -> Damage:

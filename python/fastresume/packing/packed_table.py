@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 
 import numpy as np
@@ -15,13 +15,11 @@ from fastresume.buffers import Intervals, of_buffer, of_mask, of_runs, of_words
 from fastresume.options.units import Packed
 from fastresume.packing.content import of_documents
 from fastresume.packing.costs import list_lengths
-from fastresume.packing.unreadable import Unreadable
 
 Words = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
 
-STRIDE = 256
-"""So many selected rows lie between two entries of the index: 8 bytes for each."""
+Packing = tuple[tuple[str, ...], int, list[bytes] | None]
 
 CHUNK_TOKENS = 1 << 21
 """About so many tokens are decoded in one go: fewer, and what a page says of rows is read again too often."""
@@ -29,81 +27,35 @@ CHUNK_TOKENS = 1 << 21
 
 @dataclass(frozen=True)
 class PackedTable:
-    """The units of all files.
+    """The sequences of all files.
 
     Args:
         packed: how they are made.
-        starts: the first unit of each file, then the number of units: int64 `[files + 1]`.
-        first_ordinals: the first selected row of each file, then their number: int64 `[files + 1]`.
-        tokens: how many tokens each file has: int64 `[files]`.
-        index: of each file, the tokens before every `STRIDE`-th selected row.
+        core: which rows each is cut from.
+
+    Attributes:
+        starts: the first sequence of each file, then their number: int64 `[files + 1]`.
     """
 
     packed: Packed
-    starts: Words
-    first_ordinals: Words
-    tokens: Words
-    index: tuple[Words, ...]
+    core: _core.UnitTable
+    starts: Words = field(init=False, compare=False, repr=False)
 
-    @classmethod
-    def of(
-        cls,
-        manifest: _core.Manifest,
-        packed: Packed,
-        columns: list[str],
-        unreadable: Unreadable | None = None,
-    ) -> PackedTable:
-        """The table of a dataset's selected rows, without those that are `unreadable`.
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "starts", of_words(self.core.arrays()[0]))
 
-        Raises:
-            DataError, SourceError: if a column can't be packed, or a file not be read.
-        """
-        groups = of_words(manifest.file_groups)
-        lengths = list_lengths(manifest, columns, None, unreadable)
-        first_ordinals, tokens, index = [0], [], []
-        for first, last in zip(groups[:-1].tolist(), groups[1:].tolist(), strict=True):
-            rows = total = 0
-            entries: list[Words] = []
-            for _ in range(first, last):
-                costs = tokens_of(packed, next(lengths))
-                before = total + np.cumsum(costs) - costs
-                entries.append(before[-rows % STRIDE :: STRIDE])
-                rows += len(costs)
-                total += int(costs.sum())
-            first_ordinals.append(first_ordinals[-1] + rows)
-            tokens.append(total)
-            index.append(np.concatenate([np.empty(0, np.int64), *entries]))
-        counts = np.array(tokens, np.int64)
-        units = counts // packed.length if packed.rest == "drop" else -(-counts // packed.length)
-        starts = np.concatenate([[0], np.cumsum(units)]).astype(np.int64)
-        return cls(packed, starts, np.array(first_ordinals, np.int64), counts, tuple(index))
-
-    @classmethod
-    def of_arrays(cls, packed: Packed, arrays: list[Words]) -> PackedTable:
-        """The table of which these are the `arrays`."""
-        starts, first_ordinals, tokens, index = arrays
-        entries = -(-np.diff(first_ordinals) // STRIDE)
-        return cls(packed, starts, first_ordinals, tokens, tuple(np.split(index, np.cumsum(entries)[:-1])))
-
-    @property
-    def arrays(self) -> list[Words]:
-        """All of it but how units are made, to be kept."""
-        index = np.concatenate([np.empty(0, np.int64), *self.index])
-        return [self.starts, self.first_ordinals, self.tokens, index]
-
-    def file_starts(self, _manifest: _core.Manifest) -> Words:
-        """The first unit of each file, then the number of units."""
-        return self.starts
+    def __reduce__(self) -> tuple[type[PackedTable], tuple[Packed, _core.UnitTable]]:
+        return PackedTable, (self.packed, self.core)
 
     @property
     def dropped_tokens(self) -> int:
         """How many tokens are in no unit, over all files."""
-        return int((self.tokens % self.packed.length).sum()) if self.packed.rest == "drop" else 0
+        return self.core.dropped_tokens()
 
     @property
     def num_bytes(self) -> int:
         """The bytes of the table."""
-        return sum(entries.nbytes for entries in self.index) + 3 * self.starts.nbytes
+        return self.core.num_bytes()
 
     @property
     def told(self) -> str:
@@ -116,14 +68,13 @@ class PackedTable:
         """How many units are decoded in one go."""
         return max(1, CHUNK_TOKENS // self.packed.length)
 
-    def sequences(self, rows: Schema) -> _core.SequenceTable:
-        """What makes the units of rows of a schema."""
+    def packing(self, rows: Schema) -> Packing:
+        """How rows of a schema are packed, as the core takes it."""
         packed, separators = self.packed, None
         if packed.separator is not None:
             elements = [torch.full((1,), packed.separator, dtype=rows[name].dtype) for name in packed.names]
             separators = [bytes(element.view(torch.uint8).tolist()) for element in elements]
-        files = (self.starts, self.first_ordinals, self.tokens)
-        return _core.SequenceTable((packed.names, packed.length, separators), files, self.index, STRIDE)
+        return packed.names, packed.length, separators
 
     def ordinals(self, units: Intervals, manifest: _core.Manifest, columns: list[str]) -> Intervals:
         """The selected rows that have tokens in these units: the levels of their files are read again.
@@ -131,7 +82,8 @@ class PackedTable:
         Raises:
             DataError, SourceError: if a file can't be read.
         """
-        groups, length, found = of_words(manifest.file_groups), self.packed.length, [units[:0]]
+        groups, first_ordinals = of_words(manifest.file_groups), of_words(self.core.arrays()[1])
+        length, found = self.packed.length, [units[:0]]
         for file, (start, end) in enumerate(pairwise(self.starts.tolist())):
             # How many of the units before each one of the file are among these.
             own = np.clip(units, start, end) - start
@@ -141,7 +93,7 @@ class PackedTable:
             marks = np.zeros(end - start + 1, np.int64)
             marks[own] = [1, -1]
             among = np.concatenate([[0], np.cumsum(np.cumsum(marks[:-1]))])
-            before, first = 0, int(self.first_ordinals[file])
+            before, first = 0, int(first_ordinals[file])
             for costs in list_lengths(manifest, columns, range(*groups[file : file + 2].tolist())):
                 tokens = tokens_of(self.packed, costs)
                 ends = before + np.cumsum(tokens)

@@ -48,8 +48,8 @@ class UnitsReader(ComposedReader):
         self._order = order
         self._is_audited = is_audited
         self._mended: MendedSequences | None = None
-        if masks_damage and source.sequences is not None:
-            self._mended = MendedSequences(source, source.sequences)
+        if masks_damage and source.packing is not None:
+            self._mended = MendedSequences(source)
         chunks = chunks_of(source.table, planned, order, place[1]) if is_ahead else None
         stated = BATCHES_IN_USE * planned.cut[2] * unit_bytes
         self._cutter: Cutter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -16,21 +15,16 @@ from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.options.checks import is_address
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
-from fastresume.packing.costs import costs_of
 from fastresume.packing.cutting import UnitSource
-from fastresume.packing.index_cache import IndexCache
-from fastresume.packing.packed_table import Digests, PackedTable
+from fastresume.packing.index import index_of
+from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.packing.reader import UnitsReader, chunks_of
-from fastresume.packing.unreadable import Unreadable
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
 from fastresume.reading.spec import Rows
 from fastresume.reading.workers.messages import Arrival
-
-_log = logging.getLogger("fastresume")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +37,7 @@ class UnitsSpec(FilesSpec):
         row_schema: the tensors of rows, which units are made of.
         is_audited: whether batches have what a delivery log notes.
         left_out: how many selected rows are in no unit, as they can't be read.
+        files_read: how many files were read to know the units; the others were known before.
     """
 
     unit: Packed | Bins
@@ -50,8 +45,9 @@ class UnitsSpec(FilesSpec):
     row_schema: Schema
     is_audited: bool = False
     left_out: int = 0
+    files_read: int = 0
     _units: _core.Units = field(init=False, compare=False, repr=False)
-    _sequences: _core.SequenceTable | None = field(init=False, compare=False, repr=False)
+    _packing: Packing | None = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,11 +55,10 @@ class UnitsSpec(FilesSpec):
 
     def _prepare(self) -> None:
         table = self.units_table
-        starts, file_starts = table.starts.tolist(), table.file_starts(self.manifest).tolist()
-        units = _core.Units(self.manifest, starts, file_starts, table.told, self.row_bytes)
-        sequences = table.sequences(self.row_schema) if isinstance(table, PackedTable) else None
+        units = _core.Units(self.manifest, table.core, table.told, self.row_bytes)
+        packing = table.packing(self.row_schema) if isinstance(table, PackedTable) else None
         object.__setattr__(self, "_units", units)
-        object.__setattr__(self, "_sequences", sequences)
+        object.__setattr__(self, "_packing", packing)
 
     @property
     def num_rows(self) -> int:
@@ -107,6 +102,8 @@ class UnitsSpec(FilesSpec):
         """What is counted in the place of rows, in words."""
         table, rows = self.units_table, self.manifest.num_selected
         what = f"{self.unit!r}: {self.num_rows:,} of {rows:,} rows, in an index of {table.num_bytes:,} bytes"
+        read, all_files = self.files_read, len(self.manifest.files)
+        what += f" of {all_files:,} files, of which {read:,} had to be read"
         what += f"; {self.dropped_tokens:,} tokens behind the last whole ones of files are dropped"
         return f"{what}; {self.left_out:,} rows that can't be read are left out" if self.left_out else what
 
@@ -124,7 +121,7 @@ class UnitsSpec(FilesSpec):
     @property
     def _source(self) -> UnitSource:
         given = (self.manifest, self.layout, self.schema, self.units_table)
-        return UnitSource(*given, self._sequences)
+        return UnitSource(*given, self._packing)
 
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The unit at each position of the pass that a cursor is in."""
@@ -251,7 +248,7 @@ class UnitsSpec(FilesSpec):
         return f"{super().name_at(cursor)}, unit={self.unit!r}"
 
     def __getstate__(self) -> dict[str, Any]:
-        found, made_anew = super().__getstate__(), ("_units", "_sequences", "row_schema")
+        found, made_anew = super().__getstate__(), ("_units", "_packing", "row_schema")
         return {name: value for name, value in found.items() if name not in made_anew}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -287,7 +284,7 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
 
 
 def of_units(spec: FilesSpec, unit: Packed | Bins, cache: str | None = None) -> UnitsSpec:
-    """The same spec, which counts units; their index is kept beside `cache`, if that is a local file.
+    """The same spec, which counts units; what their index knows of each file is kept beside `cache`.
 
     Raises:
         DataError: if rows can't be put together so.
@@ -298,29 +295,8 @@ def of_units(spec: FilesSpec, unit: Packed | Bins, cache: str | None = None) -> 
     """
     schema, manifest = schema_of(unit, spec.schema), spec.manifest
     own = [schema[name].columns[0] for name in unit.names] if isinstance(unit, Packed) else [unit.name]
-    unreadable = None
-    if spec.masks_damage:
-        unreadable = Unreadable(manifest, own, bound_of(spec.max_bad_rows, spec.num_rows))
-    kept = None
-    if cache is not None and not is_address(cache):
-        told = {"unit": repr(unit), "columns": own, "verifies": manifest.verifies_checksums}
-        kept = IndexCache(
-            cache, {"fingerprint": manifest.fingerprint, "selection": manifest.selection, **told}
-        )
-    arrays = None if kept is None else kept.read()
-    table: PackedTable | BinsTable
-    if isinstance(unit, Packed):
-        known = arrays and PackedTable.of_arrays(unit, arrays)
-        table = known or PackedTable.of(manifest, unit, own, unreadable)
-    else:
-        known_bins = arrays and BinsTable.of_arrays(unit, arrays)
-        table = known_bins or BinsTable.of(unit, costs_of(manifest, unit.name, unreadable))
-    left_out = 0 if unreadable is None else unreadable.count
-    if kept is not None and arrays is None and not left_out:  # damaged files may be mended
-        kept.write(table.arrays)
-    what = f"{int(table.starts[-1]):,} units of {manifest.num_selected:,} rows"
-    _log.info("%r: %s, %d tokens dropped", unit, what, table.dropped_tokens)
+    most_bad = bound_of(spec.max_bad_rows, spec.num_rows) if spec.masks_damage else None
+    index = index_of(manifest, unit, own, cache, most_bad)
     given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init} | {"schema": schema}
-    if unreadable is not None:
-        given |= {"manifest": unreadable.without(), "left_out": left_out}
-    return UnitsSpec(**given, unit=unit, units_table=table, row_schema=spec.schema)
+    given |= {"manifest": index.manifest, "left_out": index.left_out, "files_read": index.files_read}
+    return UnitsSpec(**given, unit=unit, units_table=index.table, row_schema=spec.schema)

@@ -17,7 +17,16 @@ use crate::reserve;
 pub const PATIENCE: Duration = Duration::from_millis(50);
 
 /// Calls `step` without the GIL until it returns a value; signals are handled between calls.
-pub fn poll<T: Send>(py: Python<'_>, mut step: impl FnMut() -> Result<Option<T>> + Send) -> PyResult<T> {
+pub fn poll<T: Send>(py: Python<'_>, step: impl FnMut() -> Result<Option<T>> + Send) -> PyResult<T> {
+    poll_telling(py, step, |_| Ok(()))
+}
+
+/// The same; `tell` is called between calls.
+fn poll_telling<T: Send>(
+    py: Python<'_>,
+    mut step: impl FnMut() -> Result<Option<T>> + Send,
+    mut tell: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<T> {
     loop {
         let stepped = py.detach(|| asking(is_signalled, &mut step));
         if let Some(raised) = RAISED.take() {
@@ -27,6 +36,7 @@ pub fn poll<T: Send>(py: Python<'_>, mut step: impl FnMut() -> Result<Option<T>>
             return Ok(value);
         }
         py.check_signals()?;
+        tell(py)?;
     }
 }
 
@@ -57,6 +67,15 @@ pub fn run_stoppable<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
 ) -> PyResult<T> {
+    run_told(py, work, |_| Ok(()))
+}
+
+/// The same; `tell` is called meanwhile, about as often as signals are handled. What it raises stops the work.
+pub fn run_told<T: Send>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
+    tell: impl FnMut(Python<'_>) -> PyResult<()>,
+) -> PyResult<T> {
     reserve::hold();
     let stop = Stop::default();
     let (sender, receiver) = channel();
@@ -68,14 +87,15 @@ pub fn run_stoppable<T: Send>(
         });
         worker.map_err(|cause| to_python(py, &Error::Source(format!("can't start a thread: {cause}"))))?;
         let receiver = std::sync::Mutex::new(receiver);
-        let found = poll(py, || {
+        let answer = || {
             let receiver = receiver.lock().map_err(|_| Error::Interrupted)?;
             match receiver.recv_timeout(PATIENCE) {
                 Ok(result) => result.map(Some),
                 Err(RecvTimeoutError::Timeout) => Ok(None),
                 Err(RecvTimeoutError::Disconnected) => Err(Error::data("the work ended without a result")),
             }
-        });
+        };
+        let found = poll_telling(py, answer, tell);
         stop.store(true, Ordering::Relaxed);
         found
     })

@@ -27,6 +27,7 @@ mod sequences;
 mod stores;
 mod table;
 mod tensor;
+mod unit_table;
 mod units;
 mod values;
 
@@ -58,13 +59,13 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<sequences::SequenceReader>()?;
-    module.add_class::<sequences::SequenceTable>()?;
     module.add_class::<stores::StoreCounts>()?;
     module.add_class::<stores::Stores>()?;
     module.add_class::<tensor::Memory>()?;
     module.add_class::<tensor::TensorMaker>()?;
+    module.add_class::<unit_table::UnitTable>()?;
     module.add_class::<units::Units>()?;
-    module.add_function(wrap_pyfunction!(units::lengths_of_lists, module)?)?;
+    module.add_function(wrap_pyfunction!(unit_table::list_lengths, module)?)?;
     module.add_class::<values::ChunkDetails>()?;
     module.add_class::<values::Field>()?;
     module.add_class::<values::MemoryBound>()?;

@@ -3,10 +3,7 @@
 use std::sync::Arc;
 
 use fastresume::vectors::collected;
-use fastresume::{
-    Chunks, Error, Packing, SequenceReader as CoreReader, SequenceSource, SequenceTable as CoreTable,
-    Sequences,
-};
+use fastresume::{Chunks, Error, Packing, SequenceReader as CoreReader, SequenceSource, Sequences};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -18,48 +15,10 @@ use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::process_lock::ProcessLock;
 use crate::tensor::Memory;
+use crate::unit_table::UnitTable;
 
-/// How lists are packed, and which rows each sequence is cut from.
-#[pyclass(frozen, module = "fastresume._core")]
-pub struct SequenceTable {
-    packing: Arc<Packing>,
-    inner: Arc<CoreTable>,
-}
-
-#[pymethods]
-impl SequenceTable {
-    /// How lists are packed: the names of their tensors, the length of a sequence, and the bytes of the element behind each
-    /// list, of each tensor. Of `files` the first sequence of each and its first selected row, both with their number behind,
-    /// and its tokens; `index` has its tokens before every `stride`-th of its rows.
-    #[new]
-    fn new(
-        py: Python<'_>,
-        packing: (Vec<String>, u32, Option<Vec<Vec<u8>>>),
-        files: (PyBuffer<i64>, PyBuffer<i64>, PyBuffer<i64>),
-        index: Vec<PyBuffer<i64>>,
-        stride: u64,
-    ) -> PyResult<Self> {
-        let (names, length, separators) = packing;
-        let (starts, first_ordinals, tokens) = files;
-        let packing = Packing { names, length: length as usize, separators };
-        let words = |buffer: &PyBuffer<i64>| intervals::each(py, buffer, i64::cast_unsigned);
-        let inner = CoreTable {
-            length: length.into(),
-            starts: words(&starts)?,
-            first_ordinals: words(&first_ordinals)?,
-            tokens: words(&tokens)?,
-            index: index.iter().map(words).collect::<PyResult<_>>()?,
-            stride,
-        };
-        Ok(Self { packing: Arc::new(packing), inner: Arc::new(inner) })
-    }
-
-    /// The rows that the sequences `[start, end)`, which are of one file, are cut from: which of the selected ones.
-    fn rows(&self, start: u64, end: u64) -> (u64, u64) {
-        let ordinals = self.inner.rows(&(start..end)).ordinals;
-        (ordinals.start, ordinals.end)
-    }
-}
+/// How lists are packed.
+type Packed = (Vec<String>, u32, Option<Vec<Vec<u8>>>);
 
 /// Makes sequences, of documents that are decoded many at a time.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -69,6 +28,8 @@ pub struct SequenceReader {
 
 #[pymethods]
 impl SequenceReader {
+    /// `table` says how lists are packed, and which rows each sequence is cut from. Of the packing the names of the tensors, the
+    /// length of a sequence, and the bytes of the element behind each list, of each tensor.
     /// `chunks` are how many sequences are decoded in one go, and how many such chunks are kept; `None` where nothing is
     /// decoded but what is asked for. `stated` bytes of batches are in use at a time.
     #[new]
@@ -76,10 +37,13 @@ impl SequenceReader {
     fn new(
         py: Python<'_>,
         files: (Py<Manifest>, Py<Layout>),
-        table: &SequenceTable,
+        table: (Packed, Py<UnitTable>),
         chunks: Option<(u64, usize)>,
         stated: usize,
     ) -> PyResult<Self> {
+        let ((names, length, separators), table) = table;
+        let table = Arc::clone(table.get().sequences()?);
+        let packing = Arc::new(Packing { names, length: length as usize, separators });
         let chunks = chunks.map(|(sequences, most_kept)| Chunks { sequences, most_kept });
         gate::run(py, || {
             let (manifest, layout) = (files.0.get(), files.1.get());
@@ -87,8 +51,8 @@ impl SequenceReader {
                 manifest: Arc::clone(&manifest.inner),
                 selection: Arc::clone(&manifest.selection),
                 layout: layout.inner.clone(),
-                packing: Arc::clone(&table.packing),
-                table: Arc::clone(&table.inner),
+                packing,
+                table,
             };
             Ok(Self { reader: ProcessLock::new(CoreReader::new(source, chunks, stated)) })
         })

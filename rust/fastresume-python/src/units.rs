@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use fastresume::{
     Cursor as CoreCursor, Manifest as CoreManifest, OrderKind, Read, Selection, SourceFiles,
-    Units as CoreUnits, list_lengths,
+    Units as CoreUnits,
 };
 use pyo3::prelude::*;
 
-use crate::buffer::Buffer;
 use crate::cursor::{ChoiceNumbers, Cursor, to_choice};
 use crate::gate;
 use crate::manifest::Manifest;
 use crate::order::{Order, of_cursor};
+use crate::unit_table::UnitTable;
 
 /// The units of a dataset: what its cursors and its order count in the place of rows.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -37,17 +37,11 @@ impl Units {
 
 #[pymethods]
 impl Units {
-    /// `starts` has the first unit of each stretch of consecutive rows, `file_starts` that of each file; both end with
-    /// the number of units. `told` says how rows become units.
+    /// The units of a table; `told` says how rows become units.
     #[new]
-    fn new(
-        manifest: &Manifest,
-        starts: Vec<u64>,
-        file_starts: Vec<u64>,
-        told: String,
-        unit_bytes: u64,
-    ) -> Self {
-        let inner = Arc::new(CoreUnits::new(&starts, file_starts, told));
+    fn new(manifest: &Manifest, table: &UnitTable, told: String, unit_bytes: u64) -> Self {
+        let table = &table.inner;
+        let inner = Arc::new(CoreUnits::new(table.starts(), table.file_starts().to_vec(), told));
         let (manifest, rows) = (Arc::clone(&manifest.inner), Arc::clone(&manifest.selection));
         Self { inner, manifest, rows, unit_bytes }
     }
@@ -94,15 +88,4 @@ impl Units {
     fn order(&self, py: Python<'_>, cursor: &Cursor) -> PyResult<Order> {
         gate::run(py, || Ok(Order { inner: of_cursor(cursor, self.inner.selection())? }))
     }
-}
-
-/// The lengths of the lists of these columns in one row group of all rows, selected or not.
-#[pyfunction]
-pub fn lengths_of_lists(
-    py: Python<'_>,
-    manifest: &Manifest,
-    group: usize,
-    names: Vec<String>,
-) -> PyResult<Buffer> {
-    gate::run(py, || Ok(Buffer::of_words(list_lengths::of_group(&manifest.inner, group, &names)?)))
 }

@@ -2,8 +2,10 @@
 //! tokens, one by one.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 
-use fastresume::{Manifest, Selection, SequenceTable, Units, list_lengths};
+use fastresume::stretches::{Most, OfGroups, of_costs};
+use fastresume::{CostSource, Manifest, Selection, SequenceTable, UnitRows, Units};
 
 use crate::files::{COLUMNS, tokens};
 
@@ -15,8 +17,8 @@ pub enum Unit {
     Bin { cost: u64, rows: u64 },
 }
 
-/// Rows lie so many apart in the index of sequences.
-const STRIDE: u64 = 2;
+/// What lies between two anchors of the index.
+const NEAR: Most = Most { cost: 7, rows: 2 };
 
 /// A part of a unit: a row, and which of its tokens; of bins, the row as a whole. The separator is behind the tokens.
 pub type Part = (u64, u64);
@@ -109,28 +111,12 @@ fn sums(numbers: impl Iterator<Item = u64>) -> Vec<u64> {
 /// The table of sequences, of what the core reads of the files' levels.
 pub fn table(unit: Unit, manifest: &Manifest, selection: &Selection) -> Option<SequenceTable> {
     let Unit::Packed { length, has_separator, is_padded } = unit else { return None };
-    let names = [COLUMNS[1].to_owned()];
-    let groups = rows_of_groups(manifest, selection);
-    let (mut rows, mut counts, mut index) = (Vec::new(), Vec::new(), Vec::new());
-    for file in files(manifest) {
-        let (mut own, mut total, mut entries) = (0, 0, Vec::new());
-        for group in file {
-            let lengths = list_lengths::of_group(manifest, group, &names).unwrap();
-            for row in &groups[group] {
-                let length = lengths[usize::try_from(row - manifest.group_rows(group).start).unwrap()];
-                if own % STRIDE == 0 {
-                    entries.push(total);
-                }
-                own += 1;
-                total += length + u64::from(has_separator && length > 0);
-            }
-        }
-        rows.push(own);
-        counts.push(total);
-        index.push(entries);
-    }
-    let units =
-        counts.iter().map(|&tokens| if is_padded { tokens.div_ceil(length) } else { tokens / length });
-    let (starts, first_ordinals) = (sums(units), sums(rows.into_iter()));
-    Some(SequenceTable { length, starts, first_ordinals, tokens: counts, index, stride: STRIDE })
+    let source = CostSource::Lists(vec![COLUMNS[1].to_owned()]);
+    let rows = UnitRows { manifest, selection, source: &source };
+    let of_group = |group| {
+        let costs = rows.costs(group..group + 1, 2, &AtomicBool::new(false)).unwrap();
+        of_costs(costs.into_iter().map(|cost| cost + u64::from(has_separator && cost > 0)), NEAR).unwrap()
+    };
+    let files: Vec<OfGroups> = files(manifest).map(|groups| groups.map(of_group).collect()).collect();
+    Some(SequenceTable::of_files(length, is_padded, &files).unwrap())
 }

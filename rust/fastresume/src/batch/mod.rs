@@ -17,7 +17,6 @@ pub mod gather_rows;
 pub mod joining;
 pub mod mixing;
 pub mod sequences;
-pub mod sequence_table;
 pub mod ended_bunch;
 pub mod random_access;
 pub mod sequence_reader;

@@ -7,7 +7,6 @@ use std::sync::atomic::AtomicBool;
 
 use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
-use crate::batch::sequence_table::{SequenceRows, SequenceTable};
 use crate::batch::sequences::{Documents, Packing, Part, Sequences, cut};
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
@@ -15,6 +14,7 @@ use crate::intervals::set::Intervals;
 use crate::memory::buffer::Pool;
 use crate::order::selection::Selection;
 use crate::projection::layout::Layout;
+use crate::units::sequence_table::{SequenceRows, SequenceTable};
 
 /// What sequences are made of.
 #[derive(Debug, Clone)]

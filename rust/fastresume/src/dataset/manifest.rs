@@ -47,7 +47,7 @@ pub struct DataFile {
     /// The hash of the footer's bytes.
     pub footer_hash: [u8; HASH_BYTES],
     /// The tag that the listing told of an object; none of a local file.
-    tag: Option<Box<str>>,
+    pub(crate) tag: Option<Box<str>>,
     /// Its columns, as an index into the manifest's distinct schemas.
     schema: usize,
     /// The number of its first row group, counted over the dataset.
@@ -71,7 +71,7 @@ pub struct Manifest {
     told: Option<Told>,
     /// Where the files lie.
     #[serde(skip)]
-    file_system: FileSystem,
+    pub(crate) file_system: FileSystem,
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
@@ -143,7 +143,7 @@ impl Manifest {
         let listed = listing::list_generations(&file_system, named, stop)?;
         let mut held = cache.read(&file_system, stop)?;
         let bytes = std::mem::take(&mut held.bytes);
-        let known = Known::parse(&bytes);
+        let known = Known::parse(cache, &bytes);
         let found = find_all(&file_system, &listed, &known, stop)?;
         let manifest = Self::build(file_system, &listed, &found)?;
         let is_kept = |found: &FoundFile| found.was_known || cache.has_settled(&found.status);

@@ -8,6 +8,7 @@ pub mod listing;
 pub mod path_bytes;
 pub mod file_summary;
 pub mod file_schema;
+pub mod kept_file;
 pub mod manifest_cache;
 pub mod found_files;
 pub mod page_checks;

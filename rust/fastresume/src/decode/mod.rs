@@ -8,6 +8,5 @@ pub mod convert;
 pub mod flat;
 pub mod list;
 pub mod factory;
-pub mod list_lengths;
 pub mod survey;
 pub mod mended;

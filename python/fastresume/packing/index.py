@@ -1,0 +1,91 @@
+"""The index of units: which rows each one is made of, as the core tells by what rows cost."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from typing import NamedTuple
+
+import fastresume._core as _core
+from fastresume.options.topology import default_threads
+from fastresume.options.units import Bins, Packed
+from fastresume.packing.bins_table import BinsTable
+from fastresume.packing.costs import numbers_of
+from fastresume.packing.packed_table import PackedTable
+from fastresume.packing.unreadable import without
+
+_log = logging.getLogger("fastresume")
+
+_SECONDS = 10.0
+"""So often the log tells how far it is."""
+
+
+class Index(NamedTuple):
+    """Units, and what they are made of.
+
+    Args:
+        table: which rows each unit is made of.
+        manifest: the files, of which all rows that can be read are selected.
+        left_out: how many selected rows can't be read.
+        files_read: how many files were read for it; the others were known.
+    """
+
+    table: PackedTable | BinsTable
+    manifest: _core.Manifest
+    left_out: int
+    files_read: int
+
+
+def index_of(
+    manifest: _core.Manifest, unit: Packed | Bins, columns: list[str], cache: str | None, most_bad: int | None
+) -> Index:
+    """The index of the selected rows. What it knows of each file is kept beside `cache`.
+
+    Args:
+        manifest: the files, and which of their rows are selected.
+        unit: how rows become units.
+        columns: the names in the files of those that tell what rows cost.
+        cache: the cache of the manifest, if there is one.
+        most_bad: how many rows that can't be read are left out; None if one is an error.
+
+    Raises:
+        DataError: if rows can't be put together so, or more can't be read.
+        SourceError: if a file can't be read.
+
+    Warns:
+        UserWarning: if it can't be kept.
+    """
+    how = cache, default_threads(), most_bad
+    told = _Progress()
+    asked: tuple[str, int, int | None, bool, bool]
+    layout = None
+    if isinstance(unit, Packed):
+        asked = "packed", unit.length, None, unit.separator is not None, unit.rest == "pad"
+    else:
+        asked = "bins", unit.cost, unit.rows, unit.oversized == "error", False
+        layout = numbers_of(manifest, unit.name)
+    core, damage, files_read, not_kept = _core.UnitTable.of(manifest, (columns, layout), asked, how, told)
+    if not_kept is not None:
+        warnings.warn(not_kept, stacklevel=6)
+    readable, left_out = manifest, 0
+    if most_bad is not None:
+        readable, left_out = without(manifest, damage, most_bad)
+    table = PackedTable(unit, core) if isinstance(unit, Packed) else BinsTable(unit, core)
+    counted = f"{int(table.starts[-1]):,} units of {manifest.num_selected:,} rows"
+    read = f"{files_read:,} of {len(manifest.files):,} files read"
+    _log.info("%r: %s, %d tokens dropped; %s", unit, counted, table.dropped_tokens, read)
+    return Index(table, readable, left_out, files_read)
+
+
+class _Progress:
+    """Logs how many row groups were read, now and then."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Takes note of how far it is."""
+        if time.monotonic() - self._told > _SECONDS:
+            self._told = time.monotonic()
+            _log.info("the index of units: read %d of %d row groups", done, total)

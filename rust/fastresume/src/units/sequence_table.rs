@@ -1,0 +1,256 @@
+//! Which rows each sequence of a dataset is cut from.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::memory::vectors::push;
+use crate::units::stretches::{Most, OfGroups};
+
+/// What lies between two anchors of the index at most, but for one row that is longer.
+pub const ANCHORS: Most = Most { cost: 1 << 16, rows: 1 << 10 };
+
+/// The sequences of all files, which follow one another: a sequence never goes on in another file.
+///
+/// The index has *anchors*: rows of which it is known how many tokens lie before them in their file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SequenceTable {
+    /// The tokens of a sequence.
+    pub length: u64,
+    /// The first sequence of each file, then their number.
+    pub starts: Vec<u64>,
+    /// The ordinal of the first row of each file, then their number.
+    pub first_ordinals: Vec<u64>,
+    /// The tokens of each file.
+    pub tokens: Vec<u64>,
+    /// The first base of each file, then their number.
+    file_bases: Vec<usize>,
+    bases: Vec<Base>,
+    /// Of each anchor, the rows and the tokens between its base and it.
+    anchors: Vec<(u32, u32)>,
+}
+
+/// The first row of a row group, and one for which the differences of anchors would be too large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Base {
+    /// The rows of its file before it, and their tokens.
+    place: Place,
+    /// The first of its anchors, which is itself.
+    first: usize,
+}
+
+/// A row of a file: how many lie before it, and how many tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Place {
+    rows: u64,
+    tokens: u64,
+}
+
+/// Rows of one file that some sequences are cut from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceRows {
+    /// Their ordinals.
+    pub ordinals: Range<u64>,
+    /// How many of their tokens lie before the first sequence.
+    pub skipped: u64,
+}
+
+impl SequenceTable {
+    /// The table of files of which each row group has these stretches between anchors. What is left of a file is a
+    /// sequence that is filled up, or none.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn of_files(length: u64, is_filled_up: bool, files: &[OfGroups]) -> Result<Self> {
+        let mut found = Self {
+            length,
+            starts: vec![0],
+            first_ordinals: vec![0],
+            tokens: Vec::new(),
+            file_bases: vec![0],
+            bases: Vec::new(),
+            anchors: Vec::new(),
+        };
+        let (mut units, mut ordinals) = (0, 0);
+        for groups in files {
+            let mut place = Place { rows: 0, tokens: 0 };
+            for group in groups {
+                let mut base = None;
+                for stretch in group {
+                    base = Some(found.add(place, base)?);
+                    place.rows += stretch.rows;
+                    place.tokens = place.tokens.saturating_add(stretch.cost);
+                }
+            }
+            ordinals += place.rows;
+            units += if is_filled_up { place.tokens.div_ceil(length) } else { place.tokens / length };
+            push(&mut found.starts, units)?;
+            push(&mut found.first_ordinals, ordinals)?;
+            push(&mut found.tokens, place.tokens)?;
+            push(&mut found.file_bases, found.bases.len())?;
+        }
+        Ok(found)
+    }
+
+    /// Adds an anchor at a place, with its base; the base of the next one.
+    fn add(&mut self, place: Place, base: Option<Place>) -> Result<Place> {
+        let from = |base: Place| {
+            let rows = u32::try_from(place.rows - base.rows).ok()?;
+            Some((base, (rows, u32::try_from(place.tokens - base.tokens).ok()?)))
+        };
+        let (base, anchor) = if let Some(near) = base.and_then(from) {
+            near
+        } else {
+            push(&mut self.bases, Base { place, first: self.anchors.len() })?;
+            (place, (0, 0))
+        };
+        push(&mut self.anchors, anchor)?;
+        Ok(base)
+    }
+
+    /// The bytes of the table.
+    #[must_use]
+    pub fn num_bytes(&self) -> usize {
+        let of_files = size_of_val(&self.starts[..]) + size_of_val(&self.first_ordinals[..]);
+        let of_bases = size_of_val(&self.file_bases[..]) + size_of_val(&self.bases[..]);
+        of_files + size_of_val(&self.tokens[..]) + of_bases + size_of_val(&self.anchors[..])
+    }
+
+    /// The sequences of the same file that are decoded in one go with the first of these: themselves, or those in its share
+    /// of so many.
+    #[must_use]
+    pub fn chunk(&self, sequences: &Range<u64>, share: Option<u64>) -> Range<u64> {
+        let file = self.file_of(sequences.start);
+        let whole = self.starts[file]..self.starts[file + 1];
+        match share {
+            None => sequences.start..sequences.end.min(whole.end),
+            Some(share) => {
+                let first = sequences.start - (sequences.start - whole.start) % share.max(1);
+                first..first.saturating_add(share.max(1)).min(whole.end)
+            }
+        }
+    }
+
+    /// What some sequences of one file are cut from.
+    #[must_use]
+    pub fn rows(&self, sequences: &Range<u64>) -> SequenceRows {
+        let file = self.file_of(sequences.start);
+        let first = self.first_ordinals[file];
+        let tokens = |sequence: u64| (sequence - self.starts[file]).saturating_mul(self.length);
+        let (begin, end) = (tokens(sequences.start), tokens(sequences.end).min(self.tokens[file]));
+        let before = self.anchor(file, self.anchors_below(file, |tokens| tokens <= begin).saturating_sub(1));
+        let behind = self.anchor(file, self.anchors_below(file, |tokens| tokens < end));
+        SequenceRows { ordinals: first + before.rows..first + behind.rows, skipped: begin - before.tokens }
+    }
+
+    /// How many anchors of a file have so many tokens before them that `is_below` holds, which it does up to a bound.
+    fn anchors_below(&self, file: usize, is_below: impl Fn(u64) -> bool) -> usize {
+        let bases = &self.bases[self.file_bases[file]..self.file_bases[file + 1]];
+        let Some(last) = bases.partition_point(|base| is_below(base.place.tokens)).checked_sub(1) else {
+            return 0;
+        };
+        let Base { place, first } = bases[last];
+        let end = bases.get(last + 1).map_or(self.end_of(file), |base| base.first);
+        let anchors = &self.anchors[first..end];
+        let near = anchors.partition_point(|(_, tokens)| is_below(place.tokens + u64::from(*tokens)));
+        first + near - bases[0].first
+    }
+
+    /// Where the anchors of a file end among those of all.
+    fn end_of(&self, file: usize) -> usize {
+        self.bases.get(self.file_bases[file + 1]).map_or(self.anchors.len(), |base| base.first)
+    }
+
+    /// The row of an anchor of a file; its end behind the last one.
+    fn anchor(&self, file: usize, number: usize) -> Place {
+        let bases = &self.bases[self.file_bases[file]..self.file_bases[file + 1]];
+        let whole = Place {
+            rows: self.first_ordinals[file + 1] - self.first_ordinals[file],
+            tokens: self.tokens[file],
+        };
+        let Some(first) = bases.first() else { return whole };
+        let number = first.first + number;
+        if number >= self.end_of(file) {
+            return whole;
+        }
+        let base = bases.partition_point(|base| base.first <= number).saturating_sub(1);
+        let (place, (rows, tokens)) = (bases[base].place, self.anchors[number]);
+        Place { rows: place.rows + u64::from(rows), tokens: place.tokens + u64::from(tokens) }
+    }
+
+    /// The file of a sequence; those without any come before it.
+    fn file_of(&self, sequence: u64) -> usize {
+        let last = self.starts.len().saturating_sub(2);
+        self.starts.partition_point(|&start| start <= sequence).saturating_sub(1).min(last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::stretches::{Stretch, of_costs};
+
+    fn groups(lengths: &[&[u64]]) -> OfGroups {
+        let near = |costs: &&[u64]| of_costs(costs.iter().copied(), Most { cost: 1 << 40, rows: 2 }).unwrap();
+        lengths.iter().map(near).collect()
+    }
+
+    fn rows(table: &SequenceTable, sequences: Range<u64>) -> (Range<u64>, u64) {
+        let SequenceRows { ordinals, skipped } = table.rows(&sequences);
+        (ordinals, skipped)
+    }
+
+    #[test]
+    fn sequences_are_cut_from_the_rows_that_have_their_tokens() {
+        let files = [groups(&[&[3, 4, 0, 5, 2]]), groups(&[&[], &[]]), groups(&[&[1, 9]])];
+        let table = SequenceTable::of_files(4, false, &files).unwrap();
+        assert_eq!((&table.starts[..], &table.tokens[..]), (&[0, 3, 3, 5][..], &[14, 0, 10][..]));
+        assert_eq!(rows(&table, 0..1), (0..2, 0));
+        assert_eq!(rows(&table, 1..2), (0..4, 4));
+        assert_eq!(rows(&table, 2..3), (2..4, 1));
+        assert_eq!(rows(&table, 0..3), (0..4, 0));
+        assert_eq!(rows(&table, 3..5), (5..7, 0));
+        assert_eq!(rows(&table, 4..5), (5..7, 4));
+        let filled = SequenceTable::of_files(4, true, &files).unwrap();
+        assert_eq!(filled.starts, [0, 4, 4, 7]);
+        assert_eq!(rows(&filled, 3..4), (4..5, 0));
+    }
+
+    #[test]
+    fn each_row_group_has_an_anchor_at_its_beginning() {
+        let files = [groups(&[&[3, 3, 3], &[], &[0, 0], &[5, 1], &[2]])];
+        let table = SequenceTable::of_files(3, false, &files).unwrap();
+        assert_eq!(rows(&table, 2..3), (2..3, 0));
+        assert_eq!(rows(&table, 3..4), (5..7, 0));
+        assert_eq!(rows(&table, 4..5), (5..7, 3));
+        assert_eq!(table.starts, [0, 5]);
+    }
+
+    #[test]
+    fn anchors_that_are_too_far_for_a_difference_have_a_base_of_their_own() {
+        let far = u64::from(u32::MAX);
+        let of = |rows, cost| Stretch { rows, cost };
+        let files = [vec![vec![of(1, 3), of(2, far), of(1, 1), of(far, 0), of(2, far), of(1, 9)]]];
+        let table = SequenceTable::of_files(1, false, &files).unwrap();
+        assert_eq!(table.bases.len(), 3);
+        let end = far + 3;
+        assert_eq!(rows(&table, 0..1), (0..1, 0));
+        assert_eq!(rows(&table, end - 1..end), (1..3, far - 1));
+        assert_eq!(rows(&table, end..end + 1), (3..4, 0));
+        assert_eq!(rows(&table, end + 1..end + 2), (4 + far..6 + far, 0));
+        assert_eq!(rows(&table, 2 * far + 4..2 * far + 13), (6 + far..7 + far, 0));
+    }
+
+    #[test]
+    fn what_is_decoded_in_one_go_is_of_one_file() {
+        let files = [groups(&[&[1, 1, 1, 1, 1]]), groups(&[]), groups(&[&[1, 1, 1, 1]])];
+        let table = SequenceTable::of_files(1, false, &files).unwrap();
+        assert_eq!(table.chunk(&(1..9), None), 1..5);
+        assert_eq!(table.chunk(&(6..8), None), 6..8);
+        assert_eq!(table.chunk(&(1..3), Some(2)), 0..2);
+        assert_eq!(table.chunk(&(4..9), Some(2)), 4..5);
+        assert_eq!(table.chunk(&(6..7), Some(3)), 5..8);
+        assert_eq!(table.chunk(&(8..9), Some(3)), 8..9);
+    }
+}
