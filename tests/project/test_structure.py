@@ -43,6 +43,7 @@ PYTHON_ROOMS = [
     "files",
     "rng",
     "buffers",
+    "memory_file",
     "options",
     "tables",
     "intervals",

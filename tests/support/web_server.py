@@ -17,6 +17,7 @@ class WebServer(ThreadingHTTPServer):
 
     Attributes:
         answers: gives the answer to a request for a range, in place of the right one, if it is set.
+        heads: the same for a request without a range.
         goes_on: requests wait for it.
     """
 
@@ -26,6 +27,7 @@ class WebServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.content = content
         self.answers: Callable[[Request], None] | None = None
+        self.heads: Callable[[Request], None] | None = None
         self.goes_on = threading.Event()
         self.goes_on.set()
 
@@ -55,10 +57,14 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {"ETag": '"1"', "Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def do_HEAD(self) -> None:
         self.server.goes_on.wait()
+        if self.server.heads is not None:
+            self.server.heads(self)
+            return
         self.say(200, {"Content-Length": str(len(self.server.content))})
 
     def do_GET(self) -> None:

@@ -22,11 +22,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 from torch.utils.data import get_worker_info
 
 import fastresume._core as _core
+from fastresume.memory_file import Shared
 
 CAPACITY_BYTES = 1 << 20
 """How long a state may be that reaches workers: some 40,000 imported intervals."""
@@ -131,10 +130,8 @@ class SharedCursor:
         self._owner = os.urandom(16).hex()
         self._process = os.getpid()
         self._moving = threading.RLock()  # a signal handler may ask again, in the same thread
-        # No kernel of torch runs here: a forked child whose parent ran one with threads would wait for ever.
-        storage = torch.UntypedStorage._new_shared(CAPACITY_BYTES)  # type: ignore[no-untyped-call]  # not typed yet
-        self._memory = torch.empty(0, dtype=torch.uint8).set_(storage)
-        self._bytes = self._memory.numpy().data
+        self._memory = Shared(CAPACITY_BYTES)
+        self._bytes = self._memory.bytes
         # Whose intervals lie in it, and from where to where.
         self._laid: tuple[_core.Cursor, int, int] | None = None
         self._loads = loads
@@ -332,12 +329,12 @@ class SharedCursor:
         return _attach, (self._owner, self._process, self._memory)
 
 
-def _attach(owner: str, process: int, memory: Tensor) -> SharedCursor:
+def _attach(owner: str, process: int, memory: Shared) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
     shared.latest, shared.in_next_of_workers, shared._moving = None, {}, threading.RLock()
     shared._passes, shared._check_ranks = {}, None
     shared._owner, shared._process, shared._memory = owner, process, memory
-    shared._bytes = memory.numpy().data
+    shared._bytes = memory.bytes
     reading = shared.read()
     shared._cursor, shared._loads, shared.loaded = reading.cursor, reading.loads, reading.cursor
     return shared

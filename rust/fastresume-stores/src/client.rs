@@ -1,18 +1,25 @@
-//! The HTTP client below the stores: it counts requests, and asks for less at a time where a server says that it is busy.
+//! The HTTP client below the stores: it counts requests, notes what answers say of another try, and asks for less at a time
+//! where a server says that it is busy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use http::header::RETRY_AFTER;
+use bytes::Bytes;
+use futures_util::TryStreamExt as _;
+use http::Uri;
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
+    HttpService, ReqwestConnector,
 };
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::counts::Counts;
+use crate::outlook::{METADATA_HOSTS, Outlook, code_of};
+use crate::page::{check_page, root_of};
+use crate::plain::Plain;
 
 /// So many reads are in flight at first.
 const FIRST_IN_FLIGHT: usize = 16;
@@ -26,8 +33,11 @@ const LEAST_IN_FLIGHT: usize = 2;
 /// A store that begins to answer within this time is near.
 const NEAR: Duration = Duration::from_millis(5);
 
-/// A server that is busy is given so much time at most, whatever it asks for.
-const LONGEST_ASKED: Duration = Duration::from_secs(30);
+/// No more is read of what a server says of an error.
+const MOST_BYTES_OF_ERROR: usize = 16 << 10;
+
+/// Nor of a page of a listing: one of 5,000 names has a few MiB.
+const MOST_BYTES_OF_PAGE: usize = 64 << 20;
 
 /// What servers answer that have too much to do.
 const BUSY: [u16; 2] = [429, 503];
@@ -118,15 +128,8 @@ impl Connector {
     /// A client that counts what another one does.
     pub fn around(&self, inner: HttpClient) -> HttpClient {
         let (counts, throttle) = (Arc::clone(&self.counts), Arc::clone(&self.throttle));
-        HttpClient::new(Counting { inner, counts, throttle })
+        HttpClient::new(Counting { inner, counts, throttle, plain: Plain::default() })
     }
-}
-
-/// How long a server that is busy asks to wait, within reason.
-fn asked_to_wait(response: &HttpResponse) -> Duration {
-    let value = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-    let seconds = value.and_then(|value| value.parse().ok()).map_or(Duration::ZERO, Duration::from_secs);
-    seconds.min(LONGEST_ASKED)
 }
 
 #[derive(Debug)]
@@ -134,28 +137,77 @@ struct Counting {
     inner: HttpClient,
     counts: Arc<Counts>,
     throttle: Arc<Throttle>,
+    plain: Plain,
+}
+
+impl Counting {
+    /// An answer, of which it is noted what it says of another try. What tells of errors and pages of listings is read here,
+    /// and no further than it should go.
+    async fn judged(&self, response: HttpResponse, asked: &Uri) -> Result<HttpResponse, HttpError> {
+        let (parts, body) = response.into_parts();
+        let status = parts.status;
+        if BUSY.contains(&status.as_u16()) {
+            self.throttle.halve();
+        }
+        if status.is_client_error() || status.is_server_error() {
+            // A status says enough where its body breaks off.
+            let body = beginning(body, MOST_BYTES_OF_ERROR).await.unwrap_or_default();
+            Outlook::of_status(status, &parts.headers, code_of(&body)).note();
+            return Ok(HttpResponse::from_parts(parts, body.into()));
+        }
+        Outlook::Fine.note();
+        let Some(root) = root_of(asked).filter(|_| status.is_success()) else {
+            return Ok(HttpResponse::from_parts(parts, body));
+        };
+        let body = beginning(body, MOST_BYTES_OF_PAGE).await?;
+        match check_page(&body, root) {
+            Ok(()) => Ok(HttpResponse::from_parts(parts, body.into())),
+            Err((wrong, outlook)) => {
+                outlook.note();
+                Err(HttpError::new(HttpErrorKind::Decode, wrong))
+            }
+        }
+    }
+}
+
+/// A body, of which no more is read than so many bytes and a piece.
+async fn beginning(body: HttpResponseBody, most: usize) -> Result<Bytes, HttpError> {
+    let mut pieces = body.bytes_stream();
+    let mut whole = Vec::new();
+    while let Some(piece) = pieces.try_next().await? {
+        whole.extend_from_slice(&piece);
+        if whole.len() > most {
+            whole.truncate(most);
+            break;
+        }
+    }
+    Ok(whole.into())
 }
 
 #[async_trait]
 impl HttpService for Counting {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         self.counts.note_request();
-        let answered = self.inner.execute(request).await;
-        match &answered {
+        let asked = request.uri().clone();
+        match self.inner.execute(request).await {
             Ok(response) => {
-                let status = response.status();
-                if BUSY.contains(&status.as_u16()) {
-                    self.throttle.halve();
-                    // Who tries again below waits for a time of its own.
-                    tokio::time::sleep(asked_to_wait(response)).await;
-                }
-                if status.is_server_error() || status.as_u16() == 429 {
-                    self.counts.note_retry();
-                }
+                self.plain.note_answer();
+                self.judged(response, &asked).await
             }
-            Err(_) => self.counts.note_retry(),
+            Err(cause) => {
+                let mut outlook = Outlook::of_error(&cause);
+                if METADATA_HOSTS.contains(&asked.host().unwrap_or_default()) {
+                    outlook = outlook.at_most_seldom();
+                }
+                let speaks_tls = self.plain.speaks_tls(&asked, &cause).await;
+                if speaks_tls { Outlook::Seldom } else { outlook }.note();
+                if speaks_tls {
+                    let told = format!("the server speaks TLS there, write https:// ({cause})");
+                    return Err(HttpError::new(cause.kind(), std::io::Error::other(told)));
+                }
+                Err(cause)
+            }
         }
-        answered
     }
 }
 

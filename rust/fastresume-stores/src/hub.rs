@@ -23,6 +23,8 @@ use reqwest::Url;
 
 use crate::hub_client::HubClient;
 use crate::hub_tree;
+use crate::outlook::Outlook;
+use crate::page::{Client, Page, Pages};
 use crate::repository::Repository;
 
 /// The tag of what an answer leads to.
@@ -104,30 +106,30 @@ impl Hub {
         address
     }
 
-    /// The files of a directory, answer by answer; none if there is no such directory.
-    fn tree(&self, directory: Option<&Key>, is_deep: bool) -> BoxStream<'static, Result<Vec<ObjectMeta>>> {
-        let mut first = self.address(&["api", "datasets", "tree"], directory);
-        first.query_pairs_mut().append_pair("recursive", if is_deep { "true" } else { "false" });
-        let (client, name) = (self.client.clone(), self.to_string());
-        stream::try_unfold(Some(first), move |address| {
-            let (client, name) = (client.clone(), name.clone());
-            async move {
-                let Some(address) = address else { return Ok(None) };
-                let response = client.get(&address, None).await?;
-                let is_nothing = response.status() == StatusCode::NOT_FOUND
-                    && header(&response, &ERROR_CODE).is_none_or(|code| code == "EntryNotFound");
-                if is_nothing {
-                    return Ok(None);
-                }
-                let response = refused(response, &name)?;
-                let next = hub_tree::next(response.headers()).and_then(|next| address.join(next).ok());
-                // A mirror may link to what it is one of.
-                let next = next.map(|next| client.at_endpoint(next));
-                let answer = response.into_body().bytes().await.map_err(failed)?;
-                Ok(Some((hub_tree::files(&answer)?, next)))
-            }
-        })
-        .boxed()
+    /// A page of a directory's files: the first one, or the one that lies at an address; none if there is no such directory.
+    async fn tree(&self, directory: Option<&Key>, at: Option<String>, is_deep: bool) -> Result<Page> {
+        let address = if let Some(at) = &at {
+            Url::parse(at).map_err(failed)?
+        } else {
+            let mut first = self.address(&["api", "datasets", "tree"], directory);
+            first.query_pairs_mut().append_pair("recursive", if is_deep { "true" } else { "false" });
+            first
+        };
+        let response = self.client.get(&address, None).await?;
+        let is_nothing = response.status() == StatusCode::NOT_FOUND
+            && header(&response, &ERROR_CODE).is_none_or(|code| code == "EntryNotFound");
+        if is_nothing && at.is_none() {
+            return Ok(Page { objects: Vec::new(), next: None });
+        }
+        let response = refused(response, &self.to_string())?;
+        // A mirror may link to what it is one of.
+        let next = hub_tree::next(response.headers())
+            .map(|next| address.join(next).map(|next| self.client.at_endpoint(next).to_string()));
+        let next = next.transpose().map_err(failed)?;
+        let answer = response.into_body().bytes().await.map_err(failed)?;
+        // Most that is none was put there by what lies between.
+        let objects = hub_tree::files(&answer).inspect_err(|_| Outlook::Seldom.note())?;
+        Ok(Page { objects, next })
     }
 
     /// One file, which the tree of its directory tells of.
@@ -139,8 +141,14 @@ impl Hub {
             files
         } else {
             let directory = Some(&above).filter(|above| !above.as_ref().is_empty());
-            let answers: Vec<Vec<ObjectMeta>> = self.tree(directory, false).try_collect().await?;
-            let files = Arc::new(answers.into_iter().flatten().collect::<Vec<_>>());
+            let (mut pages, mut token) = (Pages::below(directory), None);
+            loop {
+                token = pages.take(self.tree(directory, token, false).await?, |_| true)?;
+                if token.is_none() {
+                    break;
+                }
+            }
+            let files = Arc::new(pages.into_objects());
             locked(&self.directories).insert(above, Arc::clone(&files));
             files
         };
@@ -152,12 +160,15 @@ impl Hub {
     async fn ask(&self, key: &Key, range: Option<&str>) -> Result<(HttpResponse, Option<String>)> {
         let known = locked(&self.located).get(key).cloned();
         if let Some(known) = known {
-            let response = self.client.get(&known.address, range).await?;
-            if response.status().is_success() {
-                return Ok((response, known.tag));
+            match self.client.get(&known.address, range).await {
+                Ok(response) if response.status().is_success() => return Ok((response, known.tag)),
+                // The address has expired. What is wrong with it is not told: it holds a signature.
+                Ok(_) => drop(locked(&self.located).remove(key)),
+                Err(cause) => {
+                    locked(&self.located).remove(key);
+                    return Err(cause);
+                }
             }
-            // The address has expired. What is wrong with it is not told: it holds a signature.
-            locked(&self.located).remove(key);
         }
         let mut at = Located { address: self.address(&["datasets", "resolve"], Some(key)), tag: None };
         for _ in 0..MOST_HOPS {
@@ -228,8 +239,19 @@ fn content_range(response: &HttpResponse) -> Option<(Range<u64>, u64)> {
     Some((start.parse().ok()?..end, size.parse().ok()?))
 }
 
+fn by_page<T>() -> Result<T> {
+    Err(Error::NotSupported { source: "trees are listed page by page".into() })
+}
+
 fn read_only<T>() -> Result<T> {
     Err(Error::NotSupported { source: "the hub is read, and not written".into() })
+}
+
+#[async_trait]
+impl Client for Hub {
+    async fn page(&self, directory: Option<&Key>, token: Option<String>) -> Result<Page> {
+        self.tree(directory, token, true).await
+    }
 }
 
 #[async_trait]
@@ -262,13 +284,12 @@ impl ObjectStore for Hub {
         Ok(GetResult { payload: GetResultPayload::Stream(body), range, meta, attributes, extensions })
     }
 
-    fn list(&self, prefix: Option<&Key>) -> BoxStream<'static, Result<ObjectMeta>> {
-        let answers = self.tree(prefix, true);
-        answers.map_ok(|files| stream::iter(files.into_iter().map(Ok))).try_flatten().boxed()
+    fn list(&self, _: Option<&Key>) -> BoxStream<'static, Result<ObjectMeta>> {
+        stream::once(async { by_page() }).boxed()
     }
 
     async fn list_with_delimiter(&self, _: Option<&Key>) -> Result<ListResult> {
-        Err(Error::NotSupported { source: "trees are listed as a whole".into() })
+        by_page()
     }
 
     async fn put_opts(&self, _: &Key, _: PutPayload, _: PutOptions) -> Result<PutResult> {

@@ -1,23 +1,17 @@
-//! Requests to the Hugging Face hub and to where it leads: tried again after faults, with a token that goes to the hub alone.
+//! Requests to the Hugging Face hub and to where it leads, with a token that goes to the hub alone.
 
 use std::fmt;
-use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+use http::HeaderValue;
 use http::header::{AUTHORIZATION, RANGE};
-use http::{HeaderValue, StatusCode};
 use object_store::Result;
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody, HttpResponse};
 use reqwest::Url;
 
 use crate::client::Connector;
 use crate::hub::failed;
-use crate::options::{CONNECT_TIMEOUT, MAX_RETRIES, READ_TIMEOUT, RETRY_TIMEOUT, Renewed};
-
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
+use crate::options::{CONNECT_TIMEOUT, READ_TIMEOUT, Renewed};
 
 /// What lets a user in.
 #[derive(Clone)]
@@ -91,25 +85,12 @@ impl HubClient {
         own
     }
 
-    /// An answer, whatever it says; faults that another try may mend are tried again.
+    /// An answer, whatever it says.
     ///
     /// # Errors
     /// `Generic`, if there is none.
     pub async fn get(&self, address: &Url, range: Option<&str>) -> Result<HttpResponse> {
-        let (begun, mut tried) = (Instant::now(), 0);
-        loop {
-            let answered = self.client.execute(self.request(address, range).await?).await;
-            if answered.as_ref().is_ok_and(|response| !is_fault(response.status())) {
-                return answered.map_err(failed);
-            }
-            let wait = wait(tried);
-            if tried >= MAX_RETRIES || begun.elapsed() + wait > RETRY_TIMEOUT {
-                let cause = |response: HttpResponse| format!("it answered {} each time", response.status());
-                return answered.map_err(failed).and_then(|response| Err(failed(cause(response))));
-            }
-            tried += 1;
-            tokio::time::sleep(wait).await;
-        }
+        self.client.execute(self.request(address, range).await?).await.map_err(failed)
     }
 
     async fn request(&self, address: &Url, range: Option<&str>) -> Result<HttpRequest> {
@@ -124,17 +105,4 @@ impl HubClient {
         }
         request.body(HttpRequestBody::empty()).map_err(failed)
     }
-}
-
-fn is_fault(status: StatusCode) -> bool {
-    status.is_server_error()
-        || status == StatusCode::TOO_MANY_REQUESTS
-        || status == StatusCode::REQUEST_TIMEOUT
-}
-
-/// Longer from try to try, and not the same for all who were refused at once.
-fn wait(tried: usize) -> Duration {
-    let longest = FIRST_WAIT.saturating_mul(1 << tried.min(10)).min(LONGEST_WAIT);
-    let share = u16::try_from(RandomState::new().build_hasher().finish() % 1024).unwrap_or(0);
-    longest.mul_f64(0.5 + f64::from(share) / 2048.0)
 }

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fastresume::error::shown;
+use fastresume::error::{locked, shown};
 use fastresume::{Error, Memory, Result, Source, Status, Version};
 use futures_util::future::try_join_all;
 use object_store::path::Path as Key;
-use object_store::{GetOptions, ObjectMeta, ObjectStore};
+use object_store::{GetOptions, ObjectMeta};
 
 use crate::again::again;
 use crate::block::{Blocks, ObjectKey};
@@ -18,9 +18,10 @@ use crate::cache::Cache;
 use crate::counts::Counts;
 use crate::fetch::Fetched;
 use crate::option_names::about_credentials;
-use crate::options::{READ_TIMEOUT, RETRY_TIMEOUT};
+use crate::options::READ_TIMEOUT;
+use crate::page::Client;
 use crate::process::Process;
-use crate::received::{received, shared};
+use crate::received::{receive, shared};
 use crate::stores::Shared;
 
 /// A read of fewer bytes asks for so many, since a request takes longer than their way: the next read is often of those.
@@ -52,7 +53,7 @@ impl Object {
     ///
     /// # Errors
     /// As for `ask`.
-    pub async fn get(&self, client: &dyn ObjectStore, range: Range<u64>, block_bytes: u64) -> Result<Bytes> {
+    pub async fn get(&self, client: &dyn Client, range: Range<u64>, block_bytes: u64) -> Result<Bytes> {
         let Some((cache, blocks)) = self.blocks(block_bytes) else {
             return self.ask(client, range).await;
         };
@@ -131,21 +132,27 @@ impl Object {
     /// # Errors
     /// `Source` if it is gone, else `Unsettled`, naming object, range and the last cause; or both tags, if it is another
     /// object now.
-    async fn ask(&self, client: &dyn ObjectStore, range: Range<u64>) -> Result<Bytes> {
+    async fn ask(&self, client: &dyn Client, range: Range<u64>) -> Result<Bytes> {
         let process = Process::current()?;
         let permit = process.throttle.enter().await;
         let is_alone = process.throttle.in_flight() == 1;
         self.shared.counts.note_asked(range.end - range.start);
-        let options = GetOptions {
-            range: Some(range.clone().into()),
-            if_match: self.expected.clone(),
-            ..GetOptions::default()
-        };
         let what = format!("can't read bytes {} to {} of", range.start, range.end);
         let asked = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
-        let answered = again(self.counts(), || async {
+        let memory = Mutex::new(Memory::for_what_comes(asked)?);
+        let answered = again(self.counts(), longest(asked), || async {
+            // What came before an answer broke off is not asked for again.
+            let there = locked(&memory).len();
+            if there >= asked {
+                return Ok(Ok(()));
+            }
+            let options = GetOptions {
+                range: Some((range.start + there as u64..range.end).into()),
+                if_match: self.expected.clone(),
+                ..GetOptions::default()
+            };
             let begun = Instant::now();
-            let answered = client.get_opts(&self.key, options.clone()).await?;
+            let answered = client.get_opts(&self.key, options).await?;
             if is_alone {
                 self.shared.answer.note(begun.elapsed());
             }
@@ -153,20 +160,14 @@ impl Object {
             if let Err(changed) = self.check(&answered.meta) {
                 return Ok(Err(changed));
             }
-            received(answered.into_stream(), asked).await
+            receive(answered.into_stream(), &memory, asked).await
         });
-        // One that sends a byte now and then is not waited for, either.
-        let most = RETRY_TIMEOUT + READ_TIMEOUT + Duration::from_secs(asked as u64 / LEAST_BYTES_A_SECOND);
-        let late = |_| {
-            let cause = format!("they did not come within {} s", most.as_secs());
-            Error::unsettled(&what, &self.path, cause)
-        };
-        let answered = tokio::time::timeout(most, answered).await.map_err(late)?;
         // A store that does not answer says nothing of the bytes.
-        let bytes = answered.map_err(|cause| match cause {
+        answered.await.map_err(|cause| match cause {
             object_store::Error::NotFound { .. } => Error::source(&what, &self.path, told(&cause)),
             _ => Error::unsettled(&what, &self.path, told(&cause)),
         })??;
+        let bytes = shared(memory.into_inner().unwrap_or_else(PoisonError::into_inner));
         if bytes.len() != asked {
             return Err(Error::unsettled(&what, &self.path, format!("{} bytes came", bytes.len())));
         }
@@ -187,7 +188,7 @@ impl Object {
     }
 
     /// The client of its store, in this process.
-    pub fn client(&self) -> Result<Arc<dyn ObjectStore>> {
+    pub fn client(&self) -> Result<Arc<dyn Client>> {
         self.shared.client(&self.path)
     }
 
@@ -236,6 +237,11 @@ async fn write(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>, bytes: 
     drop(done.await);
 }
 
+/// How long a try may take as a whole that brings so many bytes: what sends one now and then is not waited for.
+pub fn longest(bytes: usize) -> Duration {
+    READ_TIMEOUT + Duration::from_secs(bytes as u64 / LEAST_BYTES_A_SECOND)
+}
+
 /// The status that a store tells of an object.
 pub fn status_of(found: &ObjectMeta) -> Status {
     let tag = found.e_tag.as_deref().map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
@@ -273,12 +279,12 @@ pub fn told(cause: &object_store::Error) -> String {
 pub struct ObjectSource {
     object: Arc<Object>,
     /// The last small read, which the next one may begin in.
-    last: std::sync::Mutex<(u64, Bytes)>,
+    last: Mutex<(u64, Bytes)>,
 }
 
 impl ObjectSource {
     pub fn new(object: Object) -> Self {
-        Self { object: Arc::new(object), last: std::sync::Mutex::default() }
+        Self { object: Arc::new(object), last: Mutex::default() }
     }
 }
 
@@ -294,7 +300,7 @@ impl Source for ObjectSource {
             return Ok(());
         }
         let wanted = offset..offset + buffer.len() as u64;
-        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (start, held) = &*last;
         if !(*start <= wanted.start && wanted.end <= start + held.len() as u64) {
             let end = wanted.end.max(wanted.start.saturating_add(LEAST_READ_BYTES)).min(self.size());

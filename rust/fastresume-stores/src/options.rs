@@ -14,7 +14,7 @@ use object_store::azure::{AzureConfigKey, AzureCredential, MicrosoftAzureBuilder
 use object_store::client::{ClientConfigKey, CredentialProvider};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
-use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
+use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use reqwest::Url;
 
 use crate::address::{Address, Kind};
@@ -22,17 +22,13 @@ use crate::client::Connector;
 use crate::hub::Hub;
 use crate::hub_client::{HubClient, Token};
 use crate::option_names::{about_values, check_endpoint, check_values, is_sendable, unknown};
+use crate::page::Client;
 use crate::repository::Repository;
 
 /// A body that brings no byte for so long is asked for again.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// A fault is tried again for so long.
-pub const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
-
-pub const MAX_RETRIES: usize = 10;
 
 /// Where the Hugging Face hub is, if nobody says otherwise.
 const HUB: &str = "https://huggingface.co";
@@ -63,15 +59,12 @@ impl Options {
     ///
     /// # Errors
     /// `Argument` if an option has no meaning for it, or one is missing.
-    pub fn client(&self, address: &Address, connector: Connector) -> Result<Arc<dyn ObjectStore>> {
+    pub fn client(&self, address: &Address, connector: Connector) -> Result<Arc<dyn Client>> {
         check_values(&self.named)?;
         let client = self.client_options(address)?;
-        let retry = RetryConfig {
-            // The waits grow: ten tries of the crate's own are over in four seconds.
-            backoff: BackoffConfig { base: 3.0, ..BackoffConfig::default() },
-            max_retries: MAX_RETRIES,
-            retry_timeout: RETRY_TIMEOUT,
-        };
+        // What fails is asked for again above.
+        let (backoff, retry_timeout) = (BackoffConfig::default(), Duration::ZERO);
+        let retry = RetryConfig { backoff, max_retries: 0, retry_timeout };
         let root = &address.root;
         let renewed = self.credentials.as_ref().map(|credentials| Renewed(Arc::clone(credentials)));
         // The builders have the same methods and no trait for them.
@@ -92,7 +85,7 @@ impl Options {
                     .map(|made| Arc::new(made) as _)
             };
         }
-        let made: object_store::Result<Arc<dyn ObjectStore>> = match address.kind {
+        let made: object_store::Result<Arc<dyn Client>> = match address.kind {
             Kind::S3 => built!(self.s3(root)?, OfAws),
             Kind::Gcs => built!(self.gcs(root)?, OfGcp),
             Kind::Azure => built!(self.azure(root)?, OfAzure),

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use fastresume::error::check_thread;
 use fastresume::{Error, Result};
-use object_store::ObjectStore;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
 use crate::client::Throttle;
+use crate::page::Client;
 
 /// Two threads move more bytes than decoding takes.
 const THREADS: usize = 2;
@@ -33,7 +33,7 @@ pub struct Process {
     /// How much more may be done with a local disk at the same time.
     pub disk: Semaphore,
     /// By the number of whose they are, and the root of their addresses.
-    clients: Mutex<HashMap<(u64, String), Arc<dyn ObjectStore>>>,
+    clients: Mutex<HashMap<(u64, String), Arc<dyn Client>>>,
 }
 
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(std::ptr::null_mut());
@@ -115,8 +115,8 @@ impl Process {
         &self,
         owner: u64,
         root: &str,
-        make: impl FnOnce() -> Result<Arc<dyn ObjectStore>>,
-    ) -> Result<Arc<dyn ObjectStore>> {
+        make: impl FnOnce() -> Result<Arc<dyn Client>>,
+    ) -> Result<Arc<dyn Client>> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = clients.get(&(owner, root.to_owned())) {
             return Ok(Arc::clone(client));

@@ -1,9 +1,14 @@
 //! Bytes that came, in memory that is used again: fresh memory costs more than what is written to it.
 
+use std::sync::Mutex;
+
 use bytes::Bytes;
+use fastresume::error::locked;
 use fastresume::{Memory, Result};
 use futures_util::TryStreamExt as _;
 use futures_util::stream::BoxStream;
+
+use crate::outlook::Outlook;
 
 struct Received(Memory);
 
@@ -18,27 +23,27 @@ pub fn shared(memory: Memory) -> Bytes {
     Bytes::from_owner(Received(memory))
 }
 
-/// The bytes of an answer. Of one that goes on behind what was asked for, the rest is not waited for.
+/// Puts the bytes of an answer behind those that came before, up to so many. Of an answer that goes on behind these, the rest
+/// is not waited for.
 ///
 /// # Errors
-/// As the answer breaks off; inside of that, as for `Memory::for_what_comes`.
-pub async fn received(
+/// As the answer breaks off; inside of that, as for `Memory::extend`.
+pub async fn receive(
     mut pieces: BoxStream<'static, object_store::Result<Bytes>>,
-    asked: usize,
-) -> object_store::Result<Result<Bytes>> {
-    let mut memory = match Memory::for_what_comes(asked) {
-        Ok(memory) => memory,
-        Err(none) => return Ok(Err(none)),
-    };
+    memory: &Mutex<Memory>,
+    most: usize,
+) -> object_store::Result<Result<()>> {
     while let Some(piece) = pieces.try_next().await? {
+        Outlook::note_bytes(piece.len());
+        let mut memory = locked(memory);
         if let Err(none) = memory.extend(&piece) {
             return Ok(Err(none));
         }
-        if memory.len() > asked {
+        if memory.len() > most {
             break;
         }
     }
-    Ok(Ok(shared(memory)))
+    Ok(Ok(()))
 }
 
 #[cfg(test)]
@@ -70,7 +75,9 @@ mod tests {
         let come = |pieces: &[&'static str], asked| {
             let pieces: Vec<_> =
                 pieces.iter().map(|piece| Ok(Bytes::from_static(piece.as_bytes()))).collect();
-            runtime.block_on(received(stream::iter(pieces).boxed(), asked)).unwrap().unwrap()
+            let memory = Mutex::new(Memory::for_what_comes(asked).unwrap());
+            runtime.block_on(receive(stream::iter(pieces).boxed(), &memory, asked)).unwrap().unwrap();
+            shared(memory.into_inner().unwrap())
         };
         assert_eq!(come(&["one", "", "two"], 6), "onetwo");
         assert_eq!(come(&["one"], 6), "one");

@@ -4,12 +4,12 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use fastresume::error::{check, shown};
 use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
-use futures_util::{StreamExt as _, TryStreamExt as _};
 use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt as _};
+use object_store::{ObjectMeta, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
 use crate::again::again;
@@ -17,9 +17,14 @@ use crate::block::ObjectKey;
 use crate::cache::Cache;
 use crate::client::{Answer, Connector};
 use crate::counts::Counts;
-use crate::object::{Object, ObjectSource, status_of, told};
+use crate::object::{Object, ObjectSource, longest, status_of, told};
 use crate::options::Options;
+use crate::outlook::Outlook;
+use crate::page::{Client, Pages};
 use crate::process::{LOOK_EVERY, Process};
+
+/// What tells of objects, and holds none of their bytes, is there as a whole after this time.
+const WHOLE: Duration = Duration::from_secs(40);
 
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
 
@@ -35,7 +40,7 @@ pub struct Shared {
 
 impl Shared {
     /// The client of the store that an address lies in, in this process.
-    pub fn client(&self, address: &Path) -> Result<Arc<dyn ObjectStore>> {
+    pub fn client(&self, address: &Path) -> Result<Arc<dyn Client>> {
         let address = Address::parse(address)?;
         let process = Process::current()?;
         process.client(self.owner, &address.root, || {
@@ -105,7 +110,7 @@ impl Stores {
             Listed { path, status: status_of(meta) }
         };
         if !address.key.as_ref().is_empty() {
-            match again(self.counts(), || client.head(&address.key)).await {
+            match again(self.counts(), WHOLE, || client.head(&address.key)).await {
                 Ok(meta) => return Ok(vec![listed(&meta)]),
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(cause) => return Err(failed(&cause)),
@@ -119,11 +124,22 @@ impl Stores {
         }
         let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
         let is_meant = |object: &ObjectMeta| object.size > 0 || is_parquet(object.location.filename());
-        let objects = again(self.counts(), || {
-            let meant = client.list(prefix).try_filter(|object| std::future::ready(is_meant(object)));
-            meant.take(most).try_collect::<Vec<_>>()
-        });
-        let objects = objects.await.map_err(|cause| failed(&cause))?;
+        let (mut pages, mut token) = (Pages::below(prefix), None);
+        loop {
+            let page = again(self.counts(), WHOLE, || async {
+                let page = client.page(prefix, token.clone()).await?;
+                // A page of a moment's fault, or of a cache between, may be right when it is asked for again.
+                pages.check(&page).inspect_err(|_| Outlook::Seldom.note())?;
+                Ok(page)
+            });
+            let page = page.await.map_err(|cause| failed(&cause))?;
+            token = pages.take(page, is_meant).map_err(|wrong| failed(&wrong.into()))?;
+            if token.is_none() || pages.len() >= most {
+                break;
+            }
+        }
+        let mut objects = pages.into_objects();
+        objects.truncate(most);
         let directories = directories(&objects);
         let holds_rows =
             |object: &&ObjectMeta| object.size > 0 || !directories.contains(object.location.as_ref());
@@ -199,8 +215,9 @@ impl Store for Stores {
     fn put(&self, address: &Path, bytes: Vec<u8>, stop: &AtomicBool) -> Result<()> {
         let key = one_object(address)?;
         let (client, bytes) = (self.shared.client(address)?, bytes::Bytes::from(bytes));
+        let long = longest(bytes.len());
         Self::wait(stop, async {
-            let put = again(self.counts(), || client.put(&key, bytes.clone().into()));
+            let put = again(self.counts(), long, || client.put(&key, bytes.clone().into()));
             put.await.map(drop).map_err(|cause| Error::Source(told(&cause)))
         })
     }

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.reading.workers.memory_file import Mapping, Memory, mapped_file, shared_file
+from fastresume.memory_file import Mapping, Memory, mapped_file, shared_file
 
 FREE, TAKEN, KEPT = 0, 1, 2
 """What the first byte of a block says: it may be filled; it holds a value; it is never filled again."""

@@ -26,10 +26,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.memory_file import Memory
 from fastresume.reading import exiting
 from fastresume.reading.workers.channel import Channel
 from fastresume.reading.workers.exits import kills_for_memory
-from fastresume.reading.workers.memory_file import Memory
 from fastresume.reading.workers.process import Name, Upbringing
 
 GRACE_SECONDS = 2.0

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.reading.workers.memory_file import Memory, mapped_file, shared_file
+from fastresume.memory_file import Memory, mapped_file, shared_file
 
 WAITING, READING, TRANSFORMING, SENDING = range(4)
 """What a worker is at."""

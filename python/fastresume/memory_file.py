@@ -5,9 +5,11 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import select
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.reduction import DupFd
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,16 @@ def shared_file(size: int) -> int:
     """A file of so many zeros in memory, which has no name: the descriptor. Nothing stays behind of it.
 
     Raises:
-        OSError: if there is not so much memory.
+        OSError: if there is not so much memory, or the system gives no such file.
     """
     if hasattr(os, "memfd_create"):  # not bounded by the size of /dev/shm
-        file = os.memfd_create("fastresume", os.MFD_CLOEXEC)
+        try:
+            file = os.memfd_create("fastresume", os.MFD_CLOEXEC)
+        except OSError as error:
+            message = (
+                f"processes can't share memory here, memfd_create failed ({error.strerror}): use no workers"
+            )
+            raise OSError(error.errno, message) from error
     else:
         with tempfile.TemporaryFile() as draft:
             file = os.dup(draft.fileno())
@@ -86,6 +94,36 @@ class Mapping:
         exporter: Any = (ctypes.c_ubyte * self._size).from_address(self.address)
         exporter.mapping = self
         return np.frombuffer(exporter, dtype=np.uint8)
+
+
+class Shared:
+    """So many zeros, which forked children share, and other processes that this is pickled for.
+
+    Where the system gives no such file only forked children share them.
+    """
+
+    def __init__(self, size: int, file: int | None = None) -> None:
+        self._size = size
+        self._refused: OSError | None = None
+        try:
+            file = shared_file(size) if file is None else file
+        except OSError as error:
+            self._refused = error
+            self.bytes = memoryview(mmap.mmap(-1, size))
+            return
+        # What closes the descriptor is no line of Python, in which a signal handler might raise.
+        self._kept = select.epoll.fromfd(file)
+        self._file = file
+        self.bytes = Mapping(file, size).bytes().data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._refused is not None:
+            raise OSError(self._refused.errno, f"{self._refused.strerror}, or start them by 'fork'")
+        return _shared_over, (self._size, DupFd(self._file))
+
+
+def _shared_over(size: int, file: Any) -> Shared:
+    return Shared(size, file.detach())
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
