@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
+import fastresume._core as _core
 from fastresume.batch.schema import Field
 from fastresume.dataset import ParquetDataset
 from fastresume.messages import bounds_messages
+from fastresume.mixing.blend import Blend
 from fastresume.mixing.plan import MixturePlan, make_mixture_plan
-from fastresume.mixing.spec import Blend, MixtureSpec
-from fastresume.options.checks import at_least, one_of, quoted
+from fastresume.mixing.spec import MixtureSpec
+from fastresume.options.checks import at_least, one_of, quoted, scalar
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.units import Bins
 from fastresume.options.unknown import OF_MIXTURES, takes_no_other
@@ -26,6 +30,11 @@ Stages = Sequence[tuple[int, Mapping[str, float]]]
 
 _MAX_BAD_ROWS = 0.001
 """Over such a share of a pass functions of `map(..., on_error="mask")` may fail."""
+
+_MOST_WEIGHT = 1e300
+"""A weight is less."""
+
+_log = logging.getLogger("fastresume")
 
 _MOST_TOLD = 8
 """So many differences between sources are in an error."""
@@ -43,6 +52,8 @@ class Mixture(ResumableDataset):
             size; where one has a batch size, ranks or lanes, the mixture's own count. What becomes of files
             that come (`on_change`) and of rows that can't be read (`bad_rows`, `max_bad_rows`) is each
             dataset's own. Weights are numbers above 0; they become integers that sum to at most 65,536.
+            Integers whose sum is no more, once their common divisor is gone, stay exact. Where others
+            are rounded, a warning or the log says to what, and so does `plan()`.
         batch_size: rows per rank and step.
         global_batch_size: rows of all ranks per step, in the place of `batch_size`.
         stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
@@ -129,6 +140,8 @@ class Mixture(ResumableDataset):
             )
         )
         self.datasets: Mapping[str, ParquetDataset] = datasets
+        for blend, core in self.spec.each_blend:
+            _tell_rounded(blend, core)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -206,10 +219,23 @@ def _flat(name: str, inner: Mixture, weight: float) -> str:
 
 
 def _weight(name: str, weight: object) -> float:
-    is_number = isinstance(weight, int | float) and not isinstance(weight, bool)
-    if not is_number or not 0 < float(weight) < float("inf"):  # type: ignore[arg-type]  # it is a number
-        raise ValueError(f"source {name!r}: a weight must be a number above 0, found {quoted(weight)}")
-    return float(weight)  # type: ignore[arg-type]  # as above
+    found = scalar(weight)
+    is_number = isinstance(found, int | float) and not isinstance(found, bool)
+    if not is_number or not 0 < cast("float", found) < _MOST_WEIGHT:
+        raise ValueError(
+            f"source {name!r}: a weight must be a number above 0, and below {_MOST_WEIGHT:g}, found "
+            f"{quoted(weight)}"
+        )
+    return cast("float", found)
+
+
+def _tell_rounded(blend: Blend, core: _core.Mixture) -> None:
+    """Says which shares are others than those that the weights ask for."""
+    text, is_much = blend.rounded_text(core.weights)
+    if is_much:
+        warnings.warn(text, stacklevel=5)
+    elif text:
+        _log.info("%s", text)
 
 
 def _check_source(name: str, dataset: ParquetDataset) -> None:

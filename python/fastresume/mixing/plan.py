@@ -26,6 +26,7 @@ class MixturePlan:
         tail: the tail policy.
         dropped_rows: rows behind the last whole global batch: they go back to their sources.
         shares: the share of each source, as its whole weights make it.
+        rounded: the share that was asked for, of each source whose whole weight makes another one.
         rows: how many rows each source gives to what is left.
         passes: how many passes of each source that is.
     """
@@ -41,6 +42,7 @@ class MixturePlan:
     tail: str
     dropped_rows: int
     shares: Mapping[str, float]
+    rounded: Mapping[str, float]
     rows: Mapping[str, int]
     passes: Mapping[str, float]
 
@@ -51,8 +53,9 @@ class MixturePlan:
             [
                 f"Plan of epoch {self.epoch} of a mixture: {self.remaining_rows:,} rows left",
                 *(
-                    f"  {name:8} {share:.2%}: {self.rows[name]:,} rows, {self.passes[name]:.2f} passes"
-                    for name, share in self.shares.items()
+                    f"  {name:8} {self._share_text(name)}: {self.rows[name]:,} rows, "
+                    f"{self.passes[name]:.2f} passes"
+                    for name in self.shares
                 ),
                 f"  lanes    {self.lanes:,}",
                 f"  ranks    {self.world_size:,}{workers}",
@@ -60,6 +63,11 @@ class MixturePlan:
                 f"  tail     {self.tail}: {self.dropped_rows:,} dropped",
             ]
         )
+
+    def _share_text(self, name: str) -> str:
+        if name not in self.rounded:
+            return f"{self.shares[name]:.2%}"
+        return f"{self.shares[name]:.6%} (rounded from {self.rounded[name]:.6%})"
 
 
 def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> MixturePlan:
@@ -85,6 +93,7 @@ def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> 
         tail=spec.tail,
         dropped_rows=row_count(planned.dropped()),
         shares=shares,
+        rounded=spec.rounded(cursor.epoch),
         rows=rows,
         passes={name: count / sizes[name].num_rows for name, count in rows.items()},
     )

@@ -6,11 +6,12 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Share, of_a_pass
+from fastresume.mixing.blend import Blend
 from fastresume.mixing.reader import MixtureReader
 from fastresume.options.rows import OrderChoice
 from fastresume.reading.draws import Draws
@@ -27,13 +28,6 @@ def _told(
 ) -> tuple[str, _core.Cursor, OrderChoice, _core.Manifest | _core.Units | None, bool]:
     """What the core has to know of a source."""
     return name, spec.start(), spec.order_choice, spec.files_of_state, spec.on_change == "append"
-
-
-class Blend(NamedTuple):
-    """The sources of one stage with their weights, and where it ends."""
-
-    weights: Mapping[str, float]
-    stop: Literal["first", "all"] | int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,35 +52,42 @@ class MixtureSpec(ReadSpec):
         cores = [
             _core.Mixture(
                 [_told(name, specs[name]) for name in blend.weights],
-                list(blend.weights.values()),
+                blend.told_weights(),
                 blend.stop,
             )
             for blend in self.blends
         ]
         object.__setattr__(self, "_cores", tuple(cores))
+        rows = self._most_rows_given()
         bounds = [
-            Bound(self._most_bad_rows_of(name, spec), spec.manifest, name) for name, spec in self.sources
+            Bound(bound_of(spec.max_bad_rows, rows[name] // self.world.world_size), spec.manifest, name)
+            for name, spec in self.sources
         ]
         of_failures = Bound(self.most_bad_rows or 0, self.sources[0][1].manifest)
         object.__setattr__(self, "masked_rows", MaskedRows([*bounds, of_failures]))
 
-    def _most_bad_rows_of(self, name: str, spec: FilesSpec) -> int:
-        """How many rows of a source may be masked of a pass, by what was named of it.
-
-        A share is of a pass of the source, or of what it gives to one of the mixture if that is more.
-        """
-        rows = spec.num_rows
-        for blend, core in zip(self.blends, self._cores, strict=True):
-            if name in blend.weights:
-                weight = core.weights[list(blend.weights).index(name)]
-                given = core.start(self.global_batch_size).num_rows * weight // sum(core.weights)
-                rows = max(rows, given)
-        return bound_of(spec.max_bad_rows, rows // self.world.world_size)
+    def _most_rows_given(self) -> dict[str, int]:
+        """The rows of a pass of each source, or what it gives to one of the mixture if that is more."""
+        rows = {name: spec.num_rows for name, spec in self.sources}
+        for blend, core in self.each_blend:
+            weights, given = core.weights, core.start(self.global_batch_size).num_rows
+            places = sum(weights)
+            for name, weight in zip(blend.weights, weights, strict=True):
+                rows[name] = max(rows[name], given * weight // places)
+        return rows
 
     def shares(self, epoch: int) -> dict[str, float]:
         """The share of each source in a pass, as it is read."""
-        blend, weights = self._at(epoch)[0].weights, self._at(epoch)[1].weights
-        return {name: weight / sum(weights) for name, weight in zip(blend, weights, strict=True)}
+        return self._at(epoch)[0].shares(self._at(epoch)[1].weights)
+
+    def rounded(self, epoch: int) -> dict[str, float]:
+        """The shares that were asked for in a pass, of the sources that have another one."""
+        return self._at(epoch)[0].rounded(self._at(epoch)[1].weights)
+
+    @property
+    def each_blend(self) -> Sequence[tuple[Blend, _core.Mixture]]:
+        """What is named of each of the first passes, and of all behind them."""
+        return tuple(zip(self.blends, self._cores, strict=True))
 
     @property
     def last(self) -> tuple[Blend, _core.Mixture]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from fastresume.options.checks import number, one_of
+from fastresume.options.checks import number, one_of, scalar
 
 
 def checked_bad_rows(bad_rows: Literal["error", "mask"], max_bad_rows: object) -> tuple[bool, int | float]:
@@ -15,6 +15,7 @@ def checked_bad_rows(bad_rows: Literal["error", "mask"], max_bad_rows: object) -
         TypeError: if it is no number.
     """
     choice = one_of("bad_rows", bad_rows, ("error", "mask"))
+    max_bad_rows = scalar(max_bad_rows)
     if isinstance(max_bad_rows, bool):
         raise TypeError(
             f"max_bad_rows must be a number of rows (int) or a share (float), found {max_bad_rows}"

@@ -51,6 +51,20 @@ def integer(name: str, value: object) -> int:
         raise TypeError(f"{name} must be an integer, found {quoted(value)}") from None
 
 
+def scalar(value: object) -> object:
+    """A number of numpy as Python's own, by the digits that numpy prints; anything else as it is.
+
+    Examples:
+        >>> scalar(np.float32(0.7)), scalar(np.array(3)), scalar("x")
+        (0.7, 3, 'x')
+    """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.floating):
+        return float(str(value))
+    return value.item() if isinstance(value, (np.integer, np.bool_)) else value
+
+
 def number(name: str, value: object, expected: str = "a number (int, float or bool)") -> bool | int | float:
     """The number, as Python's own; `expected` is what it might have been, in words.
 
@@ -58,6 +72,8 @@ def number(name: str, value: object, expected: str = "a number (int, float or bo
         TypeError: if it is none.
         ValueError: if it is an integer of more than 64 bits.
     """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, (float, np.floating)):
@@ -78,11 +94,12 @@ def positive(name: str, value: object) -> float:
         TypeError: if it is not a number.
         ValueError: if it is not above 0, or not finite.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    found = scalar(value)
+    if isinstance(found, bool) or not isinstance(found, int | float):
         raise TypeError(f"{name} must be a number, found {quoted(value)}")
-    if not 0 < value < float("inf"):
-        raise ValueError(f"{name} must be above 0 and finite, found {value}")
-    return float(value)
+    if not 0 < found < float("inf"):
+        raise ValueError(f"{name} must be above 0 and finite, found {found}")
+    return float(found)
 
 
 def at_least(least: int, name: str, value: object, bits: int = 53) -> int:

@@ -91,8 +91,11 @@ impl Mixture {
     ) -> PyResult<Self> {
         let named = sources.into_iter().map(source).collect();
         gate::run(py, || {
-            let inner =
-                NamedMixture { sources: named, weights: whole_weights(&weights)?, stop: stop.to_core()? };
+            let inner = NamedMixture {
+                sources: named,
+                weights: whole_weights(&weights)?.into(),
+                stop: stop.to_core()?,
+            };
             Ok(Self { inner })
         })
     }
@@ -100,7 +103,7 @@ impl Mixture {
     /// The weights as integers without a common divisor.
     #[getter]
     fn weights(&self) -> Vec<u64> {
-        self.inner.weights.clone()
+        self.inner.weights.to_vec()
     }
 
     /// The first cursor of a job whose passes end by global batches of so many rows.
@@ -141,7 +144,7 @@ impl Axes {
     /// The places of the sources' weights that sum to one period.
     #[getter]
     fn weights(&self) -> Vec<u64> {
-        self.mixture.weights.clone()
+        self.mixture.weights.to_vec()
     }
 
     /// The ordinals of a source at the positions `[start, end)`, in their order, as ranges of which none passes the end

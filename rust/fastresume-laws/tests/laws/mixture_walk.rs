@@ -70,7 +70,7 @@ impl Life {
     pub fn named(&self, all: &impl Sources) -> NamedMixture {
         NamedMixture {
             sources: self.weights.iter().map(|&(source, _)| all.named(source)).collect(),
-            weights: self.weights.iter().map(|&(_, weight)| weight).collect(),
+            weights: self.weights.iter().map(|&(_, weight)| weight).collect::<Vec<_>>().into(),
             stop: self.stop,
         }
     }

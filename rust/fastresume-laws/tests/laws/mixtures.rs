@@ -54,6 +54,21 @@ impl Sources for Counted {
 }
 
 proptest! {
+    #![proptest_config(config(40))]
+
+    #[test]
+    fn a_period_of_many_sources_is_that_of_a_walk_over_all_of_them(
+        weights in prop::collection::vec(prop_oneof![4 => 0..9_u64, 2 => 0..400_u64, 1 => 0..4000_u64], 1..64)
+            .prop_filter("some weight", |weights| weights.iter().any(|&weight| weight > 0)),
+    ) {
+        let length = weights.iter().sum::<u64>();
+        prop_assume!(length <= 65_536);
+        let period = Period::new(&weights).unwrap();
+        prop_assert_eq!(period.sources_at(0..length).collect::<Vec<_>>(), slow_sources(&weights, length));
+    }
+}
+
+proptest! {
     #![proptest_config(config(500))]
 
     #[test]
@@ -192,9 +207,9 @@ fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
     };
     let mut cursor: Option<Cursor> = None;
     for stage in 0..5 {
-        let weights = (0..8).map(|source| 5 + (source + stage) % 8 * 7).collect();
+        let weights: Vec<u64> = (0..8).map(|source| 5 + (source + stage) % 8 * 7).collect();
         let stop = Stop::Named(NamedStop::First);
-        let named = NamedMixture { sources: sources(8), weights, stop };
+        let named = NamedMixture { sources: sources(8), weights: weights.into(), stop };
         let begun = match &cursor {
             None => Cursor::start_of_mixture(&named, 4096).unwrap(),
             Some(cursor) => cursor.fitted_to_mixture(&named, 4096).unwrap(),

@@ -277,7 +277,7 @@ mod tests {
         };
         let named = NamedMixture {
             sources: vec![source("a", 7), source("b", 50)],
-            weights: vec![2, 1],
+            weights: vec![2, 1].into(),
             stop: Stop::Named(NamedStop::All),
         };
         Cursor::start_of_mixture(&named, 1).unwrap().axes().unwrap()

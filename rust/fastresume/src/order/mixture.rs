@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
-use crate::order::period::Period;
+use crate::order::period::length_of;
+use crate::order::weights::Weights;
 
 /// The version of what a state tells of a mixture.
 pub const VERSION: u64 = 1;
@@ -268,7 +269,7 @@ impl Source {
 
 /// A stage of the present pass that has ended: weights of the sources, positions, and its cuts as the cursor has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage(pub Vec<u64>, pub u64, pub Vec<(u64, u64, u64, u64)>);
+pub struct Stage(pub Weights, pub u64, pub Vec<(u64, u64, u64, u64)>);
 
 /// A mixture, as a state tells of it. Positions are those of its present stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -285,7 +286,7 @@ pub struct Mixture {
     /// Where the pass ends.
     pub stop: Stop,
     /// The weights of the present stage; 0 for sources that are not read.
-    pub weights: Vec<u64>,
+    pub weights: Weights,
 }
 
 impl Mixture {
@@ -299,9 +300,7 @@ impl Mixture {
         }
         let count = self.sources.len();
         let stages = self.stages.iter().map(|stage| &stage.0);
-        if stages
-            .chain([&self.weights])
-            .any(|weights| weights.len() != count || Period::new(weights).is_err())
+        if stages.chain([&self.weights]).any(|weights| weights.len() != count || length_of(weights).is_err())
         {
             return Err("the weights of its mixture are not those of its sources".into());
         }
@@ -339,7 +338,7 @@ impl Mixture {
     /// # Errors
     /// `State` if the weights are none.
     pub fn positions(&self, axes: &[Axis], given: u64) -> Result<u64> {
-        let period = Period::new(&self.weights)?;
+        let period = self.weights.period()?;
         let begun = self.sources.iter().map(|source| source.axis().present(self.least)).collect();
         let now = axes.iter().map(|axis| axis.present(self.least)).collect();
         let left = |passes: Vec<u64>| -> Vec<(usize, u64)> {

@@ -6,5 +6,6 @@ pub mod split;
 pub mod blocks;
 pub mod shuffle;
 pub mod period;
+pub mod weights;
 pub mod mixture;
 pub mod pass_order;

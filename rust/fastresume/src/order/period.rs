@@ -2,6 +2,8 @@
 //!
 //! This arithmetic is a part of the cursor's format: a change to it raises the format's number.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
@@ -9,73 +11,14 @@ use crate::error::{Error, Result};
 /// The most places of a period.
 pub const MAX_PLACES: u64 = 1 << 16;
 
-/// Weights as integers that sum to at most [`MAX_PLACES`], without a common divisor.
-///
-/// Decimals that are integers after a shift of the point (0.7 and 0.3) keep their exact shares. All others are rounded
-/// by the largest remainder; of equal ones, that of the source named first.
+/// The length of the period of these weights: their sum.
 ///
 /// # Errors
-/// `Argument` if a weight is not a positive number, or too small a part of the sum to have a place.
-pub fn whole_weights(weights: &[f64]) -> Result<Vec<u64>> {
-    if weights.is_empty() || weights.len() as u64 > MAX_PLACES {
-        return Err(Error::Argument(format!(
-            "a mixture has from 1 to {MAX_PLACES} sources, found {}",
-            weights.len()
-        )));
-    }
-    if let Some(weight) = weights.iter().find(|weight| !weight.is_finite() || **weight <= 0.0) {
-        return Err(Error::Argument(format!("a weight must be a number above 0, found {weight}")));
-    }
-    for scale in [1.0, 10.0, 100.0, 1000.0, 10_000.0] {
-        let scaled: Vec<f64> = weights.iter().map(|weight| weight * scale).collect();
-        let is_whole = |number: &f64| *number >= 0.5 && (number - number.round()).abs() <= number * 1e-12;
-        if scaled.iter().all(is_whole) {
-            let whole: Vec<u64> = scaled.iter().map(|number| rounded(*number)).collect();
-            let whole = reduced(whole);
-            let sum = whole.iter().try_fold(0_u64, |sum, &weight| sum.checked_add(weight));
-            if sum.is_some_and(|sum| sum <= MAX_PLACES) {
-                return Ok(whole);
-            }
-        }
-    }
-    let largest = weights.iter().copied().fold(0.0, f64::max);
-    let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
-    let quotas: Vec<f64> = weights.iter().map(|weight| weight / largest / sum * 65_536.0).collect();
-    let mut whole: Vec<u64> = quotas.iter().map(|quota| rounded(quota.floor())).collect();
-    let mut by_remainder: Vec<usize> = (0..quotas.len()).collect();
-    by_remainder.sort_by(|&a, &b| {
-        let remainder = |index: usize| quotas[index] - quotas[index].floor();
-        remainder(b).total_cmp(&remainder(a)).then(a.cmp(&b))
-    });
-    let missing = MAX_PLACES.saturating_sub(whole.iter().sum());
-    for &index in by_remainder.iter().cycle().take(usize::try_from(missing).unwrap_or(0)) {
-        whole[index] += 1;
-    }
-    if let Some(index) = whole.iter().position(|&weight| weight == 0) {
-        return Err(Error::Argument(format!(
-            "weight {} is less than a {MAX_PLACES}th of the sum of all weights: name a larger one, or leave the source out",
-            weights[index]
-        )));
-    }
-    Ok(reduced(whole))
-}
-
-#[allow(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "it is not negative; what is too large becomes a sum that is refused"
-)]
-fn rounded(number: f64) -> u64 {
-    number.round() as u64
-}
-
-fn reduced(weights: Vec<u64>) -> Vec<u64> {
-    let divisor = weights.iter().copied().fold(0, divisor).max(1);
-    weights.into_iter().map(|weight| weight / divisor).collect()
-}
-
-fn divisor(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { divisor(b, a % b) }
+/// `State` if no weight is above 0, or they sum to more than [`MAX_PLACES`].
+pub fn length_of(weights: &[u64]) -> Result<u64> {
+    let sum = weights.iter().try_fold(0_u64, |sum, &weight| sum.checked_add(weight));
+    sum.filter(|&sum| sum > 0 && sum <= MAX_PLACES)
+        .ok_or_else(|| Error::State(format!("weights sum to at least 1 and at most {MAX_PLACES}")))
 }
 
 /// The places of one period, which repeats for ever.
@@ -92,29 +35,35 @@ impl Period {
     ///
     /// Occurrence j of a source with weight a of M lies in the places from `floor(j * M / a)` to
     /// `ceil((j + 1) * M / a) - 1`: at each place stands the one whose last place comes first, of equal ones the source
-    /// named first.
+    /// named first. The time is that of M steps in a heap of the sources.
     ///
     /// # Errors
     /// `State` if no weight is above 0, or they sum to more than [`MAX_PLACES`].
     pub fn new(weights: &[u64]) -> Result<Self> {
-        let sum = weights.iter().try_fold(0_u64, |sum, &weight| sum.checked_add(weight));
-        let Some(length) = sum.filter(|&sum| sum > 0 && sum <= MAX_PLACES) else {
-            return Err(Error::State(format!("weights sum to at least 1 and at most {MAX_PLACES}")));
-        };
-        let mut places: Vec<Vec<u64>> = vec![Vec::new(); weights.len()];
-        let active: Vec<usize> = (0..weights.len()).filter(|&source| weights[source] > 0).collect();
+        let length = length_of(weights)?;
+        let mut places: Vec<Vec<u64>> = weights.iter().map(|_| Vec::new()).collect();
         let mut sources = Vec::new();
+        // The next occurrence of each source: those that may come, by their last places, and the others, by their first.
+        let mut due = BinaryHeap::new();
+        let active = (0..weights.len()).filter(|&source| weights[source] > 0);
+        let mut later: BinaryHeap<_> = active.map(|source| Reverse((0, source))).collect();
         for place in 0..length {
-            let due = active.iter().filter_map(|&source| {
-                let (weight, next) = (weights[source], places[source].len() as u64);
-                let is_due = next < weight && next * length / weight <= place;
-                is_due.then(|| (((next + 1) * length).div_ceil(weight), source))
-            });
-            let Some((_, source)) = due.min() else {
+            while let Some(&Reverse((first, source))) = later.peek()
+                && first <= place
+            {
+                later.pop();
+                let next = places[source].len() as u64 + 1;
+                due.push(Reverse(((next * length).div_ceil(weights[source]), source)));
+            }
+            let Some(Reverse((_, source))) = due.pop() else {
                 return Err(Error::State(format!("no source is due at place {place} of {length}")));
             };
             places[source].push(place);
             sources.push(source);
+            let next = places[source].len() as u64;
+            if next < weights[source] {
+                later.push(Reverse((next * length / weights[source], source)));
+            }
         }
         Ok(Self { sources, places })
     }
@@ -173,19 +122,6 @@ impl Period {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn weights_become_the_smallest_integers_of_their_shares() {
-        assert_eq!(whole_weights(&[0.7, 0.3]).unwrap(), [7, 3]);
-        assert_eq!(whole_weights(&[2.0, 4.0, 6.0]).unwrap(), [1, 2, 3]);
-        assert_eq!(whole_weights(&[0.5]).unwrap(), [1]);
-        let thirds = whole_weights(&[1.0 / 3.0, 2.0 / 3.0]).unwrap();
-        assert_eq!(thirds.iter().sum::<u64>(), MAX_PLACES);
-        assert_eq!(whole_weights(&[1e9, 1e9 + 1.0, 1.0 + 2e9]).unwrap().iter().sum::<u64>(), 4);
-        for wrong in [vec![], vec![0.0, 1.0], vec![f64::NAN], vec![1.0, -1.0], vec![1.0, 1e-9]] {
-            assert!(whole_weights(&wrong).is_err(), "{wrong:?}");
-        }
-    }
 
     #[test]
     fn the_source_named_first_comes_first_where_ends_are_equal() {

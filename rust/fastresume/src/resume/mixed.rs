@@ -1,6 +1,7 @@
 //! Mixtures: which ordinals of which source stand at the positions of a stage, what its cuts have taken of them, and the
 //! stage that follows.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -10,7 +11,9 @@ use crate::intervals::set::Intervals;
 use crate::order::mixture::{Axis, Growth, Mixture, Source, Stage, Stop, VERSION};
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::period::Period;
+use crate::order::weights::Weights;
 use crate::resume::cursor::{Cursor, Identity, damaged};
+use crate::resume::joined::{Joined, in_named_order, merged};
 use crate::resume::lanes::{Cut, Division};
 
 /// What stands for the fingerprint of one dataset in the state of a mixture.
@@ -100,16 +103,25 @@ pub fn order_of(source: &Source) -> OrderKind {
 pub struct NamedMixture {
     /// Its sources, in their order.
     pub sources: Vec<NamedSource>,
-    /// Their weights, as [`whole_weights`](crate::order::period::whole_weights) gives them.
-    pub weights: Vec<u64>,
+    /// Their weights, as [`whole_weights`](crate::order::weights::whole_weights) gives them.
+    pub weights: Weights,
     /// Where a pass ends.
     pub stop: Stop,
+}
+
+impl NamedMixture {
+    /// Where each of its sources is in a state; `None` of those that are new.
+    fn places(&self, mixture: &Mixture) -> Vec<Option<usize>> {
+        let known = mixture.sources.iter().enumerate().rev().map(|(place, source)| (&*source.0, place));
+        let known: BTreeMap<&str, usize> = known.collect();
+        self.sources.iter().map(|source| known.get(&*source.name).copied()).collect()
+    }
 }
 
 /// Which ordinals stand at the positions of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axes {
-    period: Period,
+    period: Arc<Period>,
     /// What was taken of each source before the stage.
     each: Vec<Axis>,
     /// The ordinals of each source that were not, without end.
@@ -117,9 +129,9 @@ pub struct Axes {
 }
 
 impl Axes {
-    fn new(weights: &[u64], each: Vec<Axis>) -> Result<Self> {
+    fn new(weights: &Weights, each: Vec<Axis>) -> Result<Self> {
         let free = each.iter().map(|axis| axis.taken().complement(MAX_ROWS)).collect();
-        Ok(Self { period: Period::new(weights)?, each, free })
+        Ok(Self { period: weights.period()?, each, free })
     }
 
     /// The period of the stage.
@@ -182,17 +194,19 @@ fn axes_before(mixture: &Mixture) -> Result<Vec<Axis>> {
             source.grow_after(stages, axis);
         }
     };
-    for (number, Stage(weights, positions, cuts)) in (0..).zip(&mixture.stages) {
+    for (number, stage) in (0..).zip(&mixture.stages) {
         grow(&mut axes, number);
-        let cuts = cuts.iter().map(|&(lanes, groups, rows, done)| Ok((Cut::new(lanes, groups, rows)?, done)));
-        let stage = Cursor {
-            cuts: cuts.collect::<Result<_>>()?,
-            ..Cursor::start(identity(OrderKind::Sequential, *positions))
-        };
-        axes = Axes::new(weights, axes)?.after(*positions, &stage.remaining()?);
+        axes = Axes::new(&stage.0, axes)?.after(stage.1, &remaining_of(stage)?);
     }
     grow(&mut axes, mixture.stages.len() as u64);
     Ok(axes)
+}
+
+/// The positions that the cuts of an earlier stage leave.
+fn remaining_of(Stage(_, positions, cuts): &Stage) -> Result<Intervals> {
+    let cuts = cuts.iter().map(|&(lanes, groups, rows, done)| Ok((Cut::new(lanes, groups, rows)?, done)));
+    let begun = Cursor::start(identity(OrderKind::Sequential, *positions));
+    Cursor { cuts: cuts.collect::<Result<_>>()?, ..begun }.remaining()
 }
 
 fn identity(order: OrderKind, num_rows: u64) -> Identity {
@@ -287,7 +301,7 @@ impl Cursor {
         if mixture.stages.iter().any(is_done) {
             return Err(damaged("a stage of its mixture has nothing done"));
         }
-        axes_before(mixture).map(|_| ())
+        mixture.stages.iter().try_for_each(|stage| remaining_of(stage).map(|_| ()))
     }
 
     /// The start of the next pass of a mixture: what the present one has not taken of the sources comes first in it. If a
@@ -348,42 +362,48 @@ impl Cursor {
                 named.sources.len()
             )));
         };
-        let place = |name: &str| mixture.sources.iter().position(|source| source.0 == name);
-        for source in &named.sources {
-            if let Some(found) = place(&source.name) {
-                source.check(&mixture.sources[found])?;
-            }
+        let places = named.places(mixture);
+        for (source, place) in named.sources.iter().zip(&places) {
+            place.map_or(Ok(()), |place| source.check(&mixture.sources[place]))?;
         }
-        let known: Vec<usize> = named.sources.iter().filter_map(|source| place(&source.name)).collect();
         let is_begun = !self.cuts.is_empty();
         // Places of equal ends go by the order of the sources: what a pass has given is told by the one that it began with.
-        let keeps_order = known.is_sorted() || is_begun || !mixture.stages.is_empty();
-        let (from, sources) = if keeps_order { merged(mixture, named) } else { renamed(mixture, named) };
-        let weight_of = |source: &Source| named.sources.iter().position(|own| own.name == source.0);
-        let weights: Vec<u64> =
-            sources.iter().map(|source| weight_of(source).map_or(0, |index| named.weights[index])).collect();
-        let grown = |source: &Source| {
-            let own = named.sources.iter().find(|own| own.name == source.0)?;
-            (own.fingerprint != source.1).then_some(own)
+        let keeps_order = places.iter().flatten().is_sorted() || is_begun || !mixture.stages.is_empty();
+        let count = mixture.sources.len();
+        let joined = if keeps_order { merged(&places, count) } else { in_named_order(&places, count) };
+        let weight_of = |own: Option<usize>| own.map_or(0, |own| named.weights[own]);
+        let weights: Vec<u64> = joined.iter().map(|joined| weight_of(joined.own)).collect();
+        let grown = |&Joined { from, own }: &Joined| {
+            let own = &named.sources[own?];
+            (own.fingerprint != mixture.sources[from?].1).then_some(own)
         };
-        let has_grown = sources.iter().any(|source| grown(source).is_some());
-        let is_same = from.iter().copied().eq((0..mixture.sources.len()).map(Some)) && !has_grown;
-        if is_same && weights == mixture.weights && named.stop == mixture.stop {
+        let has_grown = joined.iter().any(|joined| grown(joined).is_some());
+        let is_same = joined.iter().map(|joined| joined.from).eq((0..count).map(Some)) && !has_grown;
+        if is_same && weights == *mixture.weights && named.stop == mixture.stop {
             return Ok(self.clone());
         }
-        let moved = |old: &[u64]| from.iter().map(|of| of.map_or(0, |index| old[index])).collect::<Vec<_>>();
+        let made = [&named.weights, &mixture.weights].into_iter().find(|made| ***made == weights);
+        let weights = made.cloned().unwrap_or_else(|| weights.into());
         let mut stages = mixture.stages.clone();
         if is_begun {
             let cuts = self.cuts.iter().map(|&(cut, done)| (cut.lanes(), cut.groups(), cut.rows(), done));
             stages.push(Stage(mixture.weights.clone(), self.identity.num_rows, cuts.collect()));
         }
-        let mut next = Mixture { weights, stop: named.stop, sources, stages, ..mixture.clone() };
-        for stage in &mut next.stages {
-            stage.0 = moved(&stage.0);
+        if !is_same {
+            for stage in &mut stages {
+                let old = joined.iter().map(|joined| joined.from.map_or(0, |from| stage.0[from]));
+                stage.0 = old.collect::<Vec<_>>().into();
+            }
         }
+        let sources = joined.iter().filter_map(|joined| match (joined.from, joined.own) {
+            (Some(from), _) => mixture.sources.get(from).cloned(),
+            (None, own) => named.sources.get(own?).map(NamedSource::begun),
+        });
+        let sources = sources.collect();
+        let mut next = Mixture { weights, stop: named.stop, sources, stages, ..mixture.clone() };
         let stages = next.stages.len() as u64;
-        for source in &mut next.sources {
-            if let Some(own) = grown(source) {
+        for (source, joined) in next.sources.iter_mut().zip(&joined) {
+            if let Some(own) = grown(joined) {
                 *source = source.grown(&own.fingerprint, own.rows, stages);
             }
         }
@@ -401,34 +421,4 @@ fn given(mixture: &Mixture) -> Result<u64> {
         Ok::<u64, Error>(Cut::new(lanes, groups, rows)?.global_batch_rows().saturating_mul(done))
     });
     each.sum()
-}
-
-/// The sources of a state in its order, whatever order they are named in, and between them those that are new; and where each
-/// was in the state.
-fn merged(mixture: &Mixture, named: &NamedMixture) -> (Vec<Option<usize>>, Vec<Source>) {
-    let (mut found, mut next) = (Vec::new(), 0);
-    let known = |index: usize| (Some(index), mixture.sources[index].clone());
-    for own in &named.sources {
-        match mixture.sources.iter().position(|source| source.0 == own.name) {
-            Some(place) => {
-                found.extend((next..=place).map(known));
-                next = next.max(place + 1);
-            }
-            None => found.push((None, own.begun())),
-        }
-    }
-    found.extend((next..mixture.sources.len()).map(known));
-    found.into_iter().unzip()
-}
-
-/// The same in the order in which the user has named them, those that are gone behind them.
-fn renamed(mixture: &Mixture, named: &NamedMixture) -> (Vec<Option<usize>>, Vec<Source>) {
-    let place = |name: &str| mixture.sources.iter().position(|source| source.0 == name);
-    let own = named.sources.iter().map(|own| match place(&own.name) {
-        Some(index) => (Some(index), mixture.sources[index].clone()),
-        None => (None, own.begun()),
-    });
-    let is_gone = |source: &Source| named.sources.iter().all(|own| own.name != source.0);
-    let gone = mixture.sources.iter().enumerate().filter(|(_, source)| is_gone(source));
-    own.chain(gone.map(|(index, source)| (Some(index), source.clone()))).unzip()
 }

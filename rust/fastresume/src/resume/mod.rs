@@ -8,4 +8,5 @@ pub mod pass;
 pub mod units;
 pub mod growth;
 pub mod merge;
+pub mod joined;
 pub mod mixed;
