@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from random import shuffle
 from typing import Any
 
@@ -49,6 +50,33 @@ def with_numpys_function(_: fr.Batch) -> Any:
     return rand(3)
 
 
+def with_numpys_local_name(_: fr.Batch) -> Any:
+    from numpy.random import normal
+
+    return normal(size=3)
+
+
+class WithNumpysAttributes:
+    """What draws is called by other names than numpy's."""
+
+    rng = np.random
+
+    def __init__(self, way: str) -> None:
+        self.__name__ = way
+        self.draw: Callable[..., Any] = np.random.normal
+        self.partial = partial(np.random.normal, size=3)
+        self.generator = np.random.mtrand._rand
+
+    def __call__(self, _: fr.Batch) -> Any:
+        if self.__name__ == "draw":
+            return self.draw(size=3)
+        if self.__name__ == "rng":
+            return self.rng.normal(size=3)
+        if self.__name__ == "partial":
+            return self.partial()
+        return list(map(self.generator.normal, [1.0, 2.0]))
+
+
 def with_python(_: fr.Batch) -> Any:
     return random.randint(1, 6)
 
@@ -64,6 +92,8 @@ DRAWING = [
     (with_a_seed, "torch's"),
     (with_numpy, r"numpy's: draw from numpy.random.default_rng\(batch.generator\(\).initial_seed\(\)\)"),
     (with_numpys_function, "numpy's"),
+    (with_numpys_local_name, "numpy's"),
+    *((WithNumpysAttributes(way), "numpy's") for way in ("draw", "rng", "partial", "map")),
     (with_python, r"Python's: draw from random.Random\(batch.generator\(\).initial_seed\(\)\)"),
     (with_pythons_function, "Python's"),
 ]
@@ -72,14 +102,27 @@ DRAWING = [
 class Drawing:
     """A transform that keeps the batch, and lets a function draw."""
 
-    def __init__(self, draw: Callable[[fr.Batch], Any], first_step: int = 0) -> None:
+    def __init__(self, draw: Callable[[fr.Batch], Any], of: Callable[[fr.Batch], bool] | None = None) -> None:
         self.draw = draw
-        self.first_step = first_step
+        self.of = of
         self.__qualname__ = draw.__name__
 
     def __call__(self, batch: fr.Batch) -> fr.Batch:
-        if batch.step >= self.first_step:
+        if self.of is None or self.of(batch):
             self.draw(batch)
+        return batch
+
+
+class Within:
+    """A transform that calls a function in another thread."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.function = function
+
+    def __call__(self, batch: fr.Batch) -> fr.Batch:
+        thread = threading.Thread(target=self.function)
+        thread.start()
+        thread.join()
         return batch
 
 
@@ -121,22 +164,28 @@ def others_drawing() -> Iterator[None]:
         drawing.join(60)
 
 
-def test_a_thread_that_comes_later_says_nothing_again(
-    small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.law(10)
+def test_a_look_reads_the_generators_and_moves_none(small_dataset: Dataset) -> None:
+    looked_at, batch = draws.Draws((spent,)), next(iter(make(small_dataset)))
+    before = draws._states()
+    for _ in range(draws.LOOKED_AT):
+        looked_at.call(0, batch)
+    assert draws._states() == before
+
+
+def test_of_two_transforms_at_once_one_is_looked_at(small_dataset: Dataset) -> None:
+    """What the other draws meanwhile, in its own thread, is no draw of the one that waits."""
     batch = next(iter(make(small_dataset)))
-    known, meets = draws.Draws((with_python,)), iter([True])
-    states = draws._states
-
-    def meet() -> dict[str, Any]:
-        if next(meets, False):  # another thread is as far as this one, and ends before
-            known.call(0, batch)
-            assert known.take() is not None
-        return states()
-
-    monkeypatch.setattr(draws, "_states", meet)
-    known.call(0, batch)
-    assert known.take() is None
+    inner = draws.Draws((with_python,))
+    outer = draws.Draws((Within(lambda: inner.call(0, batch)),))
+    inner.is_alone = outer.is_alone = True
+    for _ in range(draws.CONFIRMED):
+        outer.call(0, batch)
+    assert inner.take() is None
+    assert outer.take() is not None, "it did draw, by the other"
+    for _ in range(draws.CONFIRMED):
+        inner.call(0, batch)
+    assert inner.take() is not None
 
 
 @pytest.mark.law(2)
@@ -167,7 +216,7 @@ def test_so_do_the_workers_of_a_dataloader(
 def test_a_transform_that_begins_to_draw_late_is_noticed(
     small_dataset: Dataset, draw: Callable[[fr.Batch], Any]
 ) -> None:
-    dataset = make(small_dataset, 2).map(Drawing(draw, first_step=20))
+    dataset = make(small_dataset, 2).map(Drawing(draw, lambda batch: batch.step >= 20))
     loader = fr.Loader(dataset, threads=2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -175,6 +224,12 @@ def test_a_transform_that_begins_to_draw_late_is_noticed(
         assert [next(batches).step for _ in range(15)] == list(range(15))
     with pytest.warns(UserWarning, match=f"the transform {draw.__name__} draws"):
         assert len(list(batches)) == len(dataset) - 15
+
+
+def test_a_transform_that_draws_for_some_batches_is_noticed(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset).map(Drawing(with_numpy, lambda batch: batch.step % 2 == 1))
+    with pytest.warns(UserWarning, match="the transform with_numpy draws"):
+        assert len(list(fr.Loader(dataset, threads=2))) == len(dataset)
 
 
 @pytest.mark.law(2)

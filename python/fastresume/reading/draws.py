@@ -1,19 +1,21 @@
-"""Whether transforms draw from generators of the whole process, where what they draw can't come again.
+"""Whether transforms draw from generators of the whole process, where what they draw does not come again.
 
-Under a `Loader`'s threads and a DataLoader's workers, what a global generator gives depends on which batch
-comes when. Nothing may be said of a transform that leaves them alone, though other threads of the process
-draw from them all the time. So two things must come together: a generator has moved while the transform ran,
-and within the transform, in its own thread, something was called that draws.
+Under a `Loader`'s threads and a DataLoader's workers, what a global generator gives depends on which batch is
+made when. The generators' states before and after a function show a draw, however it was written. Reading a
+state moves nothing.
+
+A state does not say who moved it. So a movement is only a suspicion, where other threads may draw: the
+training loop, or another transform. Then a `Loader` makes the next few batches in the thread that calls
+`next()`, one at a time. A thread of the user's may still draw. So after a movement the states are watched for
+as long as the function ran, while it does not run. If they move again, somebody else draws, and nothing is
+said.
 """
 
 from __future__ import annotations
 
-import functools
 import random  # noqa: TID251  (looked at, and left as it is)
-import sys
-from collections.abc import Callable
-from dis import get_instructions
-from types import CodeType, FrameType, MethodType
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,15 @@ from fastresume.batch.batch import Batch
 from fastresume.reading.map_function import Transform, name_of
 
 LOOKED_AT = 64
-"""So many batches of a transform are looked at: by the generators' states, which takes microseconds."""
+"""The number of batches of each transform that are looked at, until a generator moves."""
 
-TRACED = 16
-"""At most so many of these are looked at call by call: the first, and those after a generator has moved."""
+SUSPECTED = 8
+"""The number of batches of each transform that are looked at alone, after a generator has moved."""
+
+CONFIRMED = 3
+"""The number of batches that a transform must have drawn for, while nobody else did."""
+
+_SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 1.0
 
 _WAYS = {
     "torch": "torch's: pass generator=batch.generator() to what draws",
@@ -37,16 +44,8 @@ _WAYS = {
 _python = random._inst  # what the module's functions are methods of
 _numpy = np.random.mtrand._rand  # noqa: TID251  (as above)
 
-
-_torch = torch.rand.__self__  # type: ignore[attr-defined]  # what torch's functions are methods of
-
-_numpys = vars(np.random).items()  # noqa: TID251  (as above)
-
-_NUMPYS = frozenset(name for name, one in _numpys if getattr(one, "__self__", None) is _numpy)
-"""The functions that draw from numpy's global generator."""
-
-_OWN = frozenset({"default_rng", "Generator", "RandomState", "PCG64", "MT19937", "Philox", "SFC64"})
-"""What makes a generator of one's own, which has functions of the same names."""
+_looking = threading.Lock()
+"""Held while a transform is looked at: two at once would see each other's draws."""
 
 
 class Draws:
@@ -59,39 +58,53 @@ class Draws:
     def __init__(self, transforms: tuple[Transform, ...]) -> None:
         self._transforms = transforms
         self._looks = [LOOKED_AT] * len(transforms)
-        self._traces = [TRACED] * len(transforms)
-        self._has_moved = [True] * len(transforms)
-        self._told: dict[int, _Trace] = {}
+        self._seen: list[dict[str, int]] = [{} for _ in transforms]
+        self._is_suspected = False
+        self.is_alone = False
+        """Whether transforms run one at a time, while the thread that asks for batches waits for them."""
         self.warning: str | None = None
-        """What is to be said, where there is something."""
+        """What to warn of, if there is something."""
+
+    @property
+    def needs_to_be_alone(self) -> bool:
+        """Whether a generator has moved, and it is not known yet who moved it."""
+        return self._is_suspected and any(self._looks)
 
     def call(self, number: int, batch: Batch) -> Any:
-        """What a transform makes of a batch."""
+        """The result of a transform for a batch."""
         transform = self._transforms[number]
-        if self._looks[number] <= 0:
+        is_due = self._looks[number] and self.is_alone >= self._is_suspected
+        if not is_due or not _looking.acquire(blocking=False):
             return transform(batch)
-        self._looks[number] -= 1
-        before = _states()
-        if self._traces[number] <= 0 or not self._has_moved[number] or sys.getprofile() is not None:
+        try:
+            self._looks[number] -= 1
+            before, began = _states(), time.monotonic()
             made = transform(batch)
-            self._has_moved[number] = _states() != before
+            after = _states()
+            if after != before:
+                moved = {kind for kind in _WAYS if after[kind] != before[kind]}
+                self._note(number, moved, after, time.monotonic() - began)
             return made
-        self._traces[number] -= 1
-        trace = _Trace()
-        made = trace.run(transform, batch)
-        after = _states()
-        self._has_moved[number] = after != before
-        moved = {kind for kind in _WAYS if after[kind] != before[kind]}
-        found = trace.drawn() & moved if moved else moved
-        if found and self._told.setdefault(number, trace) is trace:  # the first of several threads
-            self._looks[number] = 0
-            self.warning = _text(transform, sorted(found, reverse=True))
-        return made
+        finally:
+            _looking.release()
 
     def take(self) -> str | None:
-        """What is to be said, once."""
+        """The warning, once."""
         warning, self.warning = self.warning, None
         return warning
+
+    def _note(self, number: int, moved: set[str], states: dict[str, Any], seconds: float) -> None:
+        """Counts a batch for which a transform has drawn, unless it may have been somebody else."""
+        if not self.is_alone:
+            self._looks = [SUSPECTED] * len(self._looks)
+            self._is_suspected = True
+            return
+        drawn, seen = _unmoved(moved, states, seconds), self._seen[number]
+        seen.update({kind: seen.get(kind, 0) + 1 if kind in drawn else 0 for kind in moved})
+        found = [kind for kind in _WAYS if seen.get(kind, 0) >= CONFIRMED]
+        if found:
+            self._looks[number] = 0
+            self.warning = _text(self._transforms[number], found)
 
 
 def _states() -> dict[str, Any]:
@@ -103,70 +116,14 @@ def _states() -> dict[str, Any]:
     }
 
 
-class _Trace:
-    """What is called in this thread while a transform runs."""
-
-    def __init__(self) -> None:
-        self._drawn: set[str] = set()
-        self._codes: dict[CodeType, dict[str, Any]] = {}
-
-    def run(self, transform: Callable[[Any], Any], batch: Batch) -> Any:
-        sys.setprofile(self._note)
-        try:
-            return transform(batch)
-        finally:
-            sys.setprofile(None)
-
-    def _note(self, frame: FrameType, event: str, called: Any) -> None:
-        if event == "call":
-            self._codes.setdefault(frame.f_code, frame.f_globals)
-        elif event == "c_call":
-            owner = getattr(called, "__self__", None)
-            if owner is _python:
-                self._drawn.add("python")
-            elif owner is torch.default_generator:
-                self._drawn.add("torch")
-            elif owner is not _torch and not isinstance(owner, torch.Tensor):
-                return
-            elif _draws(called.__name__) and not _names_a_generator(frame):
-                self._drawn.add("torch")
-
-    def drawn(self) -> set[str]:
-        """From which generators something may have been drawn: of numpy's, code that ran names it.
-
-        Its functions are none that a profile sees.
-        """
-        names_numpys = any(_names_numpys(code, names) for code, names in self._codes.items())
-        return self._drawn | ({"numpy"} if names_numpys else set())
-
-
-@functools.cache
-def _draws(name: str) -> bool:
-    """Whether a function of torch draws, by the tags of its operators."""
-    packet = getattr(torch.ops.aten, name, None) if not name.startswith("__") else None
-    overloads = [] if packet is None else [getattr(packet, each) for each in packet.overloads()]
-    return any(torch.Tag.nondeterministic_seeded in each.tags for each in overloads)
-
-
-def _names_a_generator(frame: FrameType) -> bool:
-    """Whether code that calls a function of torch gives it a generator, as far as its names tell."""
-    if not any(isinstance(one, tuple) and "generator" in one for one in frame.f_code.co_consts):
-        return False
-    return frame.f_locals.get("generator", frame) is not None
-
-
-def _names_numpys(code: CodeType, names: dict[str, Any]) -> bool:
-    """Whether code names a function that draws from numpy's global generator, or that generator."""
-    loaded = {each.argval for each in get_instructions(code) if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    named = [names.get(name) for name in loaded]
-    # Nothing else is asked of what a name stands for: some modules are imported when they are asked.
-    if any(one is _numpy or (type(one) is MethodType and one.__self__ is _numpy) for one in named):
-        return True
-    if _NUMPYS.isdisjoint(code.co_names) or not _OWN.isdisjoint(code.co_names):
-        return False
-    if any(one is np.random for one in named):  # noqa: TID251  (looked at)
-        return True
-    return "random" in code.co_names and ("numpy" in code.co_names or any(one is np for one in named))
+def _unmoved(kinds: set[str], states: dict[str, Any], seconds: float) -> set[str]:
+    """The generators whose states stay as they are for some time, in which no transform is looked at."""
+    end = time.monotonic() + min(max(seconds, _SHORTEST_PAUSE_SECONDS), _LONGEST_PAUSE_SECONDS)
+    while kinds and time.monotonic() < end:
+        time.sleep(0.001)
+        now = _states()
+        kinds = {kind for kind in kinds if now[kind] == states[kind]}
+    return kinds
 
 
 def _text(transform: Transform, kinds: list[str]) -> str:

@@ -73,6 +73,7 @@ class BatchIterator(Iterator[Batch]):
         self._reader: Reader | Ahead | Beside | Run | None = None
         self._share: Planned  # set when the reader is opened
         self._make_here: Callable[[_core.Delivered], Batch]  # as well
+        self._is_alone = False  # whether it makes batches here, to see who draws from global generators
         self._handed: int | None = None  # the number of the last delivered batch
         self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [Trail()] if trail is None else trail
@@ -217,6 +218,8 @@ class BatchIterator(Iterator[Batch]):
             ahead = (self._threads, self._prefetch_bytes, page_lock)
             reader = spec.reader(self._cursor, planned, place, *ahead)
             draws = spec.draws if self._threads else None
+            if draws is not None:
+                draws.is_alone = self._is_alone = draws.needs_to_be_alone
             make = partial(make_batch, spec, self._share, self._end_cursor, draws=draws)
             making = Making(ReaderActivity(reader.activity), make)
             self._stats._watch(making)
@@ -227,7 +230,7 @@ class BatchIterator(Iterator[Batch]):
     def _ahead(self, reader: Reader, making: Making) -> Reader | Ahead | Beside:
         """The reader; behind threads that run transforms and copy batches to a device, if there are any."""
         spec, device, make = self._spec, self._device, self._make_here
-        if not self._threads:
+        if not self._threads or self._is_alone:
             return reader if device is None else Beside(reader, make, device.put)
         if not (spec.transforms or spec.is_mixed_here):
             if device is None:
@@ -262,6 +265,10 @@ class BatchIterator(Iterator[Batch]):
         handler, at any moment, can't separate the two.
         """
         if self._is_spoiled:
+            self._go_back(self._shared.cursor)
+        elif self._is_alone != (self._spec.draws.needs_to_be_alone and bool(self._threads)):
+            if isinstance(self._reader, Ahead):
+                self._reader.close()  # and wait for what it is at
             self._go_back(self._shared.cursor)
         reader = self._open()
         self._shared.compare_ranks(self._workers)

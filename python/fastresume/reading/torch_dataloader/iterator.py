@@ -97,4 +97,5 @@ class WorkerIterator(Iterator[Batch]):
         self._share = spec.share(planned, cursor)
         place = (spec.world.rank, spec.world.world_size, worker, workers)
         self._reader = spec.reader(cursor, planned, place)
+        spec.draws.is_alone = True
         return self._reader
