@@ -180,6 +180,7 @@ def test_a_training_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: A
         with pytest.warns(UserWarning, match="begins at step 0, and the loader in mid pass: 7 of 10 batches"):
             trainer.train()
         assert trainer.state.global_step == 7
+        assert trainer.args.max_steps == -1
 
     assert live(work) == steps(3, STEPS)
 
@@ -225,29 +226,36 @@ def test_a_checkpoint_without_a_state_is_refused(directory: Path, jobs: Any, liv
     assert live(work) == []
 
 
-def test_another_number_of_steps_in_a_pass_is_told(jobs: Any, live: Any) -> None:
-    live(jobs.job(), kill_at=4)
+@pytest.mark.parametrize(
+    ("before", "kill_at", "after", "told"),
+    [
+        ({}, 4, {"batch_size": 16}, "for 10 steps, and takes 12: 4 were done, and 8 are left of 2 passes"),
+        (
+            {"gradient_accumulation_steps": 2},
+            8,
+            {"gradient_accumulation_steps": 3},
+            "for 8 steps, and takes 9",
+        ),
+        (
+            {"gradient_accumulation_steps": 3},
+            9,
+            {"gradient_accumulation_steps": 2},
+            "for 10 steps, and takes 9",
+        ),
+    ],
+    ids=["batch size", "more added", "fewer added"],
+)
+def test_training_ends_with_its_passes_though_steps_have_changed_and_says_so(
+    before: dict[str, int], kill_at: int, after: dict[str, int], told: str, jobs: Any, live: Any
+) -> None:
+    first = live(jobs.job(**before), kill_at=kill_at)
 
     def changed() -> None:
-        with pytest.warns(
-            UserWarning,
-            match="takes 4 steps for 1 passes of 4 and 0 steps, but 0 passes were done",
-        ):
-            jobs.job(20)()
+        with pytest.warns(UserWarning, match=f"made its schedule of learning rates {told}"):
+            jobs.job(**after)()
 
-    live(changed, kill_at=1)
-
-
-@pytest.mark.parametrize(("before", "after"), [(2, 3), (3, 2)])
-def test_another_number_of_batches_in_a_step_is_told(before: int, after: int, jobs: Any, live: Any) -> None:
-    live(jobs.job(gradient_accumulation_steps=before), kill_at=3 * before)
-
-    def changed() -> None:
-        with pytest.warns(UserWarning, match="or gradient_accumulation_steps has changed"):
-            jobs.job(gradient_accumulation_steps=after)()
-
-    first = steps(3 * before, STEPS)
-    assert live(changed)[: len(first)] == first, "the rest of the pass comes, in any case"
+    rows = [row for step in first + live(changed) for row in step]
+    assert rows == [*range(ROWS)] * 2, "each row of both passes"
 
 
 def test_batches_in_the_same_tensors_are_not_drawn_ahead(
@@ -257,9 +265,12 @@ def test_batches_in_the_same_tensors_are_not_drawn_ahead(
     dataset = fr.ParquetDataset(directory / "data", batch_size=BATCH)
     with fr.Loader(dataset, device="cuda", static=True) as loader:
         drawn = jobs.ResumeCallback(loader).dataloader
+        two, one = (SimpleNamespace(gradient_accumulation_steps=added, max_steps=9) for added in (2, 1))
+        drawn.prepare(two)
         with pytest.raises(ValueError, match="under static=True they come in the same tensors"):
-            drawn.begin(SimpleNamespace(gradient_accumulation_steps=2))
-        drawn.begin(SimpleNamespace(gradient_accumulation_steps=1))
+            drawn.begin(two)
+        drawn.prepare(one)
+        drawn.begin(one)
 
 
 def test_evaluation_is_given_dicts(jobs: Any, live: Any) -> None:
@@ -282,10 +293,11 @@ def test_what_was_drawn_and_not_used_comes_again_in_the_same_process(jobs: Any, 
         drawn = iter(resume.dataloader)
         for _ in range(4):
             next(drawn)
-        nothing: Any = None
-        resume.on_substep_end(nothing, nothing, nothing)
+        of_trainer: Any = SimpleNamespace()
+        resume.on_substep_end(of_trainer, of_trainer, of_trainer)
         assert fr.Cursor.from_state(resume.state()["attributes"]["state"]).consumed_rows == 0
-        resume.on_step_end(nothing, nothing, nothing)
+        resume.on_step_end(of_trainer, of_trainer, of_trainer)
+        assert of_trainer.epoch == 2 / STEPS
         assert fr.Cursor.from_state(resume.state()["attributes"]["state"]).consumed_rows == 2 * BATCH
         again = next(iter(resume.dataloader))
         assert (again["inputs"][:, 0] * 4096).tolist() == steps(2, 3)[0]

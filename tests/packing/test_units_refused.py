@@ -65,8 +65,19 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     dataset = opened(directory, fr.Packed("tokens", length=2), batch_size=1)
     with pytest.raises(fr.StateError, match=r"the same unit=; here it is fr.Packed\('tokens', length=1\)$"):
         opened(directory, fr.Packed("tokens", length=1), batch_size=1).load_state_dict(dataset.state_dict())
+    with pytest.raises(fr.StateError, match=r"and unit=fr.Packed\(...\) or fr.Bins\(...\) if it counted"):
+        fr.ParquetDataset(directory, batch_size=1).load_state_dict(dataset.state_dict())
     assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
     assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]
+
+
+def test_a_struct_costs_what_one_of_its_columns_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"c": [{"a": 2, "b": [1]}] * 3}), path)
+    words = r"'c' is a struct.*write one of fr.Bins\('c.a', cost=...\), fr.Bins\('c.b'"
+    with pytest.raises(fr.DataError, match=words):
+        opened(path, fr.Bins("c", cost=4), batch_size=1)
+    assert len(opened(path, fr.Bins("c.a", cost=4), batch_size=1)) == 2
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,15 @@ def test_a_tensor_taken_as_an_attribute_says_what_to_write(path: Path) -> None:
     assert copy.copy(batch).keys() == batch.keys()
 
 
+@pytest.mark.parametrize(("name", "words"), [("source", r"fr.Mixture"), ("unit_offsets", r"unit=fr.Bins")])
+def test_what_only_other_batches_have_can_be_asked_for(path: Path, name: str, words: str) -> None:
+    batch = next(iter(fr.ParquetDataset(path, batch_size=2, columns=["x"])))
+    assert not hasattr(batch, name)
+    assert getattr(batch, name, None) is None
+    with pytest.raises(AttributeError, match=rf"a Batch has no attribute '{name}': write {words}"):
+        getattr(batch, name)
+
+
 def test_a_dataset_without_a_batch_size_says_where_it_is_named(path: Path) -> None:
     with pytest.raises(TypeError, match=r"write ParquetDataset\(paths, batch_size=n\)"):
         next(iter(fr.ParquetDataset(path, columns="label")))

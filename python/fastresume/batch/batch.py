@@ -131,10 +131,10 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         It counts in the order in which the mixture names its sources: `mixture.sources[int(source)]`.
 
         Raises:
-            FastresumeError: of a batch that no mixture made.
+            AttributeError: of a batch that no mixture made: `hasattr(batch, "source")` is False.
         """
         if self._origin.sources is None:
-            raise _core.FastresumeError("the batch is of one dataset, and of no Mixture: it has no sources")
+            raise AttributeError  # `__getattr__` says why
         return torch.from_numpy(self._origin.sources).to(self._device())
 
     def state_dict(self) -> dict[str, str]:
@@ -160,13 +160,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """Where the rows of each bin begin, then their number: int64 `[bins + 1]`, on the tensors' device.
 
         Raises:
-            FastresumeError: of a batch whose dataset has no `unit=fr.Bins(...)`.
+            AttributeError: of a batch whose dataset has no `unit=fr.Bins(...)`.
         """
         units = self._origin.units
         if units is None or units.are_documents:
-            raise _core.FastresumeError(
-                "the batch has no bins: its dataset was made without unit=fr.Bins(...)"
-            )
+            raise AttributeError  # `__getattr__` says why
         return torch.from_numpy(units.offsets).to(self._device())
 
     def row_seeds(self, draw: int = 0) -> Tensor:

@@ -6,6 +6,7 @@ import json
 import warnings
 from collections.abc import Iterator, Mapping, ValuesView
 from inspect import signature
+from itertools import islice
 from typing import Any
 
 try:
@@ -21,6 +22,7 @@ from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import (
     Reader,
     ResumeState,
+    batches_of_passes,
     check_ranks,
     is_same_reading,
     require_state,
@@ -30,6 +32,10 @@ from fastresume.state.cursor import KEY, Cursor
 
 _DONE = "fastresume_batches_of_epoch"
 """Under this key a checkpoint says how many batches of Lightning's epoch were trained, with a step."""
+
+
+_COMPARED = 32
+"""The lengths of so many passes are compared."""
 
 
 class ResumeCallback(Callback):
@@ -86,6 +92,21 @@ class ResumeCallback(Callback):
         """
         self._batch, self._is_warned = batch, True
 
+    def stepping_batches(self, trainer: Trainer) -> int:
+        """The optimizer's steps of all epochs, each as long as its pass: for a schedule of learning rates.
+
+        `trainer.estimated_stepping_batches` takes the length of the first pass for all.
+
+        Examples:
+            >>> steps = resume.stepping_batches(self.trainer)  # doctest: +SKIP
+            >>> OneCycleLR(optimizer, max_lr=1e-3, total_steps=steps)  # doctest: +SKIP
+        """
+        if trainer.max_epochs is None or trainer.max_epochs < 0:
+            return int(trainer.max_steps)
+        added = trainer.accumulate_grad_batches
+        steps: int = sum(-(-batches // added) for batches in self._lengths(max(trainer.max_epochs, 1)))
+        return steps if trainer.max_steps == -1 else min(steps, int(trainer.max_steps))
+
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Refuses, or tells of, epochs that are no passes."""
         if stage != "fit":
@@ -106,6 +127,14 @@ class ResumeCallback(Callback):
                 stacklevel=2,
             )
 
+        elif len(set(self._lengths(min(trainer.max_epochs or 1, _COMPARED)))) > 1 and trainer.is_global_zero:
+            warnings.warn(
+                f"the passes of this loader differ in length: {self._lengths(3)} batches in the first three. "
+                "Each epoch has those of its own, but trainer.estimated_stepping_batches takes the first "
+                "one's for all: write resume.stepping_batches(self.trainer) in configure_optimizers",
+                stacklevel=2,
+            )
+
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Listens to optimizers whose steps Lightning does not take by itself."""
         self._takes_iterator = "dataloader_iter" in signature(pl_module.training_step).parameters
@@ -113,6 +142,7 @@ class ResumeCallback(Callback):
         if self._is_manual:
             self._listen(trainer)
         self._begins = True
+        self._size_epoch(trainer)
         left, in_pass = self._state.batches_left, len(self._state.dataset)
         begins = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0
         if begins and left < in_pass == self._batches_of_an_epoch(trainer) and trainer.is_global_zero:
@@ -209,6 +239,7 @@ class ResumeCallback(Callback):
         if trainer.current_epoch > 0 and not (loop.is_resuming or loop.restarting):
             # Lightning calls iter() next, and workers of a DataLoader begin a pass anew that was broken off.
             self._state.go_back()
+        self._size_epoch(trainer)
 
     def _check_validation(self, trainer: Trainer) -> None:
         for loader in _flat(trainer.val_dataloaders):
@@ -261,7 +292,7 @@ class ResumeCallback(Callback):
         done, batches = current["ready"], self._batches_of_an_epoch(trainer)
         is_pass, is_anew = batches == len(dataset), self._is_cut_anew()
         if progress["is_last_batch"]:
-            if done < batches or is_anew:  # it ended early, with its pass
+            if done != batches or is_anew:  # it ended with its pass, and `batches` are those of the next one
                 done = batches
         elif is_pass and is_anew:
             done = len(dataset) - dataset.batches_left
@@ -277,12 +308,30 @@ class ResumeCallback(Callback):
             if is_batch_end if trainer.max_steps == -1 else epoch["processed"] == epoch["ready"]:
                 _end_epoch(loops, is_batch_end)
 
+    def _size_epoch(self, trainer: Trainer) -> None:
+        """Lets Lightning count on the batches of the present pass, and not on those of the first one."""
+        loop, batches = trainer.fit_loop, self._batches_of_an_epoch(trainer)
+        combined = loop._combined_loader
+        if combined is None or combined.limits is None or loop.max_batches == float("inf"):
+            return  # it has no length to believe
+        for place, loader in enumerate(combined.flattened):
+            if is_same_reading(loader, self._state.dataset):
+                combined.limits[place] = batches
+        loop.max_batches = len(combined)
+        if isinstance(trainer.val_check_interval, float) and trainer.val_check_batch is not None:
+            trainer.val_check_batch = max(int(loop.max_batches * trainer.val_check_interval), 1)
+
     def _batches_of_an_epoch(self, trainer: Trainer) -> int:
         """How many batches Lightning counts on in an epoch: those of a pass, or fewer."""
         limit, in_pass = trainer.limit_train_batches, len(self._state.dataset)
         if limit is None:
             return in_pass
         return min(limit if isinstance(limit, int) else int(in_pass * limit), in_pass)
+
+    def _lengths(self, epochs: int) -> list[int]:
+        """The batches of so many passes of a job, from its start; of none for a negative number."""
+        dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
+        return [*islice(batches_of_passes(dataset, dataset.spec.start(), workers), max(epochs, 0))]
 
     def _listen(self, trainer: Trainer) -> None:
         def note(*_: Any) -> None:

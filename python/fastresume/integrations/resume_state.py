@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from torch.utils.data import DataLoader
@@ -159,6 +159,18 @@ def dataset_of(loader: object) -> ResumableDataset:
             f"{type(loader).__name__}"
         )
     return found
+
+
+def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: int) -> Iterator[int]:
+    """The number of batches that are left of a cursor's pass, then that of each pass after it, without end.
+
+    Passes differ in length: those of a mixture, and one to which files have come.
+    """
+    while True:
+        planned = dataset.spec.pass_from(cursor, max(workers, 1))
+        left = planned.batches_left
+        yield left
+        cursor = planned.cursor_after(planned.batches) if left else cursor.next_pass()
 
 
 def is_same_reading(loader: object, dataset: ResumableDataset) -> bool:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
 
 import fastresume._core as _core
-from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks, dataset_of, require_state
+from fastresume.integrations.resume_state import (
+    Reader,
+    ResumeState,
+    batches_of_passes,
+    check_ranks,
+    dataset_of,
+    require_state,
+)
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.state.cursor import Cursor
+
+_ADDED = "gradient_accumulation_steps"
+
+_EMPTY_PASSES = 1000
+"""So many passes without a batch may follow each other."""
 
 
 class ResumeCallback(TrainerCallback, ExportableState):
@@ -21,9 +35,12 @@ class ResumeCallback(TrainerCallback, ExportableState):
 
     The Trainer builds its inputs anew, so that nothing can ride on them: it draws from `dataloader`, which
     gives each batch as a dict and knows its cursor. It must not skip batches as well, hence
-    `ignore_data_skip=True`. Name `global_batch_size=` in the dataset, so that a pass has as many steps on any
-    number of ranks: the Trainer counts its epochs by them. In a pass that is resumed it is made to step after
-    the last batch, however many gradients add up: `gradient_accumulation_steps` is another for that batch.
+    `ignore_data_skip=True`.
+
+    An epoch is a pass, and ends with it, whatever its length: passes of a mixture differ, and files may come.
+    So `dataloader` has no length, and `max_steps` is set for `train`, to the steps of `num_train_epochs`
+    passes. After the last batch of a pass the Trainer is made to step, however many gradients add up:
+    `gradient_accumulation_steps` is another for that batch. Both arguments are put back.
 
     Args:
         loader: the `Loader` to train on; or a torch DataLoader over a `ParquetDataset`.
@@ -32,8 +49,12 @@ class ResumeCallback(TrainerCallback, ExportableState):
     Raises:
         TypeError: if the loader is something else.
         ValueError: in `train`, without `ignore_data_skip=True`, or with arguments under which no resume would
-            be exact; under `static=True`, if gradients add up.
+            be exact; if it was given to `add_callback`; under `static=True`, if gradients add up.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
+
+    Warns:
+        UserWarning: if training begins in the middle of a pass; if it takes another number of steps than its
+            learning-rate schedule was made for.
 
     Examples:
         >>> resume = ResumeCallback(loader)  # doctest: +SKIP
@@ -44,23 +65,26 @@ class ResumeCallback(TrainerCallback, ExportableState):
     def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
         self._state = ResumeState(loader, check_same=check_same)
         self._dataloader = DrawnBatches(loader, self._state)
-        self._done_before = 0.0  # the part of the Trainer's present epoch that was done before a resume
+        self._first_epoch = 0  # how many passes the loader had done when the Trainer's first epoch began
 
     @property
     def dataloader(self) -> DrawnBatches:
         """What the Trainer draws from: its `get_train_dataloader` returns this."""
         self._dataloader.restore()  # an exception may have come in between
+        self._dataloader.plan()
         return self._dataloader
 
     def state(self) -> dict[str, Any]:
         """What `trainer_state.json` holds of this callback."""
-        return {"args": {}, "attributes": {"state": self._state.state_dict()}}
+        attributes = {"state": self._state.state_dict(), "first_epoch": self._first_epoch}
+        return {"args": {}, "attributes": attributes}
 
     def on_init_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Refuses arguments under which no resume would be exact."""
         _check(args)
+        self._dataloader.prepare(args)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
@@ -75,23 +99,21 @@ class ResumeCallback(TrainerCallback, ExportableState):
         dataset = self._state.dataset
         check_ranks(dataset, args.world_size, "the Trainer")
         self._dataloader.begin(args)
-        self._done_before = 0.0
         if state.global_step == 0:
+            self._first_epoch = dataset.epoch
             if dataset.batches_left < len(dataset):
                 warnings.warn(
                     f"the Trainer begins at step 0, and the loader in mid pass: {dataset.batches_left} of "
-                    f"{len(dataset)} batches are left, so that it takes fewer steps than it counts on; call "
-                    "loader.reset() for the whole pass, or pass resume_from_checkpoint= to train()",
+                    f"{len(dataset)} batches are left, so that it takes fewer steps; call loader.reset() for "
+                    "the whole pass, or pass resume_from_checkpoint= to train()",
                     stacklevel=2,
                 )
-            return
-        found = (state.stateful_callbacks or {}).get(type(self).__name__, {})
-        self._state.load_state_dict(
-            require_state(found.get("attributes", {}).get("state"), "of ResumeCallback")
-        )
-        self._dataloader.forget()
-        self._done_before = 1 - dataset.batches_left / len(dataset)
-        self._check_steps(args, state)
+        else:
+            found = (state.stateful_callbacks or {}).get(type(self).__name__, {}).get("attributes", {})
+            self._state.load_state_dict(require_state(found.get("state"), "of ResumeCallback"))
+            self._first_epoch = found.get("first_epoch", 0)
+            self._dataloader.forget()
+        self._set_steps(args, state)
 
     def on_substep_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
@@ -102,16 +124,24 @@ class ResumeCallback(TrainerCallback, ExportableState):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Takes note of a batch after which the optimizer has stepped."""
+        """Takes note of a batch after which the optimizer has stepped; ends the epoch with the pass."""
         self._dataloader.use(is_step=True)
-        if self._done_before and state.epoch is not None:  # it counts from where it resumed
-            state.epoch += self._done_before
+        state.epoch = self._dataloader.passes_done - self._first_epoch
+        if self._dataloader.has_ended:
+            control.should_epoch_stop = True
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        """Takes note that the next epoch is a whole one."""
-        self._done_before = 0.0
+        """Saves and evaluates nothing where nothing was left to train."""
+        if self._dataloader.is_over:
+            control.should_log = control.should_evaluate = control.should_save = False
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Gives the Trainer its arguments back."""
+        self._dataloader.restore()
 
     def on_log(
         self,
@@ -130,20 +160,24 @@ class ResumeCallback(TrainerCallback, ExportableState):
         if state.log_history and name in state.log_history[-1]:
             state.log_history[-1][name] = logs[name]
 
-    def _check_steps(self, args: TrainingArguments, state: TrainerState) -> None:
-        dataset, added = self._state.dataset, args.gradient_accumulation_steps
-        in_pass = -(-len(dataset) // added)
-        passes, steps = divmod(state.global_step, in_pass)
-        left = -(-dataset.batches_left // added)
-        if passes != dataset.epoch or steps + left != in_pass:
-            warnings.warn(
-                f"the Trainer takes {state.global_step} steps for {passes} passes of {in_pass} and {steps} "
-                f"steps, but {dataset.epoch} passes were done, and {left} steps are left of the present one: "
-                "the number of ranks, the batch size or gradient_accumulation_steps has changed, and it will "
-                "end after another number of passes or steps; leave the last as it was, and pass "
-                "global_batch_size= to ParquetDataset",
-                stacklevel=2,
-            )
+    def _set_steps(self, args: TrainingArguments, state: TrainerState) -> None:
+        """Lets training end with the last of its passes, by what is left of them."""
+        planned = state.max_steps
+        if self._dataloader.counts_passes:
+            passes = args.num_train_epochs - (self._state.dataset.epoch - self._first_epoch)
+            left = self._dataloader.steps_left(passes)
+            state.max_steps = state.global_step + left
+            state.num_train_epochs = math.ceil(args.num_train_epochs)
+            if state.global_step and state.max_steps != planned:
+                warnings.warn(
+                    f"the Trainer made its schedule of learning rates for {planned} steps, and takes "
+                    f"{state.max_steps}: {state.global_step} were done, and {left} are left of "
+                    f"{args.num_train_epochs:g} passes. The data, the number of ranks, the batch size or "
+                    "gradient_accumulation_steps has changed: leave them as they were, and pass "
+                    "global_batch_size= to the dataset for other ranks; or say max_steps=",
+                    stacklevel=3,
+                )
+        self._dataloader.is_over = state.global_step >= state.max_steps
 
 
 class DictBatches:
@@ -187,7 +221,7 @@ class _Drawn(NamedTuple):
 
     cursor: Cursor
     rows: int
-    ends_pass: bool
+    left: int  # batches of the pass after it
 
 
 class DrawnBatches(DictBatches):
@@ -198,6 +232,10 @@ class DrawnBatches(DictBatches):
 
     Attributes:
         trained_rows: rows of this rank that were used since training began.
+        passes_done: passes that were done up to the batch that was used last, and the part of its own.
+        has_ended: whether the batch that was used last ended its pass.
+        counts_passes: whether training ends after a number of passes, and not of steps.
+        is_over: whether nothing is left to train.
     """
 
     def __init__(self, loader: Reader, state: ResumeState) -> None:
@@ -205,35 +243,99 @@ class DrawnBatches(DictBatches):
         self._state = state
         self._drawn: deque[_Drawn] = deque()
         self._used = 0  # in this iteration
-        self._has_ended = False  # whether the batch that was used last ended its pass
+        self._pass = (0, 1)  # its number among the passes done, and its batches
         self._args: TrainingArguments | None = None
+        self._put: dict[
+            str, tuple[int, int]
+        ] = {}  # arguments that are ours for now: as they were, as they are
         self._added = 1
         self.trained_rows = 0
+        self.passes_done = 0.0
+        self.has_ended = self.counts_passes = self.is_over = False
+
+    def __len__(self) -> int:
+        """Batches of a pass, where no Trainer asks.
+
+        Raises:
+            TypeError: if one does: it would take the length of one pass for that of all.
+        """
+        if self._args is not None:
+            raise TypeError("passes differ in length")
+        return super().__len__()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The batches from the one after the last that was trained, to the end of the pass."""
-        if self._drawn or not self._has_ended:
+        self.go_back()
+        # The Trainer would end at a pass without a batch: less was left of it than a batch has.
+        for _ in range(0 if self.is_over else _EMPTY_PASSES):
+            self._pass = self._state.dataset.epoch, len(self._loader)
+            batch = None
+            for batch in self._loader:
+                self._drawn.append(_Drawn(batch.cursor, batch._origin.valid_rows, batch.batches_left))
+                self._step_after_the_last()
+                yield dict(batch)
+            if batch is not None:
+                return
+
+    def go_back(self) -> None:
+        """Lets the next iteration begin after the batch that was trained last."""
+        if self._drawn or not self.has_ended:
             self._state.go_back()
         self.forget()
-        for batch in self._loader:
-            self._drawn.append(_Drawn(batch.cursor, batch._origin.valid_rows, batch.batches_left == 0))
-            self._step_after_the_last()
-            yield dict(batch)
+
+    def prepare(self, args: TrainingArguments) -> None:
+        """Takes the arguments of a Trainer."""
+        self._args, self._added = args, args.gradient_accumulation_steps
+
+    def plan(self) -> None:
+        """Tells the Trainer, by `max_steps`, how many steps its passes have: of a job from its start.
+
+        Where the loader stands between two passes, of a job that begins there.
+        """
+        if self._args is None:
+            return
+        self.go_back()
+        self.prepare(self._args)
+        self.counts_passes = self._args.max_steps <= 0
+        if self.counts_passes:
+            dataset = self._state.dataset
+            here = dataset.shared_cursor.cursor
+            start = dataset.spec.start() if here.steps or not dataset.epoch else here
+            lengths = self._lengths(start)
+            self._let("max_steps", max(_steps(lengths, self._args.num_train_epochs, self._added), 1))
+
+    def steps_left(self, passes: float) -> int:
+        """The steps of so many passes from where the loader is; the one that it is in counts as whole."""
+        lengths = self._lengths(self._state.dataset.shared_cursor.cursor)
+        if passes >= 1:
+            return _steps(lengths, passes, self._added)
+        of_pass, left = (-(-batches // self._added) for batches in (len(self._loader), next(lengths)))
+        return max(math.ceil(passes * of_pass) - (of_pass - left), 0)
+
+    def _lengths(self, cursor: _core.Cursor) -> Iterator[int]:
+        return batches_of_passes(self._state.dataset, cursor, getattr(self._loader, "num_workers", 0))
 
     def begin(self, args: TrainingArguments) -> None:
-        """Takes the arguments of the training that begins, and counts from 0.
+        """Begins a training, and counts from 0.
 
         Raises:
-            ValueError: if the batches of a step would be drawn into the same tensors.
+            ValueError: if the arguments are not those of `plan`; if the batches of a step would be drawn into
+                the same tensors.
         """
+        if args is not self._args:
+            raise ValueError(
+                "ResumeCallback does not know the Trainer's arguments, which tell how many passes are "
+                "trained: pass it when the Trainer is made, Trainer(..., callbacks=[resume]), and leave "
+                "trainer.args as they are"
+            )
         device = getattr(self._loader, "_device", None)
-        if device is not None and device.is_static and args.gradient_accumulation_steps > 1:
+        if device is not None and device.is_static and self._added > 1:
             raise ValueError(
                 "the Trainer draws all batches of a step before it trains on the first, and under "
                 "static=True they come in the same tensors: leave static out, or add no gradients up"
             )
-        self._args, self._added = args, args.gradient_accumulation_steps
         self.trained_rows = 0
+        self.is_over = False
 
     def use(self, is_step: bool) -> None:
         """Takes note that the first batch that was not yet used is used now, and whether a step followed.
@@ -243,11 +345,14 @@ class DrawnBatches(DictBatches):
         """
         if not self._drawn:
             raise _core.FastresumeError("the Trainer trained on a batch that was not drawn from here")
-        cursor, rows, self._has_ended = self._drawn.popleft()
+        cursor, rows, left = self._drawn.popleft()
+        self.has_ended = left == 0
         self._used += 1
         self.trained_rows += rows
+        number, length = self._pass
+        self.passes_done = number + max(length - left, 0) / length
         if is_step:
-            self.restore()
+            self._put_back(_ADDED)
             self._state.trained_to(cursor)
         self._step_after_the_last()
 
@@ -255,25 +360,42 @@ class DrawnBatches(DictBatches):
         """Forgets what was drawn."""
         self._drawn.clear()
         self._used = 0
-        self._has_ended = False
+        self.has_ended = False
 
     def restore(self) -> None:
         """Gives the Trainer its arguments back as they were."""
-        if self._args is not None:
-            self._args.gradient_accumulation_steps = self._added
+        for name in tuple(self._put):
+            self._put_back(name)
+
+    def _let(self, name: str, value: int) -> None:
+        """Lets an argument of the Trainer be another for now."""
+        self._put_back(name)
+        self._put[name] = getattr(self._args, name), value
+        setattr(self._args, name, value)
+
+    def _put_back(self, name: str) -> None:
+        before, ours = self._put.pop(name, (0, 0))
+        if before != ours and getattr(self._args, name) == ours:  # and no other that the user has set since
+            setattr(self._args, name, before)
 
     def _step_after_the_last(self) -> None:
         """Lets the Trainer step after the last batch of the pass, if that is the next one.
 
-        It steps after every so many batches of an epoch, and after as many as a whole pass has: in a pass
-        that was resumed the last ones are neither, and would be left without a step.
+        It steps after every so many batches of an epoch: the last ones would be left without a step.
         """
-        if self._args is None or not self._drawn or not self._drawn[0].ends_pass:
+        if self._args is None or not self._drawn or self._drawn[0].left:
             return
         number = self._used + 1
-        if number % self._added and number != len(self):
+        if number % self._added:
             # A divisor of this number alone, unless the batch begins a step of its own.
-            self._args.gradient_accumulation_steps = 1 if self._used % self._added == 0 else number
+            self._let(_ADDED, 1 if self._used % self._added == 0 else number)
+
+
+def _steps(lengths: Iterator[int], passes: float, added: int) -> int:
+    """The steps of so many passes of these lengths, of which each ends with a step."""
+    of_each = (-(-batches // added) for batches in lengths)
+    whole = sum(islice(of_each, int(passes)))
+    return whole + math.ceil(passes % 1 * next(of_each))
 
 
 def _check(args: TrainingArguments) -> None:

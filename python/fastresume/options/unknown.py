@@ -136,6 +136,8 @@ METHODS_OF_BATCHES = {
     "shape": "batch.num_rows, and batch['name'].shape",
     "size": "batch.num_rows, and batch['name'].shape",
     "to_pandas": "batch.to_arrow().to_pandas()",
+    "source": "fr.Mixture({...}) of several datasets: a batch of one has no sources",
+    "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
 }
 
 OF_LOADER = {

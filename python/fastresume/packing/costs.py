@@ -47,7 +47,13 @@ def numbers_of(manifest: _core.Manifest, name: str) -> _core.Layout | None:
         DataError: if the column is neither one of lists of values nor one of integers.
     """
     layout = column_request([name], "mask").layout(manifest)
-    field = Schema(layout)[name]
+    schema = Schema(layout)
+    if name not in schema:
+        parts = ", ".join(f"fr.Bins({key!r}, cost=...)" for key in schema if not key.endswith("_valid"))
+        raise _core.DataError(
+            f"column '{name}' is a struct, and costs nothing by itself: write one of {parts}"
+        )
+    field = schema[name]
     if field.kind == "list":
         return None
     if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:

@@ -137,12 +137,12 @@ class UnitsSpec(FilesSpec):
         Raises:
             StateError: if it is of another dataset, selection of rows, order, or way of making units.
         """
-        try:
-            return self._units.fitted(cursor, self.order_choice, self.on_change == "append")
-        except _core.StateError as error:
-            if "selection" not in str(error):
-                raise
-            raise _core.StateError(f"{error}, and the same unit=; here it is {self.unit!r}") from None
+        return self._units.fitted(cursor, self.order_choice, self.on_change == "append")
+
+    @property
+    def unit_told(self) -> str:
+        """What to add where a state counts others than these units."""
+        return f", and the same unit=; here it is {self.unit!r}"
 
     def reader(
         self,

@@ -104,9 +104,14 @@ class FilesSpec(ReadSpec):
                 raise _core.StateError(
                     "the state is of a mixture, and this is one dataset: load it into the Mixture"
                 ) from None
-            if self.table is None:
-                raise
-            raise _core.StateError(f"{error}. {self.table.told}") from None
+            told = f"{error}{self.unit_told}" if "selection" in str(error) else str(error)
+            told += "" if self.table is None else f". {self.table.told}"
+            raise _core.StateError(told) from None
+
+    @property
+    def unit_told(self) -> str:
+        """What to add where a state counts others than these rows."""
+        return ", and unit=fr.Packed(...) or fr.Bins(...) if it counted sequences or bins; here are rows"
 
     def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of these files, or what becomes of it where files were added.
