@@ -12,9 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import fastresume as fr
 from fastresume.audit.log_format import HEADER, MAGIC
-from fastresume.audit.report import Declared
 from fastresume.audit.verify import audit
 from support.audits import (
     ORDERS,
@@ -152,16 +150,6 @@ def test_a_start_from_nowhere_unless_it_is_declared(data: Path, logs: Path, shuf
     assert "starts from a state that no log leads to" in found_in(logs, other)
 
 
-def test_a_state_that_was_declared_but_does_not_tell_the_truth(data: Path, logs: Path) -> None:
-    state = Ranks(data, logs / "elsewhere").steps(7)
-    Ranks(data, logs, 3, state=state).finish()
-    early = Ranks(data, logs / "elsewhere").steps(6)
-    lie = Declared(state["fastresume"], fr.Cursor.from_state(early).remaining())
-    text = text_of(audit(logs, [lie]))
-    assert "problem: pass 0: not every row was delivered exactly once" in text
-    assert "part-000.parquet: row group 0: rows 60-69 never delivered" in text
-
-
 def test_a_state_from_the_future(data: Path, logs: Path) -> None:
     state = Ranks(data, logs).steps(7)
     fields = json.loads(state["fastresume"])
@@ -206,7 +194,7 @@ def drop_more(batch: SimpleNamespace) -> None:
     [
         (skip_rows, ["not every row was delivered exactly once", "never delivered"]),
         (repeat_batch, ["not every row was delivered exactly once", "never delivered", "more than once"]),
-        (give_other_rows, ["the rows handed over are not those of the positions", "batch 7, rank 1 of 2"]),
+        (give_other_rows, ["the rows handed over are not those of their places", "batch 7, rank 1 of 2"]),
         (go_beyond, ["positions from 0 to 1882, where there are 1203 rows"]),
     ],
 )
@@ -229,7 +217,7 @@ def test_a_loader_that_lies(
 def test_a_loader_that_lies_in_a_pass_that_is_not_finished(
     data: Path, logs: Path, shuffle: Shuffle | None
 ) -> None:
-    lies = ((repeat_batch, "more than once"), (give_other_rows, "are not those of the positions"))
+    lies = ((repeat_batch, "more than once"), (give_other_rows, "are not those of their places"))
     for change, what in lies:
         ranks = Ranks(data, logs / what, shuffle=shuffle)
         forge(ranks.loaders[1], change)

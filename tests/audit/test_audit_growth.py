@@ -111,6 +111,22 @@ def test_what_a_tail_dropped_before_stays_dropped_and_is_counted(days: Days) -> 
     )
 
 
+@ORDERS
+@pytest.mark.parametrize("tail", ["drop", "short", "pad"])
+def test_what_tails_dropped_on_three_days_is_proven_by_the_order_of_each_day(
+    tmp_path: Path, shuffle: Shuffle | None, tail: str
+) -> None:
+    days, state = Days(tmp_path, shuffle), None
+    for rows in (50, 33, 21):
+        days.add(rows)
+        state = days.ranks(3, state, tail=tail).finish()
+    assert_proven(days.logs, 1)
+    path = max(days.logs.glob("rank-*"), key=lambda path: path.stat().st_mtime_ns)
+    *others, last = bodies(path)
+    write_bodies(path, [*others, last[:9] + bytes([last[9] ^ 1]) + last[10:]])  # a bit of its digest
+    assert "the rows handed over are not those of their places" in found_in(days.logs)
+
+
 def test_rows_that_are_selected_of_both_are_proven(days: Days) -> None:
     state = days.ranks(filter=[("odd", "==", 1)]).steps(2)
     days.add(31)
@@ -165,7 +181,7 @@ def test_a_row_of_before_in_the_place_of_a_new_one_is_seen(tmp_path: Path, shuff
     forge(ranks.loaders[0], take_row_0)
     ranks.finish()
     said = found_in(days.logs)
-    assert "the rows handed over are not those of the positions" in said
+    assert "the rows handed over are not those of their places" in said
     assert "batch 2, rank 0 of 1" in said
 
 

@@ -262,7 +262,7 @@ def test_the_command_says_what_it_found(
     assert out.endswith("PROVEN: 1 finished pass, every row delivered exactly once\n")
     status, out, _ = run(logs, "--passes", 2)
     assert status == 1
-    assert out.endswith("problem: --passes 2: 1 finished passes are proven\nNOT PROVEN: 1 problem\n")
+    assert out.endswith("problem: --passes 2: 1 finished pass is proven\nNOT PROVEN: 1 problem\n")
     later = tmp_path / "later"
     Ranks(data, later, 3, state=state).finish()
     assert run(later)[0] == 1

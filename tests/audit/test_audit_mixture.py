@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import fastresume._core as _core
-from fastresume.audit.mixture import MixtureState, ordinals_at
+from fastresume.audit.axis import ordinals_at
+from fastresume.audit.place import Place
 from fastresume.audit.ranges import union
 from fastresume.audit.verify import audit
 from fastresume.buffers import of_buffer
-from support.audits import assert_proven, found_in, log_of, text_of
+from support.audits import assert_proven, bodies, found_in, log_of, text_of, write_bodies
 from support.jobs import FEW
 
 ORDER: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 10}
@@ -119,6 +120,38 @@ def test_passes_of_sources_are_told_and_finished_ones_counted(root: Path, tmp_pa
     assert "pass 3, stage 0" in assert_proven(logs, 3)
 
 
+@pytest.mark.parametrize("tail", ["drop", "pad", "short"])
+@pytest.mark.parametrize("ahead", [1, 2])
+@pytest.mark.parametrize("steps", [1, 3, 5])
+def test_ranks_that_were_ahead_when_killed_and_go_on_alike_are_proven(
+    root: Path, tmp_path: Path, tail: str, ahead: int, steps: int
+) -> None:
+    """The batch of the dead run stands beside that of the next one: what follows is of the next one."""
+    logs, how = tmp_path / "logs", {"world_size": 2, "tail": tail, "stages": [(60, {"web": 1})]}
+    state = life(root, logs, TWO, steps, killed_after=ahead, **how)
+    life(root, logs, TWO, 20, state, killed_after=ahead, **how)
+    assert_proven(logs, 0, or_more=True)
+    state = json.loads(json.dumps(state))
+    life(root, logs, TWO, 3, state, killed_after=ahead, **how)
+    path = log_of(logs, 1)
+    write_bodies(path, [body for number, body in enumerate(bodies(path)) if number != steps])
+    assert "problem: " in found_in(logs)
+
+
+def test_a_source_that_grows_while_a_stage_leaves_it_out_is_proven(root: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    state = life(root, logs, TWO, 8, world_size=2)
+    write(root, "web", 1, range(96, 130))
+    how: dict[str, Any] = {"stages": [(24, {"code": 1})]}
+    state = life(root, logs, {"code": 1}, 4, state)
+    state = life(root, logs, THREE, 5, state, world_size=2, **how)
+    life(root, logs, THREE, 60, state)
+    assert_proven(logs, 2, or_more=True)
+    path = log_of(logs, 0, 1)
+    write_bodies(path, bodies(path)[:-1])
+    assert "problem: " in found_in(logs)
+
+
 @pytest.mark.parametrize("tail", ["pad", "short"])
 def test_what_a_tail_fills_up_is_delivered_once(root: Path, tmp_path: Path, tail: str) -> None:
     logs = tmp_path / "logs"
@@ -167,7 +200,7 @@ def test_the_audit_counts_along_the_sources_as_the_core_does(data: st.DataObject
             how: dict[str, Any] = {"stop": stop, "tail": tail, "world_size": data.draw(st.integers(1, 2))}
             state = life(root, logs, weights, data.draw(st.integers(0, 20)), state, batch_size=2, **how)
             cursor = fr.Cursor.from_state(state)._core
-            own, axes = MixtureState(cursor.to_json()), _core.Axes(cursor)
+            own, axes = Place(cursor.to_json()), _core.Axes(cursor)
             assert [axis.total for axis in own.taken.values()] == _core.Axes.rows_taken(cursor)
             for number, name in enumerate(axes.names):
                 if axes.weights[number]:
@@ -187,8 +220,7 @@ def test_a_rank_whose_log_is_missing_is_named(root: Path, tmp_path: Path) -> Non
     state = life(root, logs, TWO, 5, world_size=2)
     life(root, logs, THREE, 4, state)
     log_of(logs, 1).unlink()
-    told = found_in(logs)
-    assert "starts from a state that no log leads to (pass 0)" in told
+    assert "pass 0, batch 0: rank 1 of 2 never delivered it" in found_in(logs)
 
 
 def test_a_life_whose_logs_are_missing_is_a_state_that_no_log_leads_to(root: Path, tmp_path: Path) -> None:

@@ -260,4 +260,4 @@ def test_a_rank_whose_log_is_missing_is_seen(root: Path, tmp_path: Path) -> None
     state = life(root, logs, TWO, 5, world_size=2)
     life(root, logs, THREE, 4, state)
     next(logs.glob("rank-00001-*.log")).unlink()
-    assert "starts from a state that no log leads to (pass 0)" in found_in(logs)
+    assert "pass 0, batch 0: rank 1 of 2 never delivered it" in found_in(logs)

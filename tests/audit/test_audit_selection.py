@@ -89,4 +89,4 @@ def test_the_audit_finds_a_row_that_was_not_selected(tmp_path: Path) -> None:
     loader = ranks.loaders[0]
     loader._spec = replace(loader._spec, manifest=other.spec.manifest)
     ranks.finish()
-    assert "the rows handed over are not those of the positions" in found_in(logs)
+    assert "the rows handed over are not those of their places" in found_in(logs)

@@ -113,7 +113,7 @@ def test_other_units_than_those_of_the_order_are_seen(
     report = audit(tmp_path / "logs")
     counted = "sequences" if unit is PACKED else "bins"
     assert report.problems == 1
-    assert f"the {counted} handed over are not those of the positions" in "\n".join(report.lines)
+    assert f"the {counted} handed over are not those of their places" in "\n".join(report.lines)
     assert any(line.strip().startswith("batch 2, rank 0") for line in report.lines)
 
 
@@ -130,7 +130,7 @@ def test_a_token_that_stands_twice_is_seen(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(content, "of_sequences", once_wrong)
     ranks(tmp_path, 1, PACKED).finish()
     said = found_in(tmp_path / "logs")
-    assert "what the sequences held is not every token of every document" in said
+    assert "what the sequences held is not what those of their places hold" in said
 
 
 def test_what_is_dropped_at_the_end_is_in_the_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,4 +142,4 @@ def test_what_is_dropped_at_the_end_is_in_the_proof(tmp_path: Path, monkeypatch:
     again = tmp_path / "again"
     again.mkdir()
     ranks(again, 5, PACKED).finish()
-    assert "is not every token" in found_in(again / "logs")
+    assert "held is not what those of their places hold" in found_in(again / "logs")

@@ -2,14 +2,14 @@
 
 A state is an opaque name here. A global batch is an edge from the state before it to the state after it. The
 batch is whole when every rank has logged its part. A state is proven if whole batches lead to it from the
-start of the first pass, or from a declared state.
+start of the first pass, or from a declared state. Where files, weights or sources changed, no batch leads
+on: a state is joined to the one that names the same place.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastresume.audit.log_format import Integers, Records, Start, state_hash
+from fastresume.audit.place import Place
 from fastresume.buffers import Intervals, of_runs
 
 Problem = Callable[[str, Iterable[str]], None]
@@ -39,14 +40,21 @@ class Edge:
 
 
 class Lineage:
-    """The global batches of one dataset in one order, and the states between them.
+    """The global batches of one job, and the states between them.
 
     Args:
         starts: of all logs.
-        members: the indices of the records that belong to this dataset and order.
+        members: the indices of those that belong to this job.
         records: of all logs.
-        trusted: the hashes of states that need no proof.
+        places: those of the starts, as the stage that begins or goes on there has them.
         problem: called for records that contradict each other.
+
+    Attributes:
+        states: the states from which iterators started, by the indices of the starts.
+        kept: the records of the batches, by rank and without repetitions: the last of several counts.
+        leaving: the batches that follow on each state, by number.
+        proven: the batch by which each proven state was reached; None for states that need no proof.
+        joined: the state that names the same place, for those to which no batch leads.
     """
 
     def __init__(
@@ -54,23 +62,13 @@ class Lineage:
         starts: Sequence[Start],
         members: Sequence[int],
         records: Records,
-        trusted: Iterable[int],
+        places: Mapping[int, Place],
         problem: Problem,
     ) -> None:
-        self.starts, self.records, self._problem = starts, records, problem
+        self.starts, self.records, self._places, self._problem = starts, records, places, problem
         self.states = {index: state_hash(starts[index].cursor) for index in members}
-        self.pass_starts: dict[int, int] = {}
-        """The epochs of the states at which nothing of a pass is delivered yet."""
-        self.epoch_of: dict[int, int] = {}
-        """The epochs of the states from which iterators started."""
-        self.parsed: dict[int, dict[str, Any]] = {}
-        """These states, parsed."""
-        for index, state in self.states.items():
-            self.parsed[state] = parsed = json.loads(starts[index].cursor)
-            self.epoch_of[state] = parsed["epoch"]
-            if nothing_done(parsed):
-                self.pass_starts[state] = parsed["epoch"]
         self.kept = np.empty(0, np.int64)
+        self.topology_of = np.full(len(starts), -1)
         self.edges = self._connect(members)
         self.leaving: dict[int, list[int]] = defaultdict(list)
         self._entering: dict[int, list[int]] = defaultdict(list)
@@ -78,18 +76,17 @@ class Lineage:
             self.leaving[edge.before].append(number)
             self._entering[edge.after].append(number)
         self.proven: dict[int, int | None] = {}
-        """The batch by which each proven state was reached; None for states that need no proof."""
-        self.prove([state for state, epoch in self.pass_starts.items() if epoch == 0])
-        self.prove([state for state in self.states.values() if state in set(trusted)])
+        self.joined: dict[int, int] = {}
 
     def _connect(self, members: Sequence[int]) -> list[Edge]:
-        """The global batches. Sets `kept` to their records, by rank and without repetitions."""
-        records, starts = self.records, self.starts
+        """The global batches; sets `kept` to their records."""
+        records, starts, topology_of = self.records, self.starts, self.topology_of
         topologies: dict[tuple[object, ...], int] = {}
-        topology_of, rank_of, ranks = (np.full(len(starts), -1) for _ in range(3))
+        rank_of, ranks = (np.full(len(starts), -1) for _ in range(2))
         for index in members:
             start = starts[index]
-            key = (start.world_size, start.batch_size, start.cut, start.tail, start.on_iter)
+            stage = self._places[index].stage
+            key = (start.world_size, start.batch_size, start.cut, start.tail, start.on_iter, stage)
             topology_of[index] = topologies.setdefault(key, len(topologies))
             rank_of[index], ranks[index] = start.rank, start.world_size
         topology, rank = topology_of[records.start], rank_of[records.start]
@@ -97,12 +94,11 @@ class Lineage:
         for place in np.flatnonzero((topology >= 0) & records.is_again):
             self._differ("it was handed over twice, one time after the other", int(place) - 1, int(place))
         order = mine[np.lexsort((rank[mine], topology[mine], records.before[mine]))]
-        is_next = _changes(records.before[order]) | _changes(topology[order])
-        is_kept = is_next | _changes(rank[order])
-        for place in np.flatnonzero(~is_kept & _changes(records.body[order])):
+        is_other = _changes(records.before[order]) | _changes(topology[order]) | _changes(rank[order])
+        for place in np.flatnonzero(~is_other & _changes(records.body[order])):
             self._differ("two runs from one state differ", order[place - 1], order[place])
-        self.kept = kept = order[is_kept]
-        first = np.flatnonzero(is_next[is_kept])
+        self.kept = kept = order[np.append(is_other[1:], True)[: len(order)]]
+        first = np.flatnonzero(_changes(records.before[kept]) | _changes(topology[kept]))
         count = np.diff(first, append=len(kept))
         heads = kept[first]
         of_head = np.repeat(heads, count)
@@ -136,32 +132,13 @@ class Lineage:
                     self.proven[edge.after] = number
                     found.append(edge.after)
 
-    def knows(self, state: int) -> bool:
-        """Whether any log tells of a state."""
-        return state in self.epoch_of or state in self._entering or state in self.leaving
+    def before(self, state: int) -> int | None:
+        """The state before a proven one; None where a job begins."""
+        number = self.proven[state]
+        return self.joined.get(state) if number is None else self.edges[number].before
 
-    def generation_ends(self, edge: Edge) -> tuple[int, ...]:
-        """Where the generations of the pass of a batch end, but for the last one."""
-        state = self.parsed[self.states[int(self.records.start[self.kept[edge.first]])]]
-        is_of_pass = state["epoch"] == edge.epoch
-        return tuple(end for end, _ in state.get("generations", [])) if is_of_pass else ()
-
-    def way_to(self, last: int) -> tuple[list[int], int]:
-        """The batches of a pass up to and including this one, and the state at which they begin.
-
-        Where no whole batches lead to a state, the path continues with those that most ranks have logged.
-        """
-        way, state, seen = [last], self.edges[last].before, set[int]()
-        while state not in self.pass_starts and state not in seen:
-            seen.add(state)
-            number = self.proven.get(state) if state in self.proven else self._best_entering(state)
-            if number is None:
-                break
-            way.append(number)
-            state = self.edges[number].before
-        return way[::-1], state
-
-    def _best_entering(self, state: int) -> int | None:
+    def best_entering(self, state: int) -> int | None:
+        """The batch that leads to a state and that most ranks have logged."""
         numbers = self._entering.get(state, ())
         return max(
             numbers, key=lambda number: (self.edges[number].is_whole, self.edges[number].count), default=None
@@ -175,7 +152,10 @@ class Lineage:
         seen, broken = set[int](), None
         while state not in self.proven and state not in seen:
             seen.add(state)
-            number = self._best_entering(state)
+            number = self.best_entering(state)
+            if number is None and state in self.joined:
+                state = self.joined[state]
+                continue
             if number is None:
                 return None, state
             broken = broken if self.edges[number].is_whole else number
@@ -192,7 +172,7 @@ class Lineage:
                 yield state, self.starts[index].file
         for edge in self.edges:
             if edge.is_whole and edge.before not in self.proven:
-                number = self._best_entering(edge.before)
+                number = self.best_entering(edge.before)
                 if number is None or not self.edges[number].is_whole:
                     yield edge.before, self.start_of(edge).file
 
@@ -238,9 +218,9 @@ class Lineage:
         starts = (self.starts[index] for index in self.states)
         return {start.rank for start in starts if start.world_size == world_size}
 
-    def records_of(self, way: Sequence[int]) -> Integers:
+    def records_of(self, edges: Sequence[Edge]) -> Integers:
         """The indices of the records of some batches."""
-        bounds = [(self.edges[number].first, self.edges[number].count) for number in way]
+        bounds = [(edge.first, edge.count) for edge in edges]
         spans = np.array(bounds, np.int64).reshape(-1, 2).cumsum(axis=1)
         return self.kept[of_runs(spans)]
 
@@ -258,13 +238,6 @@ class Lineage:
         """Where a record is, in words."""
         start = self.starts[self.records.start[index]]
         return f"rank {start.rank} of {start.world_size}: {start.file}, byte {self.records.offset[index]}"
-
-
-def nothing_done(state: dict[str, Any]) -> bool:
-    """Whether a state says that nothing of its pass is delivered; of a mixture, of no pass of its sources."""
-    order = state["order"]
-    is_new = not order.get("stages") and all(source[4:] == [[]] for source in order.get("sources", ()))
-    return is_new and state["consumed"] == state["cuts"] == []
 
 
 def _changes(column: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

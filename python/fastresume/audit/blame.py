@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.place import Place
 from fastresume.audit.report import Report
 
 
@@ -11,25 +14,20 @@ class Blame:
 
     Args:
         lineage: the states, and what leads to them.
+        known: the places of the states from which logs start.
         report: what causes are told to.
-
-    Attributes:
-        elsewhere: states of which another history tells why they are not proven.
     """
 
-    def __init__(self, lineage: Lineage, report: Report) -> None:
-        self._lineage, self._report = lineage, report
+    def __init__(self, lineage: Lineage, known: Mapping[int, Place], report: Report) -> None:
+        self._lineage, self._known, self._report = lineage, known, report
         # For each cause, a file that shows it.
         self._causes: dict[tuple[int | None, int], str] = {}
-        self.elsewhere: set[int] = set()
 
     def state(self, state: int, file: str) -> None:
         """Finds why a state is not proven; the file goes on from it."""
         if state in self._lineage.proven:
             return
-        number, unknown = self._lineage.cause(state)
-        if number is not None or unknown not in self.elsewhere:
-            self._causes.setdefault((number, unknown), file)
+        self._causes.setdefault(self._lineage.cause(state), file)
 
     def absent(self, state: int) -> None:
         """Blames a rank that has no log at all, if others have gone two batches on without it."""
@@ -49,11 +47,12 @@ class Blame:
 
     def _tell_cause(self, number: int | None, state: int, file: str) -> None:
         if number is None:
-            epoch = self._lineage.epoch_of.get(state, "unknown")
-            self._report.problem(
-                f"{file} starts from a state that no log leads to (pass {epoch})",
-                ["declare it with --start if that was meant; if logs are missing, bring them here"],
-            )
+            place = self._known.get(state)
+            epoch = "unknown" if place is None else place.epoch
+            details = ["declare it with --start if that was meant; if logs are missing, bring them here"]
+            if place is not None and place.is_made:
+                details.insert(0, "it was merged or imported: what it says was delivered can't be proven")
+            self._report.problem(f"{file} starts from a state that no log leads to (pass {epoch})", details)
             return
         edge = self._lineage.edges[number]
         world_size = self._lineage.start_of(edge).world_size

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from fastresume._core import StateError
-from fastresume.audit.report import Declared, Report
+from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
 from fastresume.state.cursor import KEY, Cursor
 
@@ -24,8 +24,12 @@ def run(given: argparse.Namespace) -> int:
     if report.logs == 0:
         return _refuse(f"{given.directory}: there is no delivery log (rank-*.log) in this directory")
     if min(report.finished, default=0) < given.passes:
-        found = min(report.finished, default=0)
-        report.problem(f"--passes {given.passes}: {found} finished passes are proven")
+        found, details = min(report.finished, default=0), []
+        if report.reopened:
+            times = "once" if report.reopened == 1 else f"{report.reopened} times"
+            details = [f"files came behind a finished pass {times}: it went on with them, and counts once"]
+        passes = "1 finished pass is" if found == 1 else f"{found} finished passes are"
+        report.problem(f"--passes {given.passes}: {passes} proven", details)
     lines = "\n".join([*report.lines, verdict(report)]) + "\n"
     # Names of files need be no text.
     sys.stdout.write(lines.encode(errors="backslashreplace").decode())
@@ -45,8 +49,8 @@ def verdict(report: Report) -> str:
     return f"{said}; {report.masked} of them masked as not valid, as listed" if report.masked else said
 
 
-def declared(text: str) -> Declared:
-    """The state that `--start` names.
+def declared(text: str) -> str:
+    """The text of the state that `--start` names.
 
     Raises:
         StateError: if it is no state, or the file can't be read; says which was meant.
@@ -65,7 +69,7 @@ def declared(text: str) -> Declared:
         raise StateError(f"{source}: it is not text; save json.dumps(state) for the audit") from None
     except (OSError, ValueError) as cause:  # a StateError is also a ValueError
         raise StateError(f"{source}: {cause}") from None
-    return Declared(cursor.to_state()[KEY], cursor.remaining())
+    return cursor.to_state()[KEY]
 
 
 def _refuse(reason: str) -> int:

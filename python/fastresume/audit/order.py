@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -38,15 +38,13 @@ class Units:
     Args:
         counted: "sequences" or "bins".
         text: how they are made.
-        content: the digest of the tokens of all sequences; None of bins, or if it is not known.
-        contents: that of each sequence; None if it is not known.
+        contents: the digest of what each one holds, tokens or rows; None if it is not known.
         dropped_tokens: how many tokens are in none.
         of_rows: the rows that they are made of.
     """
 
     counted: str
     text: str
-    content: int | None
     contents: Words | None
     dropped_tokens: int
     of_rows: Dataset
@@ -128,7 +126,7 @@ class Dataset:
             directory / contents_file(fingerprint, selection or ""), content, int(starts[-1])
         )
         how = str(told["counted"]), str(told["unit"])
-        units = Units(*how, content, contents, int(told["dropped_tokens"]), self)
+        units = Units(*how, contents, int(told["dropped_tokens"]), self)
         return replace(self, groups=groups, starts=starts, selected=selected, units=units)
 
     @property
@@ -150,6 +148,19 @@ class Dataset:
         place = np.searchsorted(before, ordinals, "right") - 1
         rows: Integers = self.selected[place, 0] + ordinals - before[place]
         return rows
+
+    def begins(self, newer: Dataset) -> bool:
+        """Whether these are the first files of another dataset, of which the same rows are selected."""
+        files, starts = len(self.files), len(self.starts)
+        names = zip(self.files, newer.files, strict=False)
+        if files >= len(newer.files) or not all(f"/{later}".endswith(f"/{name}") for name, later in names):
+            return False
+        selected = np.minimum(newer.selected, self.starts[-1])
+        return (
+            np.array_equal(self.groups, newer.groups[: files + 1])
+            and np.array_equal(self.starts, newer.starts[:starts])
+            and np.array_equal(self.selected, selected[selected[:, 0] < selected[:, 1]])
+        )
 
     def name(self, rows: Integers) -> Iterator[str]:
         """Where the rows (or units) are: "file: row group 3: rows 100-131" for adjacent ones."""
@@ -196,7 +207,7 @@ class Order:
     """The rows at the positions of one pass, whose generations of rows end before these ordinals."""
 
     def __init__(
-        self, order: dict[str, Any], epoch: int, dataset: Dataset, ends: tuple[int, ...] = ()
+        self, order: Mapping[str, Any], epoch: int, dataset: Dataset, ends: tuple[int, ...] = ()
     ) -> None:
         self._dataset = dataset
         self._shuffles: list[_Shuffle] = []

@@ -1,4 +1,4 @@
-"""What the audit finds: lines for people, problems counted, and states that are taken on trust."""
+"""What the audit finds: lines for people, and problems counted."""
 
 from __future__ import annotations
 
@@ -7,26 +7,16 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Self
 
-from fastresume.buffers import Intervals
-
 MAX_LINES = 20
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A state that is taken on trust: its text, and the positions that were not delivered before it."""
-
-    text: str
-    remaining: Intervals
 
 
 @dataclass
 class Report:
     """The findings: lines for people, how many of them are problems, and what was proven.
 
-    `finished` holds, per dataset and order, how many passes were proven to be finished; a dataset that has
-    grown counts once. `counted` is what positions are: rows, or units. `masked` is how many of the rows that
-    were delivered were masked as not valid, over all passes.
+    `finished` holds, per job and source, how many passes were proven to be finished. `counted` is what
+    positions are: rows, or units. `masked` is how many of the rows that were delivered were masked as not
+    valid, over all passes. `reopened` is how many finished passes went on with files that came.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -35,12 +25,17 @@ class Report:
     counted: set[str] = field(default_factory=set)
     logs: int = 0
     masked: int = 0
+    reopened: int = 0
 
     def problem(self, what: str, details: Iterable[str] = ()) -> None:
         """Adds a problem, and details below it: a readable number of them."""
         self.problems += 1
         self.lines.append(f"  problem: {what}")
         self.tell(details)
+
+    def note(self, what: str) -> None:
+        """Adds what is no problem, but can't be proven."""
+        self.lines.append(f"  note: {what}")
 
     def tell(self, details: Iterable[str]) -> None:
         """Adds details: a readable number of them."""
@@ -50,9 +45,10 @@ class Report:
             self.lines.append("    ... and more")
 
     def add(self, other: Self) -> None:
-        """Adds what was found of one dataset."""
+        """Adds what was found of one job."""
         self.lines += other.lines
         self.problems += other.problems
         self.finished += other.finished
         self.counted |= other.counted
         self.masked += other.masked
+        self.reopened += other.reopened

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
 
-from fastresume.audit.history import History
-from fastresume.audit.log_format import Records, Start, read_log
-from fastresume.audit.mixture_history import MixtureHistory
-from fastresume.audit.report import Declared, Report
+from fastresume.audit.account import Account
+from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.descriptions import Descriptions
+from fastresume.audit.history import History, Places
+from fastresume.audit.log_format import Records, Start, read_log, state_hash
+from fastresume.audit.place import ALONE, Place
+from fastresume.audit.report import Report
+from fastresume.audit.row_proof import RowProof
 
 
-def audit(directory: Path, declared: Sequence[Declared] = ()) -> Report:
-    """Proves what the logs in a directory show.
+def audit(directory: Path, declared: Sequence[str] = ()) -> Report:
+    """Proves what the logs in a directory show. The texts of states that are declared are taken on trust.
 
     Raises:
         OSError: if the directory or a file in it can't be read.
@@ -26,36 +29,118 @@ def audit(directory: Path, declared: Sequence[Declared] = ()) -> Report:
     starts: list[Start] = []
     parts: list[Records] = []
     ranges = 0
-    for path in sorted(path for path in directory.iterdir() if path.match("rank-*.log")):
-        found, records, damage = read_log(path)
+    found = (path for path in directory.iterdir() if path.match("rank-*.log"))
+    # What was written last counts where records of several runs are of one batch.
+    for path in sorted(found, key=lambda path: (path.stat().st_mtime_ns, path.name)):
+        own, records, damage = read_log(path)
         parts.append(records.moved(len(starts), ranges))
-        starts += found
+        starts += own
         ranges += len(records.ranges)
         if damage is not None:
             report.problem(damage, ["from there on it does not count: is there a copy of the file?"])
     report.logs = len(parts)
-    jobs: dict[str, list[int]] = defaultdict(list)
-    mixed: list[int] = []
-    for index, start in enumerate(starts):
-        state = json.loads(start.cursor)
-        if "mixture" in state["order"]:
-            mixed.append(index)
-            continue
-        jobs[json.dumps([state["dataset"], state["order"], state["selection"]])].append(index)
     if starts:
         names = [column.name for column in fields(Records)]
         records = Records(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
-        histories: list[History] = []
-        for named, members in sorted(jobs.items()):
-            histories.append(History(directory, named, starts, members, records, declared))
-        histories.sort(key=lambda history: history.extent)
-        for history in histories:
-            history.go_on_from([other for other in histories if other is not history])
-        for history in histories:
-            history.tell()
-            report.add(history.report)
-        if mixed:
-            of_mixtures = MixtureHistory(directory, starts, mixed, records, declared)
-            of_mixtures.tell()
-            report.add(of_mixtures.report)
+        for job in _jobs(directory, starts, records, _parsed(starts, report), declared):
+            report.add(job)
     return report
+
+
+def _parsed(starts: Sequence[Start], report: Report) -> tuple[Places, Places]:
+    """The places of starts by their indices: of their states, and of the stages that begin or go on there."""
+    parsed: dict[str, Place] = {}
+    states, stages = dict[int, Place](), dict[int, Place]()
+    for index, start in enumerate(starts):
+        try:
+            for text in (start.cursor, start.stage or start.cursor):
+                parsed[text] = parsed.get(text) or Place(text)
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as cause:
+            report.problem(
+                f"{start.file}: at byte {start.offset}: a start record is not understood: {cause!r}"
+            )
+            continue
+        states[index], stages[index] = parsed[start.cursor], parsed[start.stage or start.cursor]
+    return states, stages
+
+
+def _jobs(
+    directory: Path,
+    starts: Sequence[Start],
+    records: Records,
+    places: tuple[Places, Places],
+    declared: Sequence[str],
+) -> Iterator[Report]:
+    """What is found of each job: it reads the same sources in the same order, with files that came."""
+    _, stages = places
+    descriptions = Descriptions(directory, ((starts[index], stages[index]) for index in stages))
+    trusted = {state_hash(text): Place(text) for text in declared}
+    for members in _grouped(stages, descriptions):
+        report = Report()
+        own_places = [stages[index] for index in members]
+        _introduce(own_places, len({starts[index].file for index in members}), descriptions, report)
+        lineage = Lineage(starts, members, records, stages, report.problem)
+        own = {name for place in own_places for name in place.names}
+        of_job = {
+            state: place
+            for state, place in trusted.items()
+            if place.is_mixture == own_places[0].is_mixture and own >= set(place.names)
+        }
+        history = History(lineage, places, of_job, descriptions, report)
+        proof = RowProof(lineage, stages, descriptions, report)
+        Account(lineage, history, proof, descriptions, report).tell()
+        yield report
+
+
+def _grouped(stages: Mapping[int, Place], descriptions: Descriptions) -> list[list[int]]:
+    """The starts of each job: those of a mixture are of one, those of others by their files and order."""
+    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+    for index, place in stages.items():
+        key = () if place.is_mixture else (place.files[ALONE], str(place.orders[ALONE]))
+        kinds[key].append(index)
+    jobs: list[list[int]] = []
+    # The most files come last: each dataset goes on in one that begins with it.
+    for members in sorted(kinds.values(), key=lambda members: _extent(stages[members[0]], descriptions)):
+        place = stages[members[0]]
+        lasts = ((job, stages[job[-1]]) for job in reversed(jobs) if not place.is_mixture)
+        older = (job for job, last in lasts if descriptions.are_related(last, place, ALONE))
+        if (found := next(older, None)) is None:
+            jobs.append(members)
+        else:
+            found += members
+    return jobs
+
+
+def _extent(place: Place, descriptions: Descriptions) -> tuple[bool, int, int]:
+    dataset = None if place.is_mixture else descriptions.of(place, ALONE)
+    return place.is_mixture, place.positions, 0 if dataset is None else len(dataset.files)
+
+
+def _introduce(places: Sequence[Place], logs: int, descriptions: Descriptions, report: Report) -> None:
+    last = places[-1]
+    if last.is_mixture:
+        names = dict.fromkeys(name for place in places for name in place.names)
+        report.lines.append(f"mixture of {', '.join(names)}: {logs} logs")
+    else:
+        dataset, order = descriptions.of(last, ALONE), last.orders[ALONE]
+        of_files = "" if dataset is None else f" in {len(dataset.files)} files"
+        if last.selection is not None:
+            of_files += f", selection {last.selection[:16]}"
+        if dataset is not None and dataset.units is not None:
+            of_files += f", {dataset.units.text}"
+        how = f"shuffled with seed {order['seed']}" if order["kind"] == "shuffled" else order["kind"]
+        counted = descriptions.counted(last)
+        report.lines.append(
+            f"dataset {last.fingerprint[:16]}: {last.positions} {counted}{of_files}, {how}; {logs} logs"
+        )
+    for name in descriptions.missing(places):
+        what = (
+            f"files of {name}"
+            if name
+            else "dataset"
+            if last.selection is None
+            else "dataset or of its selection"
+        )
+        report.problem(f"the description of the {what} is missing or damaged: rows have no names")
+    for contradiction in descriptions.contradictions:
+        report.problem(contradiction)

@@ -8,10 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import Intervals, of_words
+from fastresume.audit.log_format import mix
+from fastresume.audit.ranges import chunks
+from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 from fastresume.options.units import Bins
 
 Words = npt.NDArray[np.int64]
+Digests = npt.NDArray[np.uint64]
 
 CHUNK_COST = 1 << 20
 """About so much cost is decoded in one go."""
@@ -71,6 +74,18 @@ class BinsTable:
         """The selected rows that are in these units."""
         ordinals: Intervals = self.first_ordinals[units]
         return ordinals
+
+    def contents(self, manifest: _core.Manifest, _columns: list[str]) -> Digests:
+        """The digest of the rows of each bin: that of all of them adds up to that of the selected rows."""
+        selected = manifest.selected
+        runs = np.array([[0, manifest.num_rows]]) if selected is None else of_buffer(selected)
+        contents, done = np.zeros(len(self.first_ordinals) - 1, np.uint64), 0
+        for part in chunks(runs):
+            words = mix(of_runs(part).astype(np.uint64) + np.uint64(1))
+            ordinals = np.arange(done, done + len(words))
+            np.add.at(contents, np.searchsorted(self.first_ordinals, ordinals, "right") - 1, words)
+            done += len(words)
+        return contents
 
     def offsets(self, group: int, start: int, end: int) -> Words:
         """Where each of these bins begins among their rows, then the number of these."""

@@ -63,8 +63,7 @@ class UnitsLog(DeliveryLog):
         """The files that describe what is read, by their names."""
         yield from super().descriptions()
         if not self._rank:
-            (name, text), _ = descriptions_of_units(self.spec)
-            yield name, text
+            yield from descriptions_of_units(self.spec)
 
 
 def descriptions_of_units(spec: UnitsSpec) -> list[tuple[str, Callable[[], bytes]]]:

@@ -166,14 +166,13 @@ class UnitsSpec(FilesSpec):
         given = (self._source, planned, self.order(cursor), self.share(planned, cursor), place)
         return UnitsReader(*given, self.row_bytes, is_ahead, self.is_audited, self.masks_damage)
 
-    def contents(self) -> Digests | None:
-        """The digest of the tokens of each unit; None of bins, which hold the selected rows.
+    def contents(self) -> Digests:
+        """The digest of what each unit holds: tokens of a sequence, rows of a bin.
 
         Raises:
             DataError, SourceError: if a file can't be read.
         """
-        table = self.units_table
-        return table.contents(self.manifest, self._columns) if isinstance(table, PackedTable) else None
+        return self.units_table.contents(self.manifest, self._columns)
 
     def content_at(self, cursor: _core.Cursor, positions: Intervals) -> int:
         """The digest of what the units at positions of the pass that a cursor is in hold.

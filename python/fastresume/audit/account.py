@@ -1,0 +1,274 @@
+"""The account of a job: its passes, its stages and its sources, in lines for people."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+
+from fastresume.audit.axis import PASS, Taken, by_pass
+from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.beginnings import tell_beginnings
+from fastresume.audit.blame import Blame
+from fastresume.audit.descriptions import Descriptions
+from fastresume.audit.history import History, Stretch
+from fastresume.audit.log_format import Integers
+from fastresume.audit.place import ALONE, Place
+from fastresume.audit.ranges import NOTHING, common, size, union, without
+from fastresume.audit.report import Report
+from fastresume.audit.row_proof import RowProof
+from fastresume.buffers import of_runs
+
+
+class Account:
+    """Tells of the way on which a job came furthest.
+
+    Args:
+        lineage: the states, and what leads to them.
+        history: what was delivered up to them.
+        proof: that of the rows.
+        descriptions: the files of the sources.
+        report: it is told to this.
+    """
+
+    def __init__(
+        self, lineage: Lineage, history: History, proof: RowProof, descriptions: Descriptions, report: Report
+    ) -> None:
+        self._lineage, self._history, self._proof = lineage, history, proof
+        self._descriptions, self._report = descriptions, report
+        stands = history.stands
+        self._last = max(stands, key=lambda state: stands[state].rows, default=None)
+        self._way = [] if self._last is None else history.way_to(self._last)
+        self._stretches = [stand.stretch for stand in self._way if stand.stretch is not None]
+
+    def tell(self) -> None:
+        """Reports why states are not proven, then passes, stages and sources."""
+        lineage, blame = self._lineage, Blame(self._lineage, self._history.known, self._report)
+        for state, file in lineage.unproven():
+            blame.state(state, file)
+        for edge in lineage.edges:
+            if edge.is_last and not edge.is_whole:  # a kill leaves some ranks one batch behind, never two
+                blame.state(edge.before, lineage.start_of(edge).file)
+        if self._last is not None:
+            blame.absent(self._last)
+        blame.tell()
+        self._tell_unproven_ends()
+        own = np.concatenate([np.empty(0, np.int64), *(stretch.index for stretch in self._stretches)])
+        self._proof.check(own)
+        is_member = np.isin(lineage.records.start, list(lineage.states))
+        self._proof.check(np.setdiff1d(np.flatnonzero(is_member), own))
+        tell_beginnings(lineage, self._history, self._way, self._report)
+        is_mixture = any(place.is_mixture for place in self._history.known.values())
+        (self._tell_mixture if is_mixture else self._tell_passes)()
+
+    # ---------------------------------------------------------------------------------------- one dataset
+
+    def _tell_passes(self) -> None:
+        of_passes: dict[int, list[Stretch]] = defaultdict(list)
+        for stretch in self._stretches:
+            of_passes[stretch.place.epoch].append(stretch)
+        self._report.finished.append(0)
+        for epoch in sorted({edge.epoch for edge in self._lineage.edges} | set(of_passes)):
+            if epoch in of_passes:
+                self._report.finished[-1] += self._tell_pass(of_passes[epoch])
+            else:
+                self._tell_unproven(epoch)
+
+    def _tell_pass(self, stretches: Sequence[Stretch]) -> bool:
+        """Reports a pass; returns whether it was finished and is proven."""
+        last, report = stretches[-1], self._report
+        place, counted = last.place, self._descriptions.counted(last.place)
+        report.counted.add(counted)
+        self._report.reopened += sum(stretch.is_last for stretch in stretches[:-1])
+        if not all(map(self._is_sound, stretches)):
+            report.lines.append(f"  pass {place.epoch}: not proven; {self._batches(stretches)}")
+            return False
+        given, dropped = (
+            sum(size(each) for each in parts)
+            for parts in zip(*((s.given, s.dropped) for s in stretches), strict=True)
+        )
+        trusted = self._trusted().get(ALONE, Taken()).spans
+        trusted_rows = size(common(trusted, np.array([[place.epoch * PASS, (place.epoch + 1) * PASS]])))
+        how = (
+            "finished"
+            if last.is_last
+            else f"unfinished ({(given + dropped + trusted_rows) / place.positions:.0%})"
+        )
+        text = f"  pass {place.epoch}: {how}: {given} {counted}, each exactly once"
+        if dropped:
+            text += f", {dropped} dropped by tail={self._lineage.start_of(last.edges[-1]).tail!r}"
+        text += self._content(stretches, trusted_rows) if last.is_last else ""
+        earlier = sum(size(each.given) for each in stretches if each.place.positions < place.positions)
+        text += f", {earlier} of them before files came" if earlier else ""
+        text += f"; {self._batches(stretches)}"
+        text += f"; {trusted_rows} more on trust, before the start that was declared" if trusted_rows else ""
+        report.lines.append(text)
+        self._tell_masked(stretches)
+        return last.is_last
+
+    def _content(self, stretches: Sequence[Stretch], trusted: int) -> str:
+        """What the units of a whole pass held."""
+        dataset = self._descriptions.of(stretches[-1].place, ALONE)
+        if dataset is None or dataset.units is None:
+            return ""
+        what = dataset.units.what
+        if trusted or self._untold(stretches):
+            return f"; whether {what} is in them can't be told"
+        return f"; {'with these ' if any(len(of.dropped) for of in stretches) else ''}{what} exactly once"
+
+    def _tell_unproven(self, epoch: int) -> None:
+        """Tells of a pass of which no batch is on the way."""
+        lineage = self._lineage
+        edges = [edge for edge in lineage.edges if edge.epoch == epoch]
+        what = "not proven, as the states that it goes on from are not"
+        if any(edge.before in lineage.proven for edge in edges):
+            what = "unfinished: no batch that every rank has delivered"
+        self._report.lines.append(f"  pass {epoch}: {what}")
+
+    def _tell_unproven_ends(self) -> None:
+        """Tells of finished passes to whose end no proven batches lead, and what they lack."""
+        lineage = self._lineage
+        for end in lineage.edges:
+            if not (end.is_last and end.is_whole) or end.before in lineage.proven:
+                continue
+            edges, state, seen = [end], end.before, set[int]()
+            while state not in seen and not (
+                state in self._history.known and self._history.known[state].is_start
+            ):
+                seen.add(state)
+                if (number := lineage.best_entering(state)) is None or lineage.edges[
+                    number
+                ].epoch != end.epoch:
+                    break
+                edges.append(lineage.edges[number])
+                state = lineage.edges[number].before
+            place = self._proof.place_of(end)
+            known = self._history.known.get(state)
+            misses = iter(["see what comes before"])
+            if known is not None and known.is_start and not place.is_mixture:
+                index = lineage.records_of(edges)
+                found = union(lineage.positions(index), lineage.dropped(int(lineage.kept[end.first])))
+                misses = self._history.names_at(place, without(found, place.positions))
+                misses = (f"{line} never delivered" for line in misses)
+            self._report.problem(f"pass {end.epoch} was finished, but the logs do not show how", misses)
+
+    # ------------------------------------------------------------------------------------------ a mixture
+
+    def _tell_mixture(self) -> None:
+        for _, group in groupby(self._stretches, key=lambda stretch: stretch.place.stage):
+            self._tell_stage(list(group))
+        places = self._history.known.values()
+        for name in dict.fromkeys(name for place in places for name in place.names):
+            read = [stand.told.place for stand in self._way if name in stand.told.place.names]
+            place = next((place for place in reversed(read) if place.weights[place.names.index(name)]), None)
+            self._report.finished.append(self._tell_source(name, place or (read[-1] if read else None)))
+        self._report.counted = self._report.counted or {"rows"}
+
+    def _tell_stage(self, stretches: Sequence[Stretch]) -> None:
+        """Reports a stage of a mixture."""
+        place, report = stretches[0].place, self._report
+        counted = self._descriptions.counted(place)
+        report.counted.add(counted)
+        is_sound, untold = all(map(self._is_sound, stretches)), self._untold(stretches)
+        what = "each exactly once" if is_sound else "not proven"
+        if counted == "sequences" and is_sound and not untold:
+            what += ", with all its tokens"
+        report.lines.append(
+            f"  pass {place.epoch}, stage {place.number}: {place.shares}: "
+            f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {self._batches(stretches)}"
+        )
+        if untold:
+            report.tell([f"what the {counted} of {untold} batches held can't be told"])
+        self._tell_masked(stretches)
+
+    def _tell_source(self, name: str, place: Place | None) -> int:
+        """Reports the passes of a source; returns how many were finished."""
+        if self._last is None or place is None:
+            return 0
+        taken = self._history.stands[self._last].delivered.get(name, Taken())
+        counted, rows = self._descriptions.counted(place), max(taken.sizes, default=1)
+        trusted = size(self._trusted().get(name, Taken()).spans)
+        dataset, is_sound = self._descriptions.of(place, name), all(map(self._is_sound, self._stretches))
+        passes = dict(by_pass(taken.spans))
+        told = []
+        for number in range(max(passes, default=-1) + 1):
+            spans = passes.get(number, NOTHING)
+            # A pass that was done before files came has as many rows as there were then.
+            is_done = len(spans) == 1 and spans[0, 0] == 0 and int(spans[0, 1]) in taken.sizes
+            told.append((is_done, size(spans)))
+        for (is_done, count), group in groupby(enumerate(told), lambda each: each[1]):
+            numbers = [number for number, _ in group]
+            span = f"pass {numbers[0]}" if len(numbers) == 1 else f"passes {numbers[0]}-{numbers[-1]}"
+            how = "finished" if is_done else f"unfinished ({count / rows:.0%})"
+            once = " in each" if len(numbers) > 1 else ""
+            once += f", {'each exactly once' if is_sound else 'not proven'}"
+            units = None if dataset is None else dataset.units
+            if (
+                is_done
+                and is_sound
+                and units is not None
+                and not self._untold(self._stretches)
+                and not trusted
+            ):
+                once += f", with {units.what}" if count == rows else ""
+            self._report.lines.append(f"  {name}: {span} {how}: {count} {counted}{once}")
+        if trusted:
+            text = f"{name}: {trusted} of these {counted} on trust, before the declared start"
+            self._report.lines.append(f"  {text}")
+        return sum(is_done for is_done, _ in told) if is_sound else 0
+
+    # ------------------------------------------------------------------------------------------- of both
+
+    def _is_sound(self, stretch: Stretch) -> bool:
+        return stretch.is_sound and stretch.place.order_key not in self._proof.wrong
+
+    def _untold(self, stretches: Sequence[Stretch]) -> int:
+        """Of how many batches it is not known what their units held."""
+        return sum(each in self._proof.untold for of in stretches for each in of.index.tolist())
+
+    def _trusted(self) -> Mapping[str, Taken]:
+        """What is taken on trust of each source."""
+        return self._way[0].delivered if self._way else {}
+
+    def _batches(self, stretches: Sequence[Stretch]) -> str:
+        places = []
+        edges = [edge for stretch in stretches for edge in stretch.edges]
+        for ranks, group in groupby(edges, lambda edge: self._lineage.start_of(edge).world_size):
+            steps = [edge.step for edge in group]
+            places.append(f"{steps[0]}-{steps[-1]} on {ranks} rank{'s' if ranks > 1 else ''}")
+        return f"batches {', '.join(places)}"
+
+    def _tell_masked(self, stretches: Sequence[Stretch]) -> None:
+        """Lists the rows that were handed over as not valid: they count as delivered."""
+        causes: dict[str, list[Integers]] = defaultdict(list)
+        for stretch in stretches:
+            for found in self._lineage.records.masked[stretch.index]:
+                for cause, ranges in found or ():
+                    causes[cause].append(of_runs(ranges))
+        place = stretches[-1].place
+        if not causes:
+            return
+        if place.is_mixture:
+            rows = {cause: np.concatenate(parts) for cause, parts in causes.items()}
+            self._report.masked += sum(map(len, rows.values()))
+            self._report.tell(
+                f"{len(numbers)} of these rows were masked as not valid: {cause}"
+                for cause, numbers in rows.items()
+            )
+            return
+        rows = {cause: np.unique(np.concatenate(parts)) for cause, parts in causes.items()}
+        count = len(np.unique(np.concatenate(list(rows.values()))))
+        self._report.masked += count
+        self._report.lines.append(f"    {count} of these rows were masked as not valid:")
+        self._report.tell(
+            f"  {where}: {cause}" for cause, numbers in rows.items() for where in self._rows(place, numbers)
+        )
+
+    def _rows(self, place: Place, rows: Integers) -> Iterator[str]:
+        dataset = self._descriptions.of(place, ALONE)
+        if dataset is not None:
+            yield from (dataset if dataset.units is None else dataset.units.of_rows).name(rows)
+        else:
+            yield f"{len(rows)} rows from {rows[0]} to {rows[-1]}"

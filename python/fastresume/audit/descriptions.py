@@ -1,0 +1,89 @@
+"""The files of the sources, as a log's directory describes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fastresume.audit.axis import by_pass
+from fastresume.audit.log_format import Start
+from fastresume.audit.order import Dataset, Order
+from fastresume.audit.place import ALONE, Place
+from fastresume.audit.ranges import chunks
+from fastresume.buffers import Intervals
+
+NAMED_AT_ONCE = 1 << 20
+
+
+class Descriptions:
+    """The files of the sources, looked up by what states say of them.
+
+    A mixture's state has a hash of each source. A source that the stage reads has the files that are there:
+    a start tells which these are.
+
+    Args:
+        directory: where the descriptions are.
+        places: what starts say, each with its start.
+    """
+
+    def __init__(self, directory: Path, places: Iterable[tuple[Start, Place]]) -> None:
+        self._directory = directory
+        self._loaded: dict[tuple[str, int], Dataset | None] = {}
+        self._named: dict[str, str] = {}
+        self.contradictions: list[str] = []
+        for start, place in places:
+            for name, weight in zip(place.names, place.weights, strict=True):
+                told = (start.sources or {}).get(name)
+                if place.is_mixture and weight and told is not None:
+                    files = json.dumps(list(told))
+                    if self._named.setdefault(place.files[name], files) != files:
+                        self.contradictions.append(
+                            f"{start.file} names other files of {name} than another log"
+                        )
+
+    def of(self, place: Place, name: str) -> Dataset | None:
+        """The files of a source; None if they are not described."""
+        files, rows = place.files[name], place.rows[name]
+        key = self._named.get(files, "") if place.is_mixture else files, rows
+        if key not in self._loaded:
+            fingerprint, selection = json.loads(key[0]) if key[0] else ("", None)
+            self._loaded[key] = Dataset.load(self._directory, fingerprint, selection, rows)
+        return self._loaded[key]
+
+    def missing(self, places: Iterable[Place]) -> list[str]:
+        """The sources that are read, and whose files are not described."""
+        read = (
+            (place, name)
+            for place in places
+            for name, weight in zip(place.names, place.weights, strict=True)
+            if weight
+        )
+        return list(dict.fromkeys(name for place, name in read if self.of(place, name) is None))
+
+    def are_related(self, one: Place, other: Place, name: str) -> bool:
+        """Whether a source has the same order and files in two states, or the first files of the other's."""
+        if one.orders[name] != other.orders[name]:
+            return False
+        if one.files[name] == other.files[name]:
+            return True
+        older, newer = self.of(one, name), self.of(other, name)
+        return older is not None and newer is not None and older.begins(newer)
+
+    def counted(self, place: Place) -> str:
+        """What positions are, in a word."""
+        read = (name for name, weight in zip(place.names, place.weights, strict=True) if weight)
+        found = {dataset.counted for name in read if (dataset := self.of(place, name)) is not None}
+        return found.pop() if len(found) == 1 else "rows"
+
+    def names(self, place: Place, name: str, spans: Intervals) -> Iterator[str]:
+        """Where spans of a source are, by the order that a state has of it."""
+        dataset, axis = self.of(place, name), place.axes[name]
+        for number, positions in by_pass(spans):
+            where = "" if name == ALONE else f"{name}: pass {number}: "
+            if dataset is None:
+                yield from (f"{where}positions {first}-{end - 1}" for first, end in positions.tolist())
+                continue
+            order = Order(place.orders[name], number, dataset, axis.ends_in(number))
+            for part in chunks(positions, NAMED_AT_ONCE):
+                yield from (f"{where}{line}" for line in dataset.name(order.rows(part)))
