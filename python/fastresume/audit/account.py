@@ -233,12 +233,15 @@ class Account:
         return self._way[0].delivered if self._way else {}
 
     def _batches(self, stretches: Sequence[Stretch]) -> str:
-        places = []
-        edges = [edge for stretch in stretches for edge in stretch.edges]
-        for ranks, group in groupby(edges, lambda edge: self._lineage.start_of(edge).world_size):
-            steps = [edge.step for edge in group]
-            places.append(f"{steps[0]}-{steps[-1]} on {ranks} rank{'s' if ranks > 1 else ''}")
-        return f"batches {', '.join(places)}"
+        spans: list[tuple[int, int, int]] = []
+        for edge in (edge for stretch in stretches for edge in stretch.edges):
+            ranks = self._lineage.start_of(edge).world_size
+            if spans and (spans[-1][1] + 1, spans[-1][2]) == (edge.step, ranks):
+                spans[-1] = spans[-1][0], edge.step, ranks
+            else:
+                spans.append((edge.step, edge.step, ranks))
+        told = (f"{first}-{last} on {ranks} rank{'s' if ranks > 1 else ''}" for first, last, ranks in spans)
+        return f"batches {', '.join(told)}"
 
     def _tell_masked(self, stretches: Sequence[Stretch]) -> None:
         """Lists the rows that were handed over as not valid: they count as delivered."""
