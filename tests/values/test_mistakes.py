@@ -182,7 +182,7 @@ def test_a_tensor_taken_as_an_attribute_says_what_to_write(path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("source", r"fr.Mixture"), ("unit_offsets", r"unit=fr.Bins")])
 def test_what_only_other_batches_have_can_be_asked_for(path: Path, name: str, words: str) -> None:
-    batch = next(iter(fr.ParquetDataset(path, batch_size=2, columns=["x"])))
+    batch = next(iter(fr.ParquetDataset(path, batch_size=2, columns=["label"])))
     assert not hasattr(batch, name)
     assert getattr(batch, name, None) is None
     with pytest.raises(AttributeError, match=rf"a Batch has no attribute '{name}': write {words}"):
