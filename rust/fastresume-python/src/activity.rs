@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fastresume::error::shown;
-use fastresume::{Doing, Manifest, View};
+use fastresume::{Doing, Sources, View};
 use pyo3::prelude::*;
 
 use crate::values::ThreadActivity;
@@ -13,13 +13,13 @@ use crate::values::ThreadActivity;
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Activity {
     view: View,
-    manifest: Arc<Manifest>,
+    sources: Arc<Sources>,
     process: u32,
 }
 
 impl Activity {
-    pub fn new(view: View, manifest: Arc<Manifest>) -> Self {
-        Self { view, manifest, process: std::process::id() }
+    pub fn new(view: View, sources: Arc<Sources>) -> Self {
+        Self { view, sources, process: std::process::id() }
     }
 }
 
@@ -44,9 +44,8 @@ impl Activity {
                 Doing::Waiting => ("waiting", None, 0),
                 Doing::Ending(batch) => ("ending", None, batch),
                 Doing::Decoding(group) => {
-                    let place = self.manifest.place_of(group);
-                    let file = shown(&self.manifest.files()[place.file].path);
-                    ("decoding", Some(file), place.index as u64)
+                    let of = self.sources.group(group);
+                    ("decoding", Some(shown(of.path)), of.index as u64)
                 }
             };
             ThreadActivity { doing, file, number, seconds: since.as_secs_f64() }

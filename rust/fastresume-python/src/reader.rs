@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastresume::{
-    Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled, WorkerId,
+    Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled, Sources,
+    WorkerId,
 };
 use pyo3::prelude::*;
 
@@ -123,14 +124,14 @@ impl Reader {
         let (rank, world_size, worker, workers) = place;
         let place = WorkerId { rank, world_size, worker, workers };
         let page_lock = page_lock.map(PageLock::of_core);
+        let sources = Arc::new(Sources::one(Arc::clone(&manifest.inner), layout.inner.clone()));
         let pipeline = gate::run(py, || {
             let order = order::of_cursor(cursor, &manifest.selection)?;
-            let (manifest, layout) = (Arc::clone(&manifest.inner), layout.inner.clone());
             let pass = Arc::clone(&pass_.inner);
-            Pipeline::new(manifest, layout, order, pass, place, threads, prefetch_bytes)
+            Pipeline::new(Arc::clone(&sources), order, pass, place, threads, prefetch_bytes)
         })?;
         let stores = Arc::clone(&manifest.stores);
-        let activity = Activity::new(pipeline.view(), Arc::clone(&manifest.inner));
+        let activity = Activity::new(pipeline.view(), sources);
         Ok(Self {
             pipeline: ProcessLock::new(Some(pipeline)),
             front: Mutex::new(None),

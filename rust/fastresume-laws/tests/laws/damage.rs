@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Delivered, Error, Layout, Order, OrderKind, Pass, Pipeline, Polled, Request, WorkerId,
+    Cursor, Delivered, Error, Layout, Order, OrderKind, Pass, Pipeline, Polled, Request, Sources, WorkerId,
 };
 use proptest::prelude::*;
 
@@ -75,8 +75,9 @@ impl Now<'_> {
         let layout = layout.masking_damage(of.bad_rows != BadRows::Error);
         let reader = WorkerId { rank, world_size: of.life.world_size, worker: 0, workers: 1 };
         let order = self.order.clone();
+        let sources = Arc::new(Sources::one(manifest, layout));
         let mut pipeline =
-            Pipeline::new(manifest, layout, order, Arc::clone(pass), reader, of.threads, 1 << 20).unwrap();
+            Pipeline::new(sources, order, Arc::clone(pass), reader, of.threads, 1 << 20).unwrap();
         let (mut batches, mut masked) = (Vec::new(), 0);
         while (batches.len() as u64) < of.life.batches {
             match pipeline.poll(Duration::from_millis(10)) {

@@ -15,6 +15,7 @@ mod mixed_units;
 mod mixture_walk;
 mod mixtures;
 mod passes;
+mod source_places;
 mod units;
 mod walk;
 

@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fastresume::{Axis, Cursor, Cut, NamedMixture, NamedSource, NamedStop, Pass, Stop, Tail};
 use proptest::prelude::*;
 
+use crate::source_places::check_streams;
+
 pub const NAMES: [&str; 4] = ["web", "code", "books", "mail"];
 
 /// What one start of a job asks for: which sources it names and with which weights, what has come to them, its ranks, lanes
@@ -256,6 +258,8 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
             at.push((known[source], (pass, place), ordinals[0].start));
         }
         let pass = life.pass(&cursor);
+        let ordinals: Vec<u64> = at.iter().map(|place| place.2).collect();
+        check_streams(&pass, &axes, (&source_at, &ordinals), life.world_size);
         let end = (pass.done() + life.batches).min(pass.batches());
         steps += end - pass.done();
         given += (end - pass.done()) * life.least();

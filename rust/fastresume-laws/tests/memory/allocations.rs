@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastresume::{
     Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, Pipeline, Polled, Request, Selection,
-    Tail, WorkerId,
+    Sources, Tail, WorkerId,
 };
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -56,7 +56,8 @@ fn asked(path: &Path) -> usize {
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let before = ASKED.load(Ordering::Relaxed);
-    let mut pipeline = Pipeline::new(manifest, layout, order, pass, place, 0, 0).unwrap();
+    let sources = Arc::new(Sources::one(manifest, layout));
+    let mut pipeline = Pipeline::new(sources, order, pass, place, 0, 0).unwrap();
     let mut delivered = 0;
     loop {
         match pipeline.poll(Duration::from_millis(10)).unwrap() {

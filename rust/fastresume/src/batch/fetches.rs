@@ -9,7 +9,6 @@ use crate::batch::open_files::OpenFiles;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Result, locked};
 use crate::parallel;
-use crate::projection::layout::Layout;
 use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
 
@@ -108,11 +107,11 @@ impl Fetches {
 
     /// Asks for row groups that are decoded soon, in this order, as far as there is room for them. Another thread may do
     /// that already. What fails here fails again when it is decoded, and is told then.
-    pub fn look_ahead(&self, files: &OpenFiles, layout: &Layout, soon: &Soon, stop: &AtomicBool) {
+    pub fn look_ahead(&self, files: &OpenFiles, soon: &Soon, stop: &AtomicBool) {
         let Ok(_looking) = self.is_looking.try_lock() else { return };
         let groups = &soon.groups;
         let new: Vec<usize> = groups.iter().copied().filter(|&group| !self.has(group)).collect();
-        let file_of = |group: usize| files.manifest.place_of(group).file;
+        let file_of = |group: usize| files.sources.group(group).file;
         let of_files: Vec<&[usize]> = new.chunk_by(|&one, &next| file_of(one) == file_of(next)).collect();
         let most = MOST_JOINED_BYTES.min(self.budget_bytes / 4);
         // To open a file takes a request, for which its footer waits.
@@ -121,14 +120,14 @@ impl Fetches {
             let mut before = self.unused(|fetch| fetch.bytes);
             for &group in groups_of_file {
                 let is_now = groups.first() == Some(&group);
-                let opened = files.open(file_of(group), layout);
+                let opened = files.open(file_of(group));
                 let file = opened.inspect_err(|error| {
                     // Who decodes it is told that at once, and does not wait a second time.
                     if is_now {
                         files.note_failed(file_of(group), error.clone());
                     }
                 })?;
-                let (ranges, needed) = ranges(group, &file, files, layout)?;
+                let (ranges, needed) = ranges(group, &file, files)?;
                 let one = Stretch::one(group, file, ranges, needed);
                 if is_now {
                     // It is decoded now: it waits for no other bytes, and for no other file.
@@ -180,14 +179,8 @@ impl Fetches {
     ///
     /// # Errors
     /// `Data` if its metadata contradict each other; `Source` if the bytes can't be asked for.
-    pub fn fetched(
-        &self,
-        group: usize,
-        file: &Arc<OpenFile>,
-        files: &OpenFiles,
-        layout: &Layout,
-    ) -> Result<Arc<OpenFile>> {
-        let (ranges, bytes) = ranges(group, file, files, layout)?;
+    pub fn fetched(&self, group: usize, file: &Arc<OpenFile>, files: &OpenFiles) -> Result<Arc<OpenFile>> {
+        let (ranges, bytes) = ranges(group, file, files)?;
         let source = self.used(group, bytes, || file.fetching(&ranges))?;
         Ok(source.map_or_else(|| Arc::clone(file), |source| Arc::new(file.read_from(source))))
     }
@@ -286,15 +279,10 @@ fn make_room(kept: &mut VecDeque<Fetch>, bytes: u64, most: u64) -> bool {
 }
 
 /// The column chunks that are read of a row group, and their bytes.
-fn ranges(
-    group: usize,
-    file: &OpenFile,
-    files: &OpenFiles,
-    layout: &Layout,
-) -> Result<(Vec<Range<u64>>, u64)> {
-    let place = files.manifest.place_of(group);
-    let columns: Vec<&Column> = layout.columns(files.manifest.schema_of(place.file)).iter().collect();
-    let mut ranges = file.chunk_ranges(place.index, &columns)?;
+fn ranges(group: usize, file: &OpenFile, files: &OpenFiles) -> Result<(Vec<Range<u64>>, u64)> {
+    let of = files.sources.group(group);
+    let columns: Vec<&Column> = of.source.layout.columns(of.schema).iter().collect();
+    let mut ranges = file.chunk_ranges(of.index, &columns)?;
     // One leaf may be delivered more than once.
     ranges.sort_unstable_by_key(|range| (range.start, range.end));
     ranges.dedup();

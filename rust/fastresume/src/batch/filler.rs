@@ -15,9 +15,9 @@ use crate::batch::slots::interleave::{Rows, Scattered};
 use crate::batch::slots::jagged_append::{JaggedRun, expected_bytes};
 use crate::batch::slots::partition::Sorter;
 use crate::batch::slots::row_ids::Damage;
+use crate::batch::sources::{GroupOf, Sources};
 use crate::batch::strips::{StripSource, decode_together};
 use crate::batch::window::{Scatter, Stretch};
-use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::decode::open_file::OpenFile;
 use crate::decode::row_picker::StepRows;
@@ -34,10 +34,9 @@ use crate::projection::padding::Padding;
 /// bytes of a file can expand to many.
 pub const DIVIDED_BYTES: usize = 64 << 20;
 
-/// Decodes segments of one dataset into batches of one layout.
+/// Decodes segments of its sources into batches of one layout.
 pub struct Filler {
-    pub(super) manifest: Arc<Manifest>,
-    layout: Layout,
+    pub(super) sources: Arc<Sources>,
     files: OpenFiles,
     pub(super) dictionaries: Arc<PageDictionaries>,
     pub(super) scratch: Mutex<Vec<Scratch>>,
@@ -87,14 +86,13 @@ impl Scratch {
 }
 
 impl Filler {
-    pub fn new(manifest: Arc<Manifest>, layout: Layout) -> Self {
-        let most_kept = most_kept(manifest.largest_group(), layout.row_bytes() as u64);
-        let fetches = manifest.has_objects().then(|| Fetches::new(manifest.read_bytes()));
+    pub fn new(sources: Arc<Sources>) -> Self {
+        let most_kept = most_kept(sources.largest_group_bytes());
+        let fetches = sources.has_objects().then(|| Fetches::new(sources.read_bytes()));
         Self {
-            files: OpenFiles::new(Arc::clone(&manifest)),
+            files: OpenFiles::new(Arc::clone(&sources)),
             fetches,
-            manifest,
-            layout,
+            sources,
             dictionaries: Arc::new(PageDictionaries::new(most_kept)),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
@@ -102,13 +100,9 @@ impl Filler {
         }
     }
 
+    /// The layout of the batches.
     pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// The layout, without what decoding takes.
-    pub fn into_layout(self) -> Layout {
-        self.layout
+        self.sources.layout()
     }
 
     /// Decodes a segment into the slots that `slots_of` gives per batch, or bunch. Returns the rows that each got,
@@ -123,7 +117,7 @@ impl Filler {
         slots_of: impl Fn(u64) -> Option<&'a SharedSlots>,
         stop: &AtomicBool,
     ) -> Result<Filled> {
-        let group_start = self.manifest.group_rows(segment.group).start;
+        let group_start = self.sources.group(segment.group).rows.start;
         match &segment.places {
             Places::Pieces(pieces) => {
                 let slots = collected(pieces.iter().map(|piece| slots_of(piece.batch)))?;
@@ -173,9 +167,9 @@ impl Filler {
 
     /// Decodes rows of a row group, if its file is the same before and after it. Gives the damaged rows that are masked.
     fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<Vec<Damage>> {
-        let place = self.manifest.place_of(group);
-        let rows = self.manifest.group_rows(group);
-        let masking = self.layout.masks_damage().then(|| Masking {
+        let of_group = self.sources.group(group);
+        let rows = of_group.rows.clone();
+        let masking = of_group.source.layout.masks_damage().then(|| Masking {
             surveys: &self.surveys,
             stop,
             group,
@@ -183,13 +177,13 @@ impl Filler {
             found: RefCell::default(),
         });
         let masking = masking.as_ref();
-        let opened = self.opened(group);
-        let of = |file| GroupFile { file, row_group: place.index, masking };
+        let opened = self.opened(of_group.file, group);
+        let of = |file| GroupFile { file, row_group: of_group.index, masking };
         match &opened {
             Err(error) if masking.is_none() || !error.is_damage() => return Err(error.clone()),
-            Err(error) => self.decode_from(of(Err(error)), group, shares, stop)?,
+            Err(error) => self.decode_from(of(Err(error)), (group, &of_group), shares, stop)?,
             Ok(file) => {
-                let decoded = self.decode_from(of(Ok(file)), group, shares, stop);
+                let decoded = self.decode_from(of(Ok(file)), (group, &of_group), shares, stop);
                 if decoded == Err(Error::Interrupted) {
                     return Err(Error::Interrupted);
                 }
@@ -201,20 +195,19 @@ impl Filler {
                 }
             }
         }
-        let path = &self.manifest.files()[place.file].path;
         let found = masking.map(|masking| masking.found.take()).unwrap_or_default();
         let damage = found.into_iter().map(|BadRows { rows: bad, cause }| Damage {
             rows: rows.start + bad.start as u64..rows.start + bad.end as u64,
-            cause: cause.in_row_group(place.index).in_file(path).to_string().into(),
+            cause: of_group.named(cause).to_string().into(),
         });
         Ok(damage.collect())
     }
 
     /// The file of a row group, whose bytes are asked for.
-    pub(super) fn opened(&self, group: usize) -> Result<Arc<OpenFile>> {
-        let file = self.files.open(self.manifest.place_of(group).file, &self.layout)?;
+    pub(super) fn opened(&self, file: usize, group: usize) -> Result<Arc<OpenFile>> {
+        let file = self.files.open(file)?;
         match &self.fetches {
-            Some(fetches) => fetches.fetched(group, &file, &self.files, &self.layout),
+            Some(fetches) => fetches.fetched(group, &file, &self.files),
             None => Ok(file),
         }
     }
@@ -224,14 +217,13 @@ impl Filler {
     fn decode_from(
         &self,
         file: GroupFile<'_>,
-        group: usize,
+        (group, of_group): (usize, &GroupOf<'_>),
         shares: &mut Routes<'_>,
         stop: &AtomicBool,
     ) -> Result<()> {
-        let place = self.manifest.place_of(group);
-        let in_group =
-            |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
-        let fields = self.sources(file, place.file);
+        let in_group = |error: Error| of_group.named(error);
+        let layout = &of_group.source.layout;
+        let fields = fields_of(file, of_group);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
         scratch.buffers.begin_part(group, end_row, &self.dictionaries);
@@ -258,7 +250,7 @@ impl Filler {
                 source.fill_padded(padding, shares, &mut scratch).map_err(in_group)?;
             }
         }
-        let parts = shares.parts(self.layout.row_bytes())?;
+        let parts = shares.parts(layout.row_bytes())?;
         if shares.are_runs() {
             for source in fields.iter().filter(|source| source.field.is_flat()) {
                 check(stop)?;
@@ -270,7 +262,7 @@ impl Filler {
                 filled.map_err(in_group)?;
             }
         } else {
-            let bundles = self.layout.bundles();
+            let bundles = layout.bundles();
             let mut sorters = std::mem::take(&mut scratch.sorters);
             sorters.resize_with(bundles.len(), Sorter::lent);
             for (bundle, sorter) in bundles.iter().zip(&mut sorters) {
@@ -283,27 +275,27 @@ impl Filler {
         Ok(())
     }
 
-    /// The fields of a row group of a file.
-    pub(super) fn sources<'a>(&'a self, group: GroupFile<'a>, file: usize) -> Vec<StripSource<'a>> {
-        let schema = self.manifest.schema_of(file);
-        let mut columns = self.layout.columns(schema).iter();
-        let of_fields = self.layout.fields().iter().zip(self.layout.jagged_bytes(schema)).enumerate();
-        let sources = of_fields.map(|(index, (field, &row_bytes))| StripSource {
-            file: group,
-            columns: columns.by_ref().take(field.columns.len()).collect(),
-            index,
-            field,
-            row_bytes,
-        });
-        sources.collect()
-    }
-
     /// Asks for row groups that are decoded soon, if they take a network; see [`Fetches::look_ahead`].
     pub fn look_ahead(&self, soon: impl FnOnce() -> Soon, stop: &AtomicBool) {
         if let Some(fetches) = &self.fetches {
-            fetches.look_ahead(&self.files, &self.layout, &soon(), stop);
+            fetches.look_ahead(&self.files, &soon(), stop);
         }
     }
+}
+
+/// The fields of a row group of a file.
+pub(super) fn fields_of<'a>(group: GroupFile<'a>, of: &GroupOf<'a>) -> Vec<StripSource<'a>> {
+    let layout = &of.source.layout;
+    let mut columns = layout.columns(of.schema).iter();
+    let of_fields = layout.fields().iter().zip(layout.jagged_bytes(of.schema)).enumerate();
+    let sources = of_fields.map(|(index, (field, &row_bytes))| StripSource {
+        file: group,
+        columns: columns.by_ref().take(field.columns.len()).collect(),
+        index,
+        field,
+        row_bytes,
+    });
+    sources.collect()
 }
 
 impl StripSource<'_> {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use crate::batch::filler::{Filler, Scratch};
+use crate::batch::filler::{Filler, Scratch, fields_of};
 use crate::batch::mending::{GroupFile, Masking};
 use crate::batch::strips::StripSource;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
@@ -26,20 +26,19 @@ impl Filler {
         output: &mut [JaggedRows],
         stop: &AtomicBool,
     ) -> Result<()> {
-        let place = self.manifest.place_of(group);
-        let in_group =
-            |error: Error| error.in_row_group(place.index).in_file(&self.manifest.files()[place.file].path);
-        let rows = self.manifest.group_rows(group);
-        let masking = self.layout().masks_damage().then(|| Masking {
+        let of = self.sources.group(group);
+        let in_group = |error: Error| of.named(error);
+        let rows = of.rows.clone();
+        let masking = of.source.layout.masks_damage().then(|| Masking {
             surveys: &self.surveys,
             stop,
             group,
             rows: usize::try_from(rows.end - rows.start).unwrap_or(usize::MAX),
             found: RefCell::default(),
         });
-        let opened = self.opened(group)?;
-        let file = GroupFile { file: Ok(&opened), row_group: place.index, masking: masking.as_ref() };
-        let sources = self.sources(file, place.file);
+        let opened = self.opened(of.file, group)?;
+        let file = GroupFile { file: Ok(&opened), row_group: of.index, masking: masking.as_ref() };
+        let sources = fields_of(file, &of);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = spans.last().map_or(0, |last| last.end as u64);
         scratch.buffers.begin_part(group, end_row, &self.dictionaries);

@@ -1,12 +1,11 @@
-//! The files of a dataset that are open.
+//! The files of all sources that are open.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use crate::dataset::manifest::Manifest;
+use crate::batch::sources::Sources;
 use crate::decode::open_file::{OPEN_FILES, OpenFile};
 use crate::error::{Error, Result, locked};
-use crate::projection::layout::Layout;
 use crate::source::local::CHANGED;
 use crate::source::status::{Status, Version};
 
@@ -15,7 +14,7 @@ const OPEN_OBJECTS: usize = 256;
 
 /// The files that were opened last.
 pub struct OpenFiles {
-    pub manifest: Arc<Manifest>,
+    pub sources: Arc<Sources>,
     most: usize,
     files: Mutex<VecDeque<(usize, Arc<OpenFile>)>>,
     /// When each file was modified last, in nanoseconds since 1970, as it was when it was opened last.
@@ -25,24 +24,26 @@ pub struct OpenFiles {
 }
 
 impl OpenFiles {
-    pub fn new(manifest: Arc<Manifest>) -> Self {
-        let most = if manifest.has_objects() { OPEN_OBJECTS } else { OPEN_FILES };
-        Self { manifest, most, files: Mutex::default(), modified: Mutex::default(), failed: Mutex::default() }
+    pub fn new(sources: Arc<Sources>) -> Self {
+        let each = if sources.has_objects() { OPEN_OBJECTS } else { OPEN_FILES };
+        let most = sources.each().len().saturating_mul(each).min(OPEN_OBJECTS);
+        Self { sources, most, files: Mutex::default(), modified: Mutex::default(), failed: Mutex::default() }
     }
 
-    /// A file, opened for the columns of a layout, which is the same at each call.
+    /// A file, counted over all sources, opened for the columns that its source has a layout of.
     ///
     /// # Errors
     /// As for [`OpenFile::open`]; `Source` if it was modified since it was open before.
-    pub fn open(&self, index: usize, layout: &Layout) -> Result<Arc<OpenFile>> {
+    pub fn open(&self, index: usize) -> Result<Arc<OpenFile>> {
         if let Some((_, file)) = locked(&self.files).iter().find(|(open, _)| *open == index) {
             return Ok(Arc::clone(file));
         }
         if let Some(error) = self.take_failed(index) {
             return Err(error);
         }
-        let columns = layout.columns(self.manifest.schema_of(index));
-        let file = Arc::new(OpenFile::open(&self.manifest, index, columns)?);
+        let (source, number) = self.sources.file(index);
+        let columns = source.layout.columns(source.manifest.schema_of(number));
+        let file = Arc::new(OpenFile::open(&source.manifest, number, columns)?);
         self.check_still(index, &file)?;
         let mut files = locked(&self.files);
         files.push_front((index, Arc::clone(&file)));
@@ -68,12 +69,13 @@ impl OpenFiles {
         let Version::Modified { ns, node } = now.version else { return Ok(()) };
         let mut modified = locked(&self.modified);
         // As nobody's files are: a time that does not fit is not compared.
-        modified.resize(self.manifest.files().len(), i64::MIN);
+        modified.resize(self.sources.num_files(), i64::MIN);
         let before = std::mem::replace(&mut modified[index], i64::try_from(ns).unwrap_or(i64::MIN));
         let then = Status { size: now.size, version: Version::Modified { ns: before.into(), node } };
         match then.change(now) {
             Some(change) if before != i64::MIN => {
-                Err(Error::unsettled(CHANGED, &self.manifest.files()[index].path, change))
+                let (source, number) = self.sources.file(index);
+                Err(Error::unsettled(CHANGED, &source.manifest.files()[number].path, change))
             }
             _ => Ok(()),
         }

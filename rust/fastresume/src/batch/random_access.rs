@@ -11,6 +11,7 @@ use crate::batch::segment::{Piece, Places, Segment, to_usize};
 use crate::batch::slots::fields::{SharedSlots, Slots};
 use crate::batch::slots::pending::repeat;
 use crate::batch::slots::row_ids::Written;
+use crate::batch::sources::Sources;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
 use crate::intervals::set::Intervals;
@@ -53,17 +54,18 @@ pub fn read(
         slot_row += run.end - run.start;
     }
     let distinct = Intervals::new(collected(runs.iter().cloned())?)?;
-    let (filler, pool) = (Filler::new(manifest, layout), Pool::new(0));
+    let sources = Arc::new(Sources::one(Arc::clone(&manifest), layout));
+    let (filler, pool) = (Filler::new(Arc::clone(&sources)), Pool::new(0));
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-        decoded(&filler, &pool, &distinct, Some(count), &mut written, stop)?
+        decoded(&filler, (&manifest, &pool), &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
         let places = collected_results(named.map(|row| to_usize(distinct.rank(row))))?;
-        let fields = decoded(&filler, &pool, &distinct, None, &mut written, stop)?;
+        let fields = decoded(&filler, (&manifest, &pool), &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
         // The buffers of pages are let go of before there are two of each row.
-        let layout = filler.into_layout();
-        gather(fields, &layout, &places.iter().map(|&place| place..place + 1))?
+        drop(filler);
+        gather(fields, sources.layout(), &places.iter().map(|&place| place..place + 1))?
     };
     Ok(ReadRows { fields, written })
 }
@@ -82,7 +84,7 @@ fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
 /// to `count`. Notes which of them are damaged.
 fn decoded(
     filler: &Filler,
-    pool: &Pool,
+    (manifest, pool): (&Manifest, &Pool),
     wanted: &Intervals,
     count: Option<usize>,
     written: &mut Written,
@@ -91,7 +93,7 @@ fn decoded(
     let distinct = to_usize(wanted.count())?;
     let rows = count.map_or(distinct, |count| count.max(distinct));
     let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(filler.layout(), rows, pool, None)?));
-    let mut segments = VecDeque::from(segments(&filler.manifest, wanted.ranges())?);
+    let mut segments = VecDeque::from(segments(manifest, wanted.ranges())?);
     while let Some(segment) = segments.pop_front() {
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
 use crate::batch::sequences::{Documents, Packing, Part, Sequences, cut};
+use crate::batch::sources::Sources;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
@@ -68,7 +69,7 @@ impl SequenceReader {
     /// About `stated_bytes` of batches are in use at a time.
     #[must_use]
     pub fn new(source: SequenceSource, chunks: Option<Chunks>, stated_bytes: usize) -> Self {
-        let filler = Filler::new(Arc::clone(&source.manifest), source.layout.clone());
+        let filler = Filler::new(Arc::new(Sources::one(Arc::clone(&source.manifest), source.layout.clone())));
         let pool = Pool::new(stated_bytes);
         Self { source, filler, chunks, kept: BTreeMap::new(), uses: 0, spare: None, pool }
     }

@@ -90,8 +90,8 @@ impl Documents {
         }
         let mut left = rows.ranges().iter().cloned().peekable();
         while let Some(first) = left.peek() {
-            let group = filler.manifest.group_of(first.start);
-            let whole = filler.manifest.group_rows(group);
+            let group = filler.sources.group_of(first.start);
+            let whole = filler.sources.group(group).rows;
             let mut spans = Vec::new();
             while let Some(run) = left.peek_mut().filter(|run| run.start < whole.end) {
                 let end = run.end.min(whole.end);

@@ -5,6 +5,7 @@ pub mod selection;
 pub mod split;
 pub mod blocks;
 pub mod shuffle;
+pub mod comb;
 pub mod period;
 pub mod weights;
 pub mod mixture;

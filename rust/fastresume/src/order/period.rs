@@ -7,6 +7,7 @@ use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
+use crate::order::comb::Comb;
 
 /// The most places of a period.
 pub const MAX_PLACES: u64 = 1 << 16;
@@ -72,6 +73,12 @@ impl Period {
     #[must_use]
     pub fn length(&self) -> u64 {
         self.sources.len() as u64
+    }
+
+    /// Where a source stands; `None` for one without weight.
+    #[must_use]
+    pub fn comb(&self, source: usize) -> Option<Comb> {
+        Comb::new(self.length(), self.places.get(source)?)
     }
 
     /// The number of sources.

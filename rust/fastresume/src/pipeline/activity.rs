@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 pub enum Doing {
     /// It waits for something to do.
     Waiting,
-    /// It reads and decodes rows of this row group, counted over the whole manifest.
+    /// It reads and decodes rows of this row group, counted over all sources.
     Decoding(usize),
     /// It finishes this batch: it puts it into the form that is delivered.
     Ending(u64),

@@ -8,15 +8,14 @@ use crate::batch::bunch::Bunches;
 use crate::batch::bunch_size::BunchSize;
 use crate::batch::segment::{Piece, Places, SEGMENT_BYTES, Segment, part_of};
 use crate::batch::slots::pending::waiting;
+use crate::batch::sources::Sources;
 use crate::batch::window::{Stretch, WindowPart};
-use crate::dataset::manifest::Manifest;
 use crate::error::Result;
 use crate::format::page::dictionary_cache::most_kept;
 use crate::memory::vectors::room_for;
 use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
 use crate::pipeline::stream_queue::StreamQueue;
-use crate::projection::layout::Layout;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
 
@@ -32,7 +31,7 @@ const MAX_PIECES: usize = 1 << 16;
 
 /// Returns the segments of one reader in the order in which batches first need them.
 pub struct Schedule {
-    manifest: Arc<Manifest>,
+    sources: Arc<Sources>,
     order: Order,
     pass: Arc<Pass>,
     turns: StreamQueue,
@@ -47,13 +46,8 @@ impl Schedule {
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
-    pub fn new(
-        manifest: Arc<Manifest>,
-        layout: &Layout,
-        order: Order,
-        pass: Arc<Pass>,
-        reader: WorkerId,
-    ) -> Result<Self> {
+    pub fn new(sources: Arc<Sources>, order: Order, pass: Arc<Pass>, reader: WorkerId) -> Result<Self> {
+        let layout = sources.layout();
         let size = BunchSize::new(layout, &order, pass.rank_rows());
         let first = pass.done() + reader.worker;
         Ok(Self {
@@ -61,7 +55,7 @@ impl Schedule {
             turns: StreamQueue::new(pass.streams(reader)?),
             open: VecDeque::new(),
             row_bytes: layout.row_bytes() as u64,
-            manifest,
+            sources,
             order,
             pass,
         })
@@ -86,7 +80,7 @@ impl Schedule {
             0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
         });
-        of_each.fold(most_kept(self.manifest.largest_group(), self.row_bytes), u64::saturating_add)
+        of_each.fold(most_kept(self.sources.largest_group_bytes()), u64::saturating_add)
     }
 
     /// The next segment; `None` at the end.
@@ -113,12 +107,13 @@ impl Schedule {
         let streams = taken.into_iter().map(|(index, given)| (given, self.turns.stream(index).0));
         let streams: Vec<_> = streams.collect();
         let part = Arc::new(WindowPart::new(window, remaining, &streams, self.bunches));
+        let manifest = Arc::clone(&self.sources.each()[0].manifest);
         // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
         let mut reached = 0;
         for (block, mut ordinals) in part.blocks() {
             while let Some(rows) = self.order.rows_of_ordinals(ordinals.clone()).next() {
-                let group = self.manifest.group_of(rows.start);
-                let decoded = part_of(&self.manifest.group_rows(group), rows.start, self.row_bytes);
+                let group = manifest.group_of(rows.start);
+                let decoded = part_of(&manifest.group_rows(group), rows.start, self.row_bytes);
                 let rows = rows.start..decoded.end.min(rows.end);
                 let stretch = Stretch { block, ordinal: ordinals.start, rows: rows.clone() };
                 ordinals.start += rows.end - rows.start;
@@ -144,8 +139,9 @@ impl Schedule {
     fn segment_from(&mut self, index: usize) -> Option<Segment> {
         let (stream, given) = self.turns.stream(index);
         let row = self.runs(stream, given).next()?.start;
-        let group = self.manifest.group_of(row);
-        let whole = self.manifest.group_rows(group);
+        let manifest = Arc::clone(&self.sources.each()[0].manifest);
+        let group = manifest.group_of(row);
+        let whole = manifest.group_rows(group);
         let part = part_of(&whole, row, self.row_bytes);
         let is_resumed = given == 0 && row > part.start;
         let most_batches = if is_resumed { FIRST_BATCHES } else { MAX_BATCHES };

@@ -11,8 +11,8 @@ use crate::batch::filler::Filled;
 use crate::batch::segment::{Places, Segment, to_usize};
 use crate::batch::slots::fields::{SharedSlots, Slots};
 use crate::batch::slots::pending::waiting;
+use crate::batch::sources::Sources;
 use crate::batch::window::WindowPart;
-use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Pool;
 use crate::order::pass_order::Order;
@@ -103,16 +103,15 @@ impl Agenda {
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
     pub fn new(
-        manifest: Arc<Manifest>,
-        layout: &Layout,
+        sources: Arc<Sources>,
         order: Order,
         pass: Arc<Pass>,
         reader: WorkerId,
         budget_bytes: u64,
     ) -> Result<Self> {
-        let most_ahead = if manifest.has_objects() { MOST_AHEAD } else { 1 };
-        let fetched_bytes = if manifest.has_objects() { manifest.read_bytes() } else { 0 };
-        let schedule = Schedule::new(manifest, layout, order, Arc::clone(&pass), reader)?;
+        let most_ahead = if sources.has_objects() { MOST_AHEAD } else { 1 };
+        let fetched_bytes = sources.read_bytes();
+        let schedule = Schedule::new(sources, order, Arc::clone(&pass), reader)?;
         let is_scattered = schedule.is_shuffled();
         let stated_bytes = budget_bytes.saturating_add(schedule.open_bytes()).saturating_add(fetched_bytes);
         let pool = Pool::new(to_usize(stated_bytes)?);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
 use crate::batch::slots::row_ids::Written;
-use crate::dataset::manifest::Manifest;
+use crate::batch::sources::Sources;
 use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::check_reserve;
@@ -98,8 +98,7 @@ impl Pipeline {
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut, or batches have 2^32 rows or more.
     pub fn new(
-        manifest: Arc<Manifest>,
-        layout: Layout,
+        sources: Arc<Sources>,
         order: Order,
         pass: Arc<Pass>,
         reader: WorkerId,
@@ -109,10 +108,9 @@ impl Pipeline {
         if pass.rank_rows() > u64::from(u32::MAX) {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
-        let agenda =
-            Agenda::new(Arc::clone(&manifest), &layout, order, Arc::clone(&pass), reader, budget_bytes)?;
+        let agenda = Agenda::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {
-            filler: Filler::new(manifest, layout),
+            filler: Filler::new(sources),
             pass,
             rank: reader.rank,
             stop: Stop::default(),

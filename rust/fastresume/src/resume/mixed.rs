@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
+use crate::order::comb::Comb;
 use crate::order::mixture::{Axis, Growth, Mixture, Source, Stage, Stop, VERSION};
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::period::Period;
@@ -15,6 +16,7 @@ use crate::order::weights::Weights;
 use crate::resume::cursor::{Cursor, Identity, damaged};
 use crate::resume::joined::{Joined, in_named_order, merged};
 use crate::resume::lanes::{Cut, Division};
+use crate::resume::source_places::SourcePlaces;
 
 /// What stands for the fingerprint of one dataset in the state of a mixture.
 const FINGERPRINT: &str = "mixture";
@@ -144,6 +146,18 @@ impl Axes {
     #[must_use]
     pub fn axis(&self, source: usize) -> Option<&Axis> {
         self.each.get(source)
+    }
+
+    /// The places of a source among what remains of the positions; `None` of one that is not read.
+    #[must_use]
+    pub fn places<'a>(
+        &'a self,
+        source: usize,
+        comb: &'a Comb,
+        remaining: &'a Intervals,
+    ) -> Option<SourcePlaces<'a>> {
+        let pass_rows = self.each.get(source)?.rows().max(1);
+        Some(SourcePlaces { comb, free: self.free.get(source)?, pass_rows, remaining })
     }
 
     /// The ordinals of a source at a range of positions, in their order.

@@ -2,6 +2,7 @@
 
 pub mod tail;
 pub mod lanes;
+pub mod source_places;
 pub mod cursor;
 pub mod state_format;
 pub mod pass;

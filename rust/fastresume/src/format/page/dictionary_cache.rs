@@ -11,10 +11,10 @@ use crate::memory::buffer::Memory;
 /// So many bytes of dictionaries are kept at most: those of the columns that come first.
 pub const DICTIONARY_BYTES: u64 = 32 << 20;
 
-/// How many bytes of dictionaries are kept of a dataset whose largest row group has so many rows, of so many bytes each: no
-/// more than these take, though they may take less than their dictionaries do.
-pub fn most_kept(group_rows: u64, row_bytes: u64) -> u64 {
-    group_rows.saturating_mul(row_bytes).min(DICTIONARY_BYTES)
+/// How many bytes of dictionaries are kept where the rows of the largest row group take so many: no more than these, though
+/// they may take less than their dictionaries do.
+pub fn most_kept(group_bytes: u64) -> u64 {
+    group_bytes.min(DICTIONARY_BYTES)
 }
 
 /// Decompressed dictionaries of one row group, for all threads that decode parts of it.
@@ -110,6 +110,6 @@ mod tests {
         assert_eq!((length(3, key(40)), length(4, key(40))), (None, None));
         dictionaries.keep(4, key(40), &dictionary(96));
         assert_eq!(length(4, key(40)), Some(96));
-        assert_eq!([most_kept(100, 7), most_kept(u64::MAX, 2)], [700, DICTIONARY_BYTES]);
+        assert_eq!([most_kept(700), most_kept(u64::MAX)], [700, DICTIONARY_BYTES]);
     }
 }

@@ -1,0 +1,237 @@
+//! The sources of a reader: files, and what is read of them. Row groups, files and rows are numbered over all sources.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result};
+use crate::projection::layout::{Field, Layout};
+
+/// Files, and which of their columns go where.
+#[derive(Debug, Clone)]
+pub struct FileSource {
+    /// The files.
+    pub manifest: Arc<Manifest>,
+    /// What is read of them.
+    pub layout: Layout,
+}
+
+/// The sources of a reader, in their order; a dataset is one.
+#[derive(Debug)]
+pub struct Sources {
+    each: Vec<FileSource>,
+    /// What lies before each of them.
+    before: Vec<Before>,
+}
+
+/// How many row groups, files and rows the sources before one have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    groups: usize,
+    files: usize,
+    rows: u64,
+}
+
+/// A row group of a source.
+#[derive(Debug, Clone)]
+pub struct GroupOf<'a> {
+    /// The source.
+    pub source: &'a FileSource,
+    /// Its file, counted over all sources.
+    pub file: usize,
+    /// The schema of the file, among those of its source.
+    pub schema: usize,
+    /// Its index in the file.
+    pub index: usize,
+    /// Its rows, counted over all sources.
+    pub rows: Range<u64>,
+    /// The path of the file.
+    pub path: &'a Path,
+}
+
+impl GroupOf<'_> {
+    /// An error of it, with row group and file.
+    #[must_use]
+    pub fn named(&self, error: Error) -> Error {
+        error.in_row_group(self.index).in_file(self.path)
+    }
+}
+
+impl Sources {
+    /// Several sources, whose tensors are the same.
+    ///
+    /// # Errors
+    /// `Argument` if there is none, or the tensors differ.
+    pub fn new(each: Vec<FileSource>) -> Result<Self> {
+        let Some(first) = each.first() else {
+            return Err(Error::Argument("a reader has at least one source".into()));
+        };
+        let differs = |source: &&FileSource| !has_tensors_of(&first.layout, &source.layout);
+        if let Some(other) = each.iter().find(differs) {
+            let named = |source: &FileSource| {
+                source.layout.fields().iter().map(|field| field.name.clone()).collect::<Vec<_>>().join(", ")
+            };
+            return Err(Error::Argument(format!(
+                "the tensors of two sources differ in name, type or shape: {} and {}",
+                named(first),
+                named(other)
+            )));
+        }
+        let mut sum = Before::default();
+        let before = each.iter().map(|FileSource { manifest, .. }| {
+            let before = sum;
+            sum.groups += manifest.num_groups();
+            sum.files += manifest.files().len();
+            sum.rows = sum.rows.saturating_add(manifest.num_rows());
+            before
+        });
+        let before = before.collect();
+        Ok(Self { each, before })
+    }
+
+    /// One source.
+    #[must_use]
+    pub fn one(manifest: Arc<Manifest>, layout: Layout) -> Self {
+        Self { each: vec![FileSource { manifest, layout }], before: vec![Before::default()] }
+    }
+
+    /// The sources.
+    #[must_use]
+    pub fn each(&self) -> &[FileSource] {
+        &self.each
+    }
+
+    /// The layout of the first source: the tensors of all are the same.
+    #[must_use]
+    pub fn layout(&self) -> &Layout {
+        &self.each[0].layout
+    }
+
+    /// A row group, counted over all sources.
+    #[must_use]
+    pub fn group(&self, group: usize) -> GroupOf<'_> {
+        let (source, before) = self.holding(|before| before.groups <= group);
+        let manifest = &source.manifest;
+        let place = manifest.place_of(group - before.groups);
+        let rows = manifest.group_rows(group - before.groups);
+        GroupOf {
+            source,
+            file: before.files + place.file,
+            schema: manifest.schema_of(place.file),
+            index: place.index,
+            rows: before.rows + rows.start..before.rows + rows.end,
+            path: &manifest.files()[place.file].path,
+        }
+    }
+
+    /// The row group that holds a row; both are counted over all sources.
+    #[must_use]
+    pub fn group_of(&self, row: u64) -> usize {
+        let (source, row) = self.row(row);
+        self.number_of(source, self.each[source].manifest.group_of(row))
+    }
+
+    /// The number, counted over all sources, of a source's row group.
+    #[must_use]
+    pub fn number_of(&self, source: usize, group: usize) -> usize {
+        self.before[source].groups + group
+    }
+
+    /// The rows of all sources before one.
+    #[must_use]
+    pub fn rows_before(&self, source: usize) -> u64 {
+        self.before[source].rows
+    }
+
+    /// The source of a file, counted over all sources, and its number there.
+    #[must_use]
+    pub fn file(&self, file: usize) -> (&FileSource, usize) {
+        let (source, before) = self.holding(|before| before.files <= file);
+        (source, file - before.files)
+    }
+
+    /// The number of a source and, of a row counted over all sources, the row in it.
+    #[must_use]
+    pub fn row(&self, row: u64) -> (usize, u64) {
+        let number = self.before.partition_point(|before| before.rows <= row).max(1) - 1;
+        (number, row - self.before[number].rows)
+    }
+
+    fn holding(&self, is_before: impl Fn(&Before) -> bool) -> (&FileSource, Before) {
+        // Of sources without row groups or files, the last one begins where what is sought is.
+        let number = self.before.partition_point(is_before).max(1) - 1;
+        (&self.each[number], self.before[number])
+    }
+
+    /// The number of files.
+    #[must_use]
+    pub fn num_files(&self) -> usize {
+        self.each.iter().map(|source| source.manifest.files().len()).sum()
+    }
+
+    /// Whether some files are objects of a store.
+    #[must_use]
+    pub fn has_objects(&self) -> bool {
+        self.each.iter().any(|source| source.manifest.has_objects())
+    }
+
+    /// How many bytes may be on their way from stores: one bound for all sources.
+    #[must_use]
+    pub fn read_bytes(&self) -> u64 {
+        let with_objects = self.each.iter().filter(|source| source.manifest.has_objects());
+        with_objects.map(|source| source.manifest.read_bytes()).max().unwrap_or(0)
+    }
+
+    /// The bytes of the rows of the largest row group, as footers lead to expect.
+    #[must_use]
+    pub fn largest_group_bytes(&self) -> u64 {
+        let bytes = |source: &FileSource| {
+            source.manifest.largest_group().saturating_mul(source.layout.row_bytes() as u64)
+        };
+        self.each.iter().map(bytes).max().unwrap_or(0)
+    }
+}
+
+/// Whether rows of a layout can stand in the batches of another one.
+fn has_tensors_of(layout: &Layout, other: &Layout) -> bool {
+    let is_alike = |(one, other): (&Field, &Field)| {
+        let sizes = |of: &Field| (of.row_bytes(), of.mask_bytes(), of.inner_levels());
+        let rules = |of: &Field| (of.kind.is_jagged(), of.is_masked(), of.marks_elements());
+        one.name == other.name
+            && one.dtype == other.dtype
+            && rules(one) == rules(other)
+            && sizes(one) == sizes(other)
+    };
+    layout.fields().len() == other.fields().len() && layout.fields().iter().zip(other.fields()).all(is_alike)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_files::Made;
+
+    #[test]
+    fn row_groups_files_and_rows_are_numbered_over_all_sources() {
+        let made: Vec<Made> = (0..3).map(|_| Made::new(&[20, 20, 10])).collect();
+        let each = made.iter().map(|made: &Made| FileSource {
+            manifest: Arc::clone(&made.manifest),
+            layout: made.layout.clone(),
+        });
+        let sources = Sources::new(each.collect()).unwrap();
+        let groups = made[0].manifest.num_groups();
+        for source in 0..3 {
+            assert_eq!(sources.rows_before(source), 50 * source as u64);
+            for local in 0..groups {
+                let group = sources.group(sources.number_of(source, local));
+                let (manifest, before) = (&made[source].manifest, sources.rows_before(source));
+                let rows = manifest.group_rows(local);
+                assert_eq!(group.rows, before + rows.start..before + rows.end);
+                assert_eq!(group.path, manifest.files()[manifest.place_of(local).file].path);
+                assert_eq!(sources.row(group.rows.start), (source, rows.start));
+                assert!(Arc::ptr_eq(&sources.file(group.file).0.manifest, manifest));
+            }
+        }
+        assert!(Sources::new(Vec::new()).is_err());
+    }
+}
