@@ -38,6 +38,9 @@ _Costs: TypeAlias = tuple[Sequence[str], Layout | None]
 _Unit: TypeAlias = tuple[str, int, int | None, bool, bool]
 _Indexing: TypeAlias = tuple[str | None, int, int | None]
 _Index: TypeAlias = tuple[UnitTable, list[tuple[int, int, str]], int, str | None]
+_Place: TypeAlias = tuple[int, int, int, int]
+_Ahead: TypeAlias = tuple[int, int, PageLock | None]
+_ReadSource: TypeAlias = tuple[str, Manifest, Layout]
 _Known: TypeAlias = tuple[int, bytes]
 _Damage: TypeAlias = Sequence[tuple[int, int, str] | tuple[int, int, str, int]]
 _Chunk: TypeAlias = tuple[Memory, _Words, _Words | None, _Damage, _Words | None]
@@ -388,6 +391,7 @@ class Written:
     @property
     def damage(self) -> list[tuple[int, int, str]]: ...
     def runs(self) -> Buffer: ...
+    def row_sources(self) -> Buffer | None: ...
 
 @final
 class Delivered:
@@ -402,7 +406,7 @@ class Delivered:
     @property
     def written(self) -> Written: ...
     @property
-    def damage(self) -> list[tuple[int, int, str]]: ...
+    def damage(self) -> list[tuple[int, int, str] | tuple[int, int, str, int]]: ...
     @property
     def runs(self) -> Buffer: ...
     @property
@@ -423,16 +427,10 @@ class Delivered:
 @final
 class Reader:
     def __new__(
-        cls,
-        manifest: Manifest,
-        layout: Layout,
-        cursor: Cursor,
-        pass_: Pass,
-        place: tuple[int, int, int, int],
-        threads: int,
-        prefetch_bytes: int,
-        page_lock: PageLock | None = None,
+        cls, manifest: Manifest, layout: Layout, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
     ) -> Self: ...
+    @staticmethod
+    def of_mixture(sources: list[_ReadSource], pass_: Pass, place: _Place, ahead: _Ahead) -> Reader: ...
     @property
     def activity(self) -> Activity: ...
     def start(self) -> None: ...

@@ -241,6 +241,7 @@ def test_rows_that_are_not_those_of_their_places_are_found(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from fastresume.mixing import reader
+    from fastresume.mixing.spec import MixtureSpec
 
     decoded = reader.MixtureReader._decoded
 
@@ -248,6 +249,11 @@ def test_rows_that_are_not_those_of_their_places_are_found(
         """Gives the rows of another stretch for the second one."""
         return decoded(self, place, first if first < 12 else first - 12, last if first < 12 else last - 12)
 
+    def put_together(self: MixtureSpec, _: Any, planned: Any, place: Any, *_ahead: Any) -> Any:
+        """What takes rows of such stretches."""
+        return self._reader(planned, place)
+
+    monkeypatch.setattr(MixtureSpec, "reader", put_together)
     monkeypatch.setattr(reader, "_CHUNK_ROWS", (1, 1))
     monkeypatch.setattr(reader.MixtureReader, "_decoded", twice)
     logs = tmp_path / "logs"

@@ -133,9 +133,10 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Raises:
             AttributeError: of a batch that no mixture made: `hasattr(batch, "source")` is False.
         """
-        if self._origin.sources is None:
+        sources = self._origin.place_sources
+        if sources is None:
             raise AttributeError  # `__getattr__` says why
-        return torch.from_numpy(self._origin.sources).to(self._device())
+        return torch.from_numpy(sources).to(self._device())
 
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: `load_state_dict` takes it, and the next batch follows.
@@ -389,9 +390,13 @@ def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
 
 
 def of_delivered(
-    schema: Schema, delivered: _core.Delivered, cursor: _core.Cursor, share: Share | None
+    schema: Schema,
+    delivered: _core.Delivered,
+    cursor: _core.Cursor,
+    share: Share | None,
+    is_mixed: bool = False,
 ) -> Batch:
-    """The batch that the core delivered, with the cursor after it."""
+    """The batch that the core delivered, with the cursor after it; a mixture's rows have their sources."""
     origin = Origin(
         cursor,
         delivered.epoch,
@@ -402,6 +407,7 @@ def of_delivered(
         schema.masked,
         share,
         tuple(delivered.damage),
+        delivered.written if is_mixed else None,
     )
     return Batch(schema.tensors(delivered.memory), origin)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.batch.damage import Damage, among
-from fastresume.buffers import Intervals, of_buffer, of_runs
+from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 
 Value = TypeVar("Value")
 
@@ -147,8 +147,8 @@ class Origin(NamedTuple):
     For rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
     row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
     the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and others beside them.
-    `sources` says which source of a mixture each row is of, `units` which rows are of which unit.
-    `failed` is there where a function failed, so that no row is valid.
+    `sources` says which source of a mixture each row is of, or is an object that computes it. `units` says
+    which rows are of which unit. `failed` is there where a function failed, so that no row is valid.
     """
 
     cursor: _core.Cursor | None
@@ -160,7 +160,7 @@ class Origin(NamedTuple):
     masked: frozenset[str]
     share: Share | None
     damage: Damage = ()
-    sources: npt.NDArray[np.int64] | None = None
+    sources: npt.NDArray[np.int64] | _core.Written | None = None
     units: UnitRows | None = None
     failed: Failed | None = None
 
@@ -184,11 +184,20 @@ class Origin(NamedTuple):
         return of_buffer(rows.runs()) if isinstance(rows, _core.Written) else rows
 
     @property
+    def place_sources(self) -> npt.NDArray[np.int64] | None:
+        """Which source of a mixture each row, or unit, is of: int64 `[B]`; None of one dataset."""
+        if not isinstance(self.sources, _core.Written):
+            return self.sources
+        told = self.sources.row_sources()
+        return None if told is None else of_words(told)
+
+    @property
     def row_sources(self) -> npt.NDArray[np.int64] | None:
         """Which source of a mixture each of the row numbers is of: int64, as many; None of one dataset."""
-        if self.sources is None or self.units is None:
-            return self.sources
-        return np.repeat(self.sources, np.diff(self.units.offsets))
+        sources = self.place_sources
+        if sources is None or self.units is None:
+            return sources
+        return np.repeat(sources, np.diff(self.units.offsets))
 
     def positions(self) -> npt.NDArray[np.int64]:
         """The positions of the rows in the order of the pass: int64 `[B]`.
@@ -215,7 +224,8 @@ class Origin(NamedTuple):
             counts = (share.left(step), share.global_step(step))
             share = Sent(share.rank, share.seed, share.spans(step), *counts, share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        return Origin, (*place, self.runs, self.masked, share, self.damage, *self[9:])
+        told = (self.damage, self.place_sources, self.units, self.failed)
+        return Origin, (*place, self.runs, self.masked, share, *told)
 
 
 def of_a_pass(value: Value | None) -> Value:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.batch.damage import among, of_rows
+from fastresume.batch.damage import Range, among, of_rows
 
 _log = logging.getLogger("fastresume")
 
@@ -32,7 +32,7 @@ class DamagedRows:
     def __init__(self, most: int | None, by: str = "the filter", of: str = "what the filter keeps") -> None:
         self._most = most
         self._by, self._of = by, of
-        self._told: dict[tuple[int, int, str], None] = {}
+        self._told: dict[Range, None] = {}
         self.count = 0
 
     @property
@@ -40,9 +40,7 @@ class DamagedRows:
         """Whether damage is no error."""
         return self._most is not None
 
-    def among(
-        self, damage: Sequence[tuple[int, int, str]], rows: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
+    def among(self, damage: Sequence[Range], rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Which of the rows that were read are damaged.
 
         Raises:
@@ -52,11 +50,11 @@ class DamagedRows:
         for one in of_rows(damage, rows):
             if one not in self._told:
                 self._told[one] = None
-                start, end, cause = one
+                start, end, cause, *_ = one
                 _log.warning("left out of %s: rows [%d, %d): %s", self._of, start, end, cause)
         self.count += int(found.sum())
         if self._most is not None and self.count > self._most:
-            causes = "; ".join(cause for _, _, cause in list(self._told)[:_NAMED])
+            causes = "; ".join(told[2] for told in list(self._told)[:_NAMED])
             raise _core.DataError(
                 f"max_bad_rows allows {self._most} rows to be left out since {self._by} can't read them, and "
                 f"there are {self.count} by now: {causes}. Mend the files, or name a larger max_bad_rows"

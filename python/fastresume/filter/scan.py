@@ -41,7 +41,7 @@ def scan(
     rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
     planned = _core.Pass(cursor, (1, 1, rows), "short", 1)
     place = (0, 1, 0, 1)
-    reader = _core.Reader(manifest, layout, cursor, planned, place, default_threads(), PREFETCH_BYTES)
+    reader = _core.Reader(manifest, layout, cursor, planned, place, (default_threads(), PREFETCH_BYTES, None))
     progress = Progress(manifest.num_selected)
     try:
         while (delivered := reader.front()) is not None:

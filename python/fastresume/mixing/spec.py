@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.batch.batch import Batch
+from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.mixing.blend import Blend
 from fastresume.mixing.reader import MixtureReader
@@ -19,7 +19,7 @@ from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
 from fastresume.reading.row_places import locate
-from fastresume.reading.spec import ReadSpec, Rows
+from fastresume.reading.spec import PassReader, ReadSpec, Rows
 from fastresume.reading.workers.messages import Arrival
 
 
@@ -121,8 +121,8 @@ class MixtureSpec(ReadSpec):
 
     @property
     def is_mixed_here(self) -> bool:
-        """Whether a batch is put together in Python of what the core has decoded."""
-        return True
+        """Whether a batch is put together in Python of what the core has decoded: one of units is."""
+        return any(spec.units_text is not None for _, spec in self.sources)
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
@@ -147,10 +147,13 @@ class MixtureSpec(ReadSpec):
         place: tuple[int, int, int, int],
         threads: int = 0,
         prefetch_bytes: int = 0,
-        _page_lock: _core.PageLock | None = None,
-    ) -> MixtureReader:
-        """The batches of a rank's worker, put together of what the sources' streams decode."""
-        return self._reader(planned, place, threads, prefetch_bytes)
+        page_lock: _core.PageLock | None = None,
+    ) -> PassReader:
+        """The batches of a rank's worker, decoded by the core."""
+        if self.is_mixed_here:
+            return self._reader(planned, place, threads, prefetch_bytes)
+        sources = [(name, spec.manifest, spec.layout) for name, spec in self.sources]
+        return _core.Reader.of_mixture(sources, planned, place, (threads, prefetch_bytes, page_lock))
 
     def _reader(
         self,
@@ -167,8 +170,9 @@ class MixtureSpec(ReadSpec):
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
-        arrival: Arrival = delivered
-        return arrival.with_cursor(cursor, share)
+        if isinstance(delivered, Arrival):
+            return delivered.with_cursor(cursor, share)
+        return of_delivered(self.schema, delivered, cursor, share, is_mixed=True)
 
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut of a stage, read again."""
@@ -178,7 +182,7 @@ class MixtureSpec(ReadSpec):
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
         """The places of a batch's rows: (path, row group, row in it)."""
         specs = [spec for _, spec in self.sources]
-        pairs = zip(of_a_pass(batch._origin.sources).tolist(), batch.rows().tolist(), strict=True)
+        pairs = zip(of_a_pass(batch._origin.place_sources).tolist(), batch.rows().tolist(), strict=True)
         return [locate(specs[source].manifest, [row])[0] for source, row in pairs]
 
     def files_of(self, _planned: _core.Pass, _number: int) -> list[str]:

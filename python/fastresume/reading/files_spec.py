@@ -131,8 +131,8 @@ class FilesSpec(ReadSpec):
         page_lock: _core.PageLock | None = None,
     ) -> PassReader:
         """The batches of a rank's worker, from a cursor on, decoded by the core."""
-        given = (self.manifest, self.layout, cursor, planned, place, threads, prefetch_bytes)
-        return _core.Reader(*given, page_lock)
+        ahead = (threads, prefetch_bytes, page_lock)
+        return _core.Reader(self.manifest, self.layout, cursor, planned, place, ahead)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that the core delivered, with the cursor after it."""

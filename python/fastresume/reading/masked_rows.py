@@ -21,7 +21,7 @@ from fastresume.batch.damage import Range, among, masked_of, of_rows
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.origin import Failed
-from fastresume.buffers import of_buffer, of_runs
+from fastresume.buffers import of_buffer, of_runs, of_words
 from fastresume.reading.row_places import locate
 
 _log = logging.getLogger("fastresume")
@@ -165,8 +165,12 @@ class MaskedRows:
 def _numbers(batch: Delivered) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
     """The numbers of the valid rows of a batch; of a mixture, also which source each is of."""
     rows = of_runs(of_buffer(batch.runs))
-    made: Any = getattr(batch, "batch", None)  # the core's own, of one dataset, has none
-    sources = None if made is None else made._origin.row_sources
+    if isinstance(batch, _core.Delivered):
+        told = batch.written.row_sources()
+        sources = None if told is None else of_words(told)
+    else:
+        made: Any = batch
+        sources = made.batch._origin.row_sources
     return rows, None if sources is None else sources[: len(rows)]
 
 

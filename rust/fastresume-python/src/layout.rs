@@ -144,7 +144,7 @@ impl Layout {
         let ReadRows { fields, written } = gate::run_stoppable(py, |stop| {
             random_access::read(Arc::clone(manifest), layout.clone(), &runs, count, stop)
         })?;
-        Ok((fields.into(), Written::new(written, count)))
+        Ok((fields.into(), Written::new(written, count, None)))
     }
 
     /// The most memory that reading what is left of a pass takes, with so many workers of each rank (0 without any).

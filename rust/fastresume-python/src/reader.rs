@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastresume::{
-    Delivered as CoreDelivered, Error, PageLock as CorePageLock, Pass as CorePass, Pipeline, Polled, Sources,
-    WorkerId,
+    Delivered as CoreDelivered, Error, FileSource, MixedOrder, PageLock as CorePageLock, Pass as CorePass,
+    PassOrder, Pipeline, Polled, ReadSource, Sources, WorkerId,
 };
 use pyo3::prelude::*;
 
@@ -20,7 +20,7 @@ use crate::pass::Pass;
 use crate::process_lock::ProcessLock;
 use crate::stores::Stores;
 use crate::tensor::Memory;
-use crate::values::Written;
+use crate::values::{Damaged, Written};
 
 /// One batch, in its parts.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -65,7 +65,7 @@ impl Delivered {
 
     /// Rows that could not be decoded, some of which may be other batches': `[start, end)`, and why.
     #[getter]
-    fn damage(&self) -> Vec<(u64, u64, String)> {
+    fn damage(&self) -> Vec<Damaged> {
         self.written.get().damage_told()
     }
 
@@ -91,13 +91,18 @@ impl Delivered {
     }
 }
 
+/// How many threads decode ahead, how many bytes, and what locks the pages of batches, if anything does.
+type Ahead<'py> = (usize, u64, Option<PyRef<'py, PageLock>>);
+
 /// Returns the batches of what is left of a pass, in order.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Reader {
     pipeline: ProcessLock<Option<Pipeline>>,
     front: Mutex<Option<Py<Delivered>>>,
     activity: Py<Activity>,
-    stores: Arc<Py<Stores>>,
+    stores: Vec<Arc<Py<Stores>>>,
+    /// Those of a mixture.
+    sources: Option<Arc<Sources>>,
     rank: u64,
     page_lock: Option<&'static dyn CorePageLock>,
 }
@@ -105,11 +110,6 @@ pub struct Reader {
 #[pymethods]
 impl Reader {
     #[new]
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "one caller, which passes what the dataset and the loader hold"
-    )]
-    #[pyo3(signature = (manifest, layout, cursor, pass_, place, threads, prefetch_bytes, page_lock=None))]
     fn new(
         py: Python<'_>,
         manifest: &Manifest,
@@ -117,29 +117,55 @@ impl Reader {
         cursor: &Cursor,
         pass_: &Pass,
         place: (u64, u64, u64, u64),
-        threads: usize,
-        prefetch_bytes: u64,
-        page_lock: Option<&PageLock>,
+        ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let (rank, world_size, worker, workers) = place;
-        let place = WorkerId { rank, world_size, worker, workers };
-        let page_lock = page_lock.map(PageLock::of_core);
+        let (threads, prefetch_bytes, page_lock) = ahead;
         let sources = Arc::new(Sources::one(Arc::clone(&manifest.inner), layout.inner.clone()));
         let pipeline = gate::run(py, || {
-            let order = order::of_cursor(cursor, &manifest.selection)?;
+            let order = PassOrder::One(order::of_cursor(cursor, &manifest.selection)?);
             let pass = Arc::clone(&pass_.inner);
-            Pipeline::new(Arc::clone(&sources), order, pass, place, threads, prefetch_bytes)
+            Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)
         })?;
-        let stores = Arc::clone(&manifest.stores);
+        let stores = vec![Arc::clone(&manifest.stores)];
         let activity = Activity::new(pipeline.view(), sources);
-        Ok(Self {
-            pipeline: ProcessLock::new(Some(pipeline)),
-            front: Mutex::new(None),
-            activity: Py::new(py, activity)?,
-            stores,
-            rank,
-            page_lock,
-        })
+        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
+        Self::of(py, pipeline, activity, stores, None, own)
+    }
+
+    /// The batches of what is left of a stage of a mixture, of these sources: the name, the files and the layout of each.
+    #[staticmethod]
+    fn of_mixture(
+        py: Python<'_>,
+        sources: Vec<(String, PyRef<'_, Manifest>, PyRef<'_, Layout>)>,
+        pass_: &Pass,
+        place: (u64, u64, u64, u64),
+        ahead: Ahead<'_>,
+    ) -> PyResult<Self> {
+        let (threads, prefetch_bytes, page_lock) = ahead;
+        let stores = sources.iter().map(|(_, manifest, _)| Arc::clone(&manifest.stores)).collect();
+        let named: Vec<ReadSource> = sources
+            .iter()
+            .map(|(name, manifest, _)| ReadSource {
+                name: name.clone(),
+                selection: Arc::clone(&manifest.selection),
+            })
+            .collect();
+        let each = sources.iter().map(|(_, manifest, layout)| FileSource {
+            manifest: Arc::clone(&manifest.inner),
+            layout: layout.inner.clone(),
+        });
+        let each = each.collect();
+        let (pipeline, sources) = gate::run(py, || {
+            let sources = Arc::new(Sources::new(each)?);
+            let pass = Arc::clone(&pass_.inner);
+            let order = PassOrder::Mixed(MixedOrder::new(&pass.cursor_after(pass.done()), &named)?);
+            let made =
+                Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)?;
+            Ok((made, sources))
+        })?;
+        let activity = Activity::new(pipeline.view(), Arc::clone(&sources));
+        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
+        Self::of(py, pipeline, activity, stores, Some(sources), own)
     }
 
     /// What the reader's threads are doing.
@@ -179,7 +205,9 @@ impl Reader {
         let front = Py::new(py, self.wrapped(py, *delivered)?)?;
         *locked(&self.front) = Some(front.clone_ref(py));
         // Where warnings are errors, the next call gives the batch.
-        self.stores.get().tell(py)?;
+        for stores in &self.stores {
+            stores.get().tell(py)?;
+        }
         Ok(Some(front))
     }
 
@@ -203,7 +231,30 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn to_reader((rank, world_size, worker, workers): (u64, u64, u64, u64)) -> WorkerId {
+    WorkerId { rank, world_size, worker, workers }
+}
+
 impl Reader {
+    fn of(
+        py: Python<'_>,
+        pipeline: Pipeline,
+        activity: Activity,
+        stores: Vec<Arc<Py<Stores>>>,
+        sources: Option<Arc<Sources>>,
+        (rank, page_lock): (u64, Option<&'static dyn CorePageLock>),
+    ) -> PyResult<Self> {
+        Ok(Self {
+            pipeline: ProcessLock::new(Some(pipeline)),
+            front: Mutex::new(None),
+            activity: Py::new(py, activity)?,
+            stores,
+            sources,
+            rank,
+            page_lock,
+        })
+    }
+
     /// Call this only without the GIL: another thread may hold the lock and want the GIL.
     fn with<T>(&self, work: impl FnOnce(&mut Pipeline) -> Result<T, Error>) -> Result<T, Error> {
         match self.pipeline.lock()?.as_mut() {
@@ -220,7 +271,10 @@ impl Reader {
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,
-            written: Py::new(py, Written::new(delivered.written, delivered.rows as u64))?,
+            written: Py::new(
+                py,
+                Written::new(delivered.written, delivered.rows as u64, self.sources.clone()),
+            )?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,

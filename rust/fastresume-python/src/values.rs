@@ -1,10 +1,12 @@
 //! Plain values that the core returns to Python: frozen classes with named attributes.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use fastresume::vectors::collected;
 use fastresume::{
-    Bound as CoreBound, Details, Facts, Field as CoreField, MemoryBound as CoreMemoryBound, Result,
-    Written as CoreWritten,
+    Bound as CoreBound, Damage, Details, Facts, Field as CoreField, MemoryBound as CoreMemoryBound, Result,
+    Sources, Written as CoreWritten,
 };
 use pyo3::prelude::*;
 
@@ -157,30 +159,53 @@ impl From<CoreMemoryBound> for MemoryBound {
     }
 }
 
+/// Rows that could not be decoded: `[start, end)`, and why; of a mixture, their source as well.
+#[derive(IntoPyObject)]
+pub enum Damaged {
+    One((u64, u64, String)),
+    OfSource((u64, u64, String, usize)),
+}
+
 /// The rows of a batch, worked out on request.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Written {
     inner: CoreWritten,
     num_rows: u64,
+    /// The sources of a mixture, over which its rows are numbered.
+    sources: Option<Arc<Sources>>,
 }
 
 impl Written {
-    pub fn new(inner: CoreWritten, num_rows: u64) -> Self {
-        Self { inner, num_rows }
+    pub fn new(inner: CoreWritten, num_rows: u64, sources: Option<Arc<Sources>>) -> Self {
+        Self { inner, num_rows, sources }
     }
 
     /// Rows that could not be decoded, and others beside them.
-    pub fn damage_told(&self) -> Vec<(u64, u64, String)> {
-        let each = self.inner.damage().iter();
-        each.map(|of| (of.rows.start, of.rows.end, of.cause.to_string())).collect()
+    pub fn damage_told(&self) -> Vec<Damaged> {
+        let told = |of: &Damage| {
+            let (cause, length) = (of.cause.to_string(), of.rows.end - of.rows.start);
+            let Some(sources) = &self.sources else {
+                return Damaged::One((of.rows.start, of.rows.end, cause));
+            };
+            let (source, start) = sources.row(of.rows.start);
+            Damaged::OfSource((start, start + length, cause, source))
+        };
+        self.inner.damage().iter().map(told).collect()
     }
 
-    /// The row numbers of all rows, valid or not.
+    /// The row numbers of all rows, valid or not, each in its source.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn rows(&self) -> Result<Vec<Range<u64>>> {
-        self.inner.runs(self.num_rows)
+        let mut runs = self.inner.runs(self.num_rows)?;
+        if let Some(sources) = &self.sources {
+            for run in &mut runs {
+                let (_, start) = sources.row(run.start);
+                *run = start..start + (run.end - run.start);
+            }
+        }
+        Ok(runs)
     }
 }
 
@@ -188,12 +213,22 @@ impl Written {
 impl Written {
     /// Rows that could not be decoded, some of which may be other batches': `[start, end)`, and why.
     #[getter]
-    pub fn damage(&self) -> Vec<(u64, u64, String)> {
+    pub fn damage(&self) -> Vec<Damaged> {
         self.damage_told()
     }
 
     /// The row numbers as `[start, end)` pairs.
     pub fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || Buffer::of_ranges(self.rows()?.into_iter()))
+    }
+
+    /// The number of the source of each row; `None` of rows of one dataset.
+    pub fn row_sources(&self, py: Python<'_>) -> PyResult<Option<Buffer>> {
+        let Some(sources) = &self.sources else { return Ok(None) };
+        gate::run(py, || {
+            let runs = self.inner.runs(self.num_rows)?;
+            let each = runs.into_iter().flatten().map(|row| sources.row(row).0 as u64);
+            Ok(Some(Buffer::of_words(collected(each)?)))
+        })
     }
 }

@@ -90,7 +90,7 @@ class Station(Dataset[Batch]):
             self._board.note(worker, SENDING, task.number, task.serving)
             origin = batch._origin
             counts = (origin.num_rows, origin.valid_rows)
-            whose = (origin.sources, origin.units)
+            whose = (origin.place_sources, origin.units)
             values: Any = dict(batch._tensors)
             found = Made(values, origin.runs, origin.damage, *whose, *counts, origin.failed)
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)

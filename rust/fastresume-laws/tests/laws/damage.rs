@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Delivered, Error, Layout, Order, OrderKind, Pass, Pipeline, Polled, Request, Sources, WorkerId,
+    Cursor, Delivered, Error, Layout, Order, OrderKind, Pass, PassOrder, Pipeline, Polled, Request, Sources,
+    WorkerId,
 };
 use proptest::prelude::*;
 
@@ -77,7 +78,8 @@ impl Now<'_> {
         let order = self.order.clone();
         let sources = Arc::new(Sources::one(manifest, layout));
         let mut pipeline =
-            Pipeline::new(sources, order, Arc::clone(pass), reader, of.threads, 1 << 20).unwrap();
+            Pipeline::new(sources, PassOrder::One(order), Arc::clone(pass), reader, of.threads, 1 << 20)
+                .unwrap();
         let (mut batches, mut masked) = (Vec::new(), 0);
         while (batches.len() as u64) < of.life.batches {
             match pipeline.poll(Duration::from_millis(10)) {

@@ -79,10 +79,10 @@ fn by_windows(places: &SourcePlaces<'_>, stream: &Stream, window_rows: u64) -> V
         let start = (ordinal - pass) / window_rows * window_rows;
         let window: Range<u64> = pass + start..pass + (start + window_rows).min(places.pass_rows);
         let mut of_window: Vec<Row> = Vec::new();
-        for stretch in places.stretches(stream, &window) {
-            for (place, distance) in stretch.places.clone().zip(places.comb.distances(stretch.phase)) {
-                let past = stretch.past + distance;
-                let (slice, row) = (past / stream.slice_stride, past % stream.slice_stride);
+        for spread in places.spreads(stream, &window) {
+            for (place, distance) in spread.places.clone().zip(places.comb.distances(spread.phase)) {
+                let behind = spread.past + distance;
+                let (slice, row) = (behind / stream.slice_stride, behind % stream.slice_stride);
                 if slice < stream.slices && row < stream.slice_rows {
                     let batch = stream.first_batch + slice * stream.batch_stride;
                     of_window.push((window.start + place, batch, stream.slot_row + row));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use fastresume::{
     Cursor, Cut, Entry, Expression, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice, Pass,
-    Pipeline, Polled, Request, Selection, Sources, Tail, WorkerId,
+    PassOrder, Pipeline, Polled, Request, Selection, Sources, Tail, WorkerId,
     buffer::{most_paged, release},
 };
 use parquet::basic::{BrotliLevel, Compression};
@@ -75,7 +75,8 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let sources = Arc::new(Sources::one(manifest, layout));
-    let mut pipeline = Pipeline::new(sources, order, pass, place, way.threads, way.prefetch_bytes).unwrap();
+    let mut pipeline =
+        Pipeline::new(sources, PassOrder::One(order), pass, place, way.threads, way.prefetch_bytes).unwrap();
     if way.threads > 0 {
         // The test takes no batch until the threads have done all that they may.
         pipeline.start().unwrap();

@@ -16,6 +16,12 @@ const LEAST_SHARE: u64 = 8;
 /// A window has at least so many bunches: with the rows of the last one, the next window is opened.
 const LEAST_BUNCHES: u64 = 16;
 
+/// So many rows of a mixture are ended in one go, if they have no more bytes than these; more where that leaves fewer rows
+/// to each segment of a window.
+const MIXED_ROWS: u64 = 4096;
+const MIXED_BYTES: u64 = 8 << 20;
+const ROWS_OF_SEGMENT: u64 = 32;
+
 /// No bunch has more rows.
 const MOST_ROWS: u64 = 1 << 20;
 
@@ -45,6 +51,20 @@ impl BunchSize {
         let rows = own_bytes.saturating_mul(LEAST_SHARE) / row_bytes;
         let rows = rows.min(window_rows / LEAST_BUNCHES).min(MOST_ROWS);
         Self { shift: (rows / batch_rows.max(1)).max(1).ilog2(), own_bytes }
+    }
+
+    /// That of a mixture: what a segment brings to a batch costs as much, however few rows these are. Where sources are
+    /// shuffled, `windows` says how many segments their windows have together, and over how many rows the shortest reaches.
+    #[must_use]
+    pub fn of_mixture(layout: &Layout, batch_rows: u64, windows: Option<(u64, u64)>) -> Self {
+        let most = MIXED_BYTES / (layout.row_bytes() as u64).max(1);
+        let rows = match windows {
+            None => MIXED_ROWS,
+            Some((segments, reach)) => {
+                segments.saturating_mul(ROWS_OF_SEGMENT).max(MIXED_ROWS).min(reach / LEAST_BUNCHES)
+            }
+        };
+        Self { shift: (rows.min(most) / batch_rows.max(1)).max(1).ilog2(), own_bytes: 0 }
     }
 
     /// The rows of a bunch of batches of so many.

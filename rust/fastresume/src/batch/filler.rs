@@ -17,6 +17,7 @@ use crate::batch::slots::partition::Sorter;
 use crate::batch::slots::row_ids::Damage;
 use crate::batch::sources::{GroupOf, Sources};
 use crate::batch::strips::{StripSource, decode_together};
+use crate::batch::waiting::Waiting;
 use crate::batch::window::{Scatter, Stretch};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::decode::open_file::OpenFile;
@@ -53,20 +54,22 @@ pub struct Filled {
     pub rows: Vec<(u64, u64)>,
     /// The rest of the segment, if it was not decoded as a whole.
     pub left: Option<Segment>,
+    /// Its rows, where they wait for their batches.
+    pub waiting: Option<Waiting>,
 }
 
 /// Memory that one thread reuses from segment to segment.
 pub(super) struct Scratch {
     pub buffers: Buffers,
     /// Columns or padded rows, as decoded, and their masks.
-    columns: [Memory; 2],
+    pub columns: [Memory; 2],
     /// Lengths of padded rows.
-    lengths: Memory,
+    pub lengths: Memory,
     /// For each bundle of fields, what sorts its rows.
-    sorters: Vec<Sorter>,
-    step: StepRows,
+    pub sorters: Vec<Sorter>,
+    pub step: StepRows,
     /// Rows of a jagged field, as decoded.
-    jagged: JaggedRows,
+    pub jagged: JaggedRows,
     /// For each jagged field, the bytes and rows that were decoded.
     decoded: Vec<(usize, usize)>,
 }
@@ -122,7 +125,7 @@ impl Filler {
             Places::Pieces(pieces) => {
                 let slots = collected(pieces.iter().map(|piece| slots_of(piece.batch)))?;
                 let mut shares = Routes::of_pieces(pieces, &slots)?;
-                let damage = self.decode(segment.group, &mut shares, stop)?;
+                let damage = self.decode_to(segment.group, &mut shares, stop)?;
                 shares.note_damage(&damage);
                 let done = shares.each.len();
                 let (pieces, later) = pieces.split_at(done);
@@ -136,7 +139,16 @@ impl Filler {
                 });
                 let rows = collected_results(noted)?;
                 let (group, places) = (segment.group, Places::Pieces(collected(later.iter().cloned())?));
-                Ok(Filled { rows, left: (!later.is_empty()).then_some(Segment { group, places }) })
+                let left = (!later.is_empty()).then_some(Segment { group, places });
+                Ok(Filled { rows, left, waiting: None })
+            }
+            Places::Combed { comb, bunches, pieces } => {
+                let (rows, left) = self.fill_combed(segment.group, (comb, *bunches), pieces, stop)?;
+                Ok(Filled { rows: Vec::new(), left, waiting: Some(Waiting::Combed(rows)) })
+            }
+            Places::Scattered { part, stretches } if part.is_waiting() => {
+                let rows = self.fill_sorted(segment.group, part, stretches, stop)?;
+                Ok(Filled { rows: Vec::new(), left: None, waiting: Some(Waiting::Sorted(rows)) })
             }
             Places::Scattered { part, stretches } => {
                 let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
@@ -155,18 +167,29 @@ impl Filler {
                 let each = collected_results(shares)?;
                 let mut shares = Routes { spans, each, numbers: scatter.numbers() };
                 if !shares.each.is_empty() {
-                    let damage = self.decode(segment.group, &mut shares, stop)?;
+                    let damage = self.decode_to(segment.group, &mut shares, stop)?;
                     shares.note_damage(&damage);
                 }
                 let rows = collected(scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)))?;
                 locked(&self.scatters).push(scatter);
-                Ok(Filled { rows, left: None })
+                Ok(Filled { rows, left: None, waiting: None })
             }
         }
     }
 
-    /// Decodes rows of a row group, if its file is the same before and after it. Gives the damaged rows that are masked.
-    fn decode(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<Vec<Damage>> {
+    /// Decodes rows of a row group to their batches. Gives the damaged rows that are masked.
+    fn decode_to(&self, group: usize, shares: &mut Routes<'_>, stop: &AtomicBool) -> Result<Vec<Damage>> {
+        let of_group = self.sources.group(group);
+        self.decode(group, stop, |file| self.decode_from(file, (group, &of_group), shares, stop))
+    }
+
+    /// Lets a row group be decoded, if its file is the same before and after it. Gives the damaged rows that are masked.
+    pub(super) fn decode(
+        &self,
+        group: usize,
+        stop: &AtomicBool,
+        mut from: impl FnMut(GroupFile<'_>) -> Result<()>,
+    ) -> Result<Vec<Damage>> {
         let of_group = self.sources.group(group);
         let rows = of_group.rows.clone();
         let masking = of_group.source.layout.masks_damage().then(|| Masking {
@@ -181,9 +204,9 @@ impl Filler {
         let of = |file| GroupFile { file, row_group: of_group.index, masking };
         match &opened {
             Err(error) if masking.is_none() || !error.is_damage() => return Err(error.clone()),
-            Err(error) => self.decode_from(of(Err(error)), (group, &of_group), shares, stop)?,
+            Err(error) => from(of(Err(error)))?,
             Ok(file) => {
-                let decoded = self.decode_from(of(Ok(file)), (group, &of_group), shares, stop);
+                let decoded = from(of(Ok(file)));
                 if decoded == Err(Error::Interrupted) {
                     return Err(Error::Interrupted);
                 }
@@ -223,7 +246,7 @@ impl Filler {
     ) -> Result<()> {
         let in_group = |error: Error| of_group.named(error);
         let layout = &of_group.source.layout;
-        let fields = fields_of(file, of_group);
+        let fields = StripSource::all_of(file, of_group);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
         scratch.buffers.begin_part(group, end_row, &self.dictionaries);
@@ -281,21 +304,6 @@ impl Filler {
             fetches.look_ahead(&self.files, &soon(), stop);
         }
     }
-}
-
-/// The fields of a row group of a file.
-pub(super) fn fields_of<'a>(group: GroupFile<'a>, of: &GroupOf<'a>) -> Vec<StripSource<'a>> {
-    let layout = &of.source.layout;
-    let mut columns = layout.columns(of.schema).iter();
-    let of_fields = layout.fields().iter().zip(layout.jagged_bytes(of.schema)).enumerate();
-    let sources = of_fields.map(|(index, (field, &row_bytes))| StripSource {
-        file: group,
-        columns: columns.by_ref().take(field.columns.len()).collect(),
-        index,
-        field,
-        row_bytes,
-    });
-    sources.collect()
 }
 
 impl StripSource<'_> {

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use crate::batch::filler::{Filler, Scratch, fields_of};
+use crate::batch::filler::{Filler, Scratch};
 use crate::batch::mending::{GroupFile, Masking};
 use crate::batch::strips::StripSource;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
@@ -38,7 +38,7 @@ impl Filler {
         });
         let opened = self.opened(of.file, group)?;
         let file = GroupFile { file: Ok(&opened), row_group: of.index, masking: masking.as_ref() };
-        let sources = fields_of(file, &of);
+        let sources = StripSource::all_of(file, &of);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = spans.last().map_or(0, |last| last.end as u64);
         scratch.buffers.begin_part(group, end_row, &self.dictionaries);

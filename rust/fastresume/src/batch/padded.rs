@@ -86,22 +86,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         }
         let rows = shares.spans.iter().map(ExactSizeIterator::len).sum::<usize>();
         let [values, lengths, valid] = memory;
-        values.resize(rows.saturating_mul(row_bytes))?;
-        lengths.resize(rows.saturating_mul(LENGTH_BYTES))?;
-        valid.resize(rows)?;
-        let mut first = 0;
-        for span in &shares.spans {
-            self.each(span.clone(), |decoder, done, some| {
-                let part = |bytes: usize| (first + done) * bytes..(first + done + some) * bytes;
-                decoder.place(&mut values.bytes_mut()[part(row_bytes)])?;
-                if decoder.has_lengths {
-                    decoder.place_lengths(&mut lengths.bytes_mut()[part(LENGTH_BYTES)])?;
-                }
-                valid.bytes_mut()[part(1)].copy_from_slice(&decoder.rows.valid);
-                Ok(())
-            })?;
-            first += span.len();
-        }
+        self.read_all(&shares.spans, [&mut *values, &mut *lengths, &mut *valid])?;
         let given = |field, memory: &Memory, width| {
             let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows, floors: None };
             hand_out(&shares.each, shares.numbers, field, columns, &mut Sorter::lent())
@@ -112,6 +97,36 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
         }
         if is_masked {
             given((index, true), valid, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Decodes rows to values, lengths and masks, one behind another.
+    ///
+    /// # Errors
+    /// As for `fill`.
+    pub fn read_all(
+        &mut self,
+        spans: &[Range<usize>],
+        [values, lengths, valid]: [&mut Memory; 3],
+    ) -> Result<()> {
+        let row_bytes = self.padding.numbers().saturating_mul(self.width);
+        let rows = spans.iter().map(ExactSizeIterator::len).sum::<usize>();
+        values.resize(rows.saturating_mul(row_bytes))?;
+        lengths.resize(rows.saturating_mul(LENGTH_BYTES))?;
+        valid.resize(rows)?;
+        let mut first = 0;
+        for span in spans {
+            self.each(span.clone(), |decoder, done, some| {
+                let part = |bytes: usize| (first + done) * bytes..(first + done + some) * bytes;
+                decoder.place(&mut values.bytes_mut()[part(row_bytes)])?;
+                if decoder.has_lengths {
+                    decoder.place_lengths(&mut lengths.bytes_mut()[part(LENGTH_BYTES)])?;
+                }
+                valid.bytes_mut()[part(1)].copy_from_slice(&decoder.rows.valid);
+                Ok(())
+            })?;
+            first += span.len();
         }
         Ok(())
     }

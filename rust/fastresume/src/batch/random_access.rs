@@ -41,6 +41,8 @@ pub fn read(
     count: u64,
     stop: &AtomicBool,
 ) -> Result<ReadRows> {
+    let sources = Arc::new(Sources::one(manifest, layout));
+    let manifest = &sources.each()[0].manifest;
     let last = runs.iter().filter(|run| !run.is_empty()).map(|run| run.end - 1).max();
     if let Some(last) = last.filter(|last| *last >= manifest.num_rows()) {
         let rows = manifest.num_rows();
@@ -54,14 +56,13 @@ pub fn read(
         slot_row += run.end - run.start;
     }
     let distinct = Intervals::new(collected(runs.iter().cloned())?)?;
-    let sources = Arc::new(Sources::one(Arc::clone(&manifest), layout));
     let (filler, pool) = (Filler::new(Arc::clone(&sources)), Pool::new(0));
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-        decoded(&filler, (&manifest, &pool), &distinct, Some(count), &mut written, stop)?
+        decoded(&filler, (manifest, &pool), &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
         let places = collected_results(named.map(|row| to_usize(distinct.rank(row))))?;
-        let fields = decoded(&filler, (&manifest, &pool), &distinct, None, &mut written, stop)?;
+        let fields = decoded(&filler, (manifest, &pool), &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
         // The buffers of pages are let go of before there are two of each row.
         drop(filler);
@@ -114,7 +115,7 @@ fn segments(manifest: &Manifest, runs: &[Range<u64>]) -> Result<Vec<Segment>> {
             let group = manifest.group_of(row);
             let whole = manifest.group_rows(group);
             let end = run.end.min(whole.end);
-            let piece = Piece { batch: 0, rows: row - whole.start..end - whole.start, slot_row };
+            let piece = Piece { batch: 0, rows: row - whole.start..end - whole.start, slot_row, phase: 0 };
             match segments.last_mut() {
                 Some((last, pieces)) if *last == group => push(pieces, piece)?,
                 _ => push(&mut segments, (group, vec![piece]))?,

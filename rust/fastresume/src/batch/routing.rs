@@ -68,15 +68,37 @@ impl<'a> Routes<'a> {
         Ok(shares)
     }
 
+    /// The routes of rows that go to no batch yet.
+    pub fn of_spans(spans: &[Range<usize>]) -> Result<Self> {
+        let (mut own, mut each, mut from) = (with_room(spans.len())?, with_room(spans.len())?, 0);
+        for span in spans {
+            own.push(span.clone());
+            each.push(Route { slots: None, rows: Rows::Run { from, to: from, count: span.len() } });
+            from += span.len();
+        }
+        Ok(Self { spans: own, each, numbers: &[] })
+    }
+
     /// The same for scalar fields with rows of `row_bytes`. Consecutive rows of a batch are decoded together,
     /// up to the end of their strip.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn parts(&self, row_bytes: usize) -> Result<RouteParts<'a>> {
+        self.parts_of(strip_rows(self.rows(), row_bytes))
+    }
+
+    fn rows(&self) -> usize {
+        self.spans.iter().map(ExactSizeIterator::len).sum()
+    }
+
+    /// The same, with so many rows in a strip.
+    ///
+    /// # Errors
+    /// As for `parts`.
+    pub fn parts_of(&self, strip_rows: usize) -> Result<RouteParts<'a>> {
         let mut sieve = Sieve::default();
-        let rows: usize = self.spans.iter().map(ExactSizeIterator::len).sum();
-        let strip_rows = strip_rows(rows, row_bytes);
+        let rows = self.rows();
         if !self.are_runs() {
             sieve.add(&self.spans)?;
             let (shares, numbers) = (collected(self.each.iter().copied())?, self.numbers);

@@ -3,11 +3,16 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::batch::bunch::Bunches;
 use crate::batch::window::{Stretch, WindowPart};
 use crate::error::{Error, Result};
+use crate::order::comb::Comb;
 
 /// A row group that decodes to more than this is decoded in equal parts of at most this many bytes.
 pub const SEGMENT_BYTES: u64 = 32 << 20;
+
+/// The most pieces of a segment: those of a selection may be a row each.
+pub const MAX_PIECES: usize = 1 << 16;
 
 /// Rows of one row group that go to one batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +23,8 @@ pub struct Piece {
     pub rows: Range<u64>,
     /// The row of the batch where the first of them goes.
     pub slot_row: u64,
+    /// Where that is among the source's places of a period: row k goes `comb.distance(phase, k)` rows behind it.
+    pub phase: u64,
 }
 
 /// A part of one row group, decoded in one go.
@@ -32,8 +39,17 @@ pub struct Segment {
 /// Where the rows of a segment go.
 #[derive(Debug, Clone)]
 pub enum Places {
-    /// Ascending ranges of rows. Never empty.
+    /// Ascending ranges of rows, which go to rows that follow each other. Never empty.
     Pieces(Vec<Piece>),
+    /// Ascending ranges of rows, between which rows of other sources go. Never empty.
+    Combed {
+        /// Where the source stands.
+        comb: Arc<Comb>,
+        /// How batches are ended together.
+        bunches: Bunches,
+        /// The ranges.
+        pieces: Vec<Piece>,
+    },
     /// Rows that a shuffled window scatters over its batches.
     Scattered {
         /// The window, and the streams that take from it.
@@ -44,10 +60,13 @@ pub enum Places {
 }
 
 impl Segment {
-    /// The number of scattered rows; `None` if the rows are not scattered.
-    pub fn scattered_rows(&self) -> u64 {
+    /// The number of rows that wait until their batches are ended; 0 of rows that are decoded in place.
+    pub fn waiting_rows(&self) -> u64 {
         match &self.places {
             Places::Pieces(_) => 0,
+            Places::Combed { pieces, .. } => {
+                pieces.iter().map(|piece| piece.rows.end - piece.rows.start).sum()
+            }
             Places::Scattered { stretches, .. } => stretches.iter().map(Stretch::count).sum(),
         }
     }
@@ -55,7 +74,9 @@ impl Segment {
     /// The first batch that may need it.
     pub fn first_batch(&self) -> u64 {
         match &self.places {
-            Places::Pieces(pieces) => pieces.first().map_or(0, |piece| piece.batch),
+            Places::Pieces(pieces) | Places::Combed { pieces, .. } => {
+                pieces.first().map_or(0, |piece| piece.batch)
+            }
             Places::Scattered { part, .. } => part.first_batch(),
         }
     }
@@ -64,16 +85,16 @@ impl Segment {
     pub fn first_needing_batch(&self) -> u64 {
         match &self.places {
             Places::Scattered { part, stretches } => part.first_batch_of(stretches).ok().flatten(),
-            Places::Pieces(_) => None,
+            Places::Pieces(_) | Places::Combed { .. } => None,
         }
         .unwrap_or_else(|| self.first_batch())
     }
 }
 
-/// The part of a row group (as row numbers) that holds `row` and is decoded in one go.
-pub fn part_of(group: &Range<u64>, row: u64, row_bytes: u64) -> Range<u64> {
+/// The part of a row group (as row numbers) that holds `row`, where it is decoded in equal parts of so many bytes at most.
+pub fn part_of(group: &Range<u64>, row: u64, row_bytes: u64, most_bytes: u64) -> Range<u64> {
     let rows = group.end - group.start;
-    let parts = u128::from(rows) * u128::from(row_bytes) / u128::from(SEGMENT_BYTES) + 1;
+    let parts = u128::from(rows) * u128::from(row_bytes) / u128::from(most_bytes.max(1)) + 1;
     let part_rows = rows.div_ceil(u64::try_from(parts).unwrap_or(rows).clamp(1, rows));
     let start = group.start + (row - group.start) / part_rows * part_rows;
     start..(start + part_rows).min(group.end)

@@ -21,6 +21,8 @@ pub struct FileSource {
 #[derive(Debug)]
 pub struct Sources {
     each: Vec<FileSource>,
+    /// Of each of them, where its fields stand among those of the first one.
+    places: Vec<Vec<usize>>,
     /// What lies before each of them.
     before: Vec<Before>,
 }
@@ -38,6 +40,8 @@ struct Before {
 pub struct GroupOf<'a> {
     /// The source.
     pub source: &'a FileSource,
+    /// Where the source's fields stand in a batch.
+    pub places: &'a [usize],
     /// Its file, counted over all sources.
     pub file: usize,
     /// The schema of the file, among those of its source.
@@ -59,24 +63,40 @@ impl GroupOf<'_> {
 }
 
 impl Sources {
-    /// Several sources, whose tensors are the same.
+    /// Several sources, whose tensors are the same, in whatever order.
     ///
     /// # Errors
     /// `Argument` if there is none, or the tensors differ.
-    pub fn new(each: Vec<FileSource>) -> Result<Self> {
+    pub fn new(mut each: Vec<FileSource>) -> Result<Self> {
         let Some(first) = each.first() else {
             return Err(Error::Argument("a reader has at least one source".into()));
         };
-        let differs = |source: &&FileSource| !has_tensors_of(&first.layout, &source.layout);
-        if let Some(other) = each.iter().find(differs) {
-            let named = |source: &FileSource| {
-                source.layout.fields().iter().map(|field| field.name.clone()).collect::<Vec<_>>().join(", ")
-            };
-            return Err(Error::Argument(format!(
-                "the tensors of two sources differ in name, type or shape: {} and {}",
-                named(first),
-                named(other)
-            )));
+        let mut places = Vec::with_capacity(each.len());
+        for source in &each {
+            places.push(places_in(&first.layout, &source.layout).ok_or_else(|| {
+                Error::Argument(format!(
+                    "the tensors of two sources differ in name, type or shape: {} and {}",
+                    names(&first.layout),
+                    names(&source.layout)
+                ))
+            })?);
+        }
+        // Bundles are taken apart as the first source has them.
+        let bundles = |of: usize| {
+            let bundled = |bundle: &Vec<usize>| bundle.iter().map(|&index| places[of][index]).collect();
+            each[of].layout.bundles().iter().map(bundled).collect::<Vec<Vec<usize>>>()
+        };
+        let mut first_bundles = bundles(0);
+        first_bundles.sort_unstable();
+        let is_other = |of: usize| {
+            let mut own = bundles(of);
+            own.sort_unstable();
+            own != first_bundles
+        };
+        if (1..each.len()).any(is_other) {
+            for source in &mut each {
+                source.layout.unbundle();
+            }
         }
         let mut sum = Before::default();
         let before = each.iter().map(|FileSource { manifest, .. }| {
@@ -87,13 +107,14 @@ impl Sources {
             before
         });
         let before = before.collect();
-        Ok(Self { each, before })
+        Ok(Self { each, places, before })
     }
 
     /// One source.
     #[must_use]
     pub fn one(manifest: Arc<Manifest>, layout: Layout) -> Self {
-        Self { each: vec![FileSource { manifest, layout }], before: vec![Before::default()] }
+        let places = vec![(0..layout.fields().len()).collect()];
+        Self { each: vec![FileSource { manifest, layout }], places, before: vec![Before::default()] }
     }
 
     /// The sources.
@@ -111,12 +132,14 @@ impl Sources {
     /// A row group, counted over all sources.
     #[must_use]
     pub fn group(&self, group: usize) -> GroupOf<'_> {
-        let (source, before) = self.holding(|before| before.groups <= group);
+        let number = self.holding(|before| before.groups <= group);
+        let (source, before) = (&self.each[number], self.before[number]);
         let manifest = &source.manifest;
         let place = manifest.place_of(group - before.groups);
         let rows = manifest.group_rows(group - before.groups);
         GroupOf {
             source,
+            places: &self.places[number],
             file: before.files + place.file,
             schema: manifest.schema_of(place.file),
             index: place.index,
@@ -147,8 +170,8 @@ impl Sources {
     /// The source of a file, counted over all sources, and its number there.
     #[must_use]
     pub fn file(&self, file: usize) -> (&FileSource, usize) {
-        let (source, before) = self.holding(|before| before.files <= file);
-        (source, file - before.files)
+        let number = self.holding(|before| before.files <= file);
+        (&self.each[number], file - self.before[number].files)
     }
 
     /// The number of a source and, of a row counted over all sources, the row in it.
@@ -158,10 +181,9 @@ impl Sources {
         (number, row - self.before[number].rows)
     }
 
-    fn holding(&self, is_before: impl Fn(&Before) -> bool) -> (&FileSource, Before) {
-        // Of sources without row groups or files, the last one begins where what is sought is.
-        let number = self.before.partition_point(is_before).max(1) - 1;
-        (&self.each[number], self.before[number])
+    /// The number of the last source that begins there; those without row groups or files begin where the next one does.
+    fn holding(&self, is_before: impl Fn(&Before) -> bool) -> usize {
+        self.before.partition_point(is_before).max(1) - 1
     }
 
     /// The number of files.
@@ -193,17 +215,25 @@ impl Sources {
     }
 }
 
-/// Whether rows of a layout can stand in the batches of another one.
-fn has_tensors_of(layout: &Layout, other: &Layout) -> bool {
-    let is_alike = |(one, other): (&Field, &Field)| {
-        let sizes = |of: &Field| (of.row_bytes(), of.mask_bytes(), of.inner_levels());
+/// Where the fields of a layout stand among those of the first one; `None` if they differ.
+fn places_in(first: &Layout, other: &Layout) -> Option<Vec<usize>> {
+    let is_alike = |one: &Field, other: &Field| {
+        let sizes = |of: &Field| (of.dtype, of.row_bytes(), of.mask_bytes(), of.inner_levels());
         let rules = |of: &Field| (of.kind.is_jagged(), of.is_masked(), of.marks_elements());
-        one.name == other.name
-            && one.dtype == other.dtype
-            && rules(one) == rules(other)
-            && sizes(one) == sizes(other)
+        sizes(one) == sizes(other) && rules(one) == rules(other)
     };
-    layout.fields().len() == other.fields().len() && layout.fields().iter().zip(other.fields()).all(is_alike)
+    let place = |field: &Field| {
+        let index = first.fields().iter().position(|own| own.name == field.name)?;
+        is_alike(&first.fields()[index], field).then_some(index)
+    };
+    if first.fields().len() != other.fields().len() {
+        return None;
+    }
+    other.fields().iter().map(place).collect()
+}
+
+fn names(layout: &Layout) -> String {
+    layout.fields().iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -220,11 +250,11 @@ mod tests {
         });
         let sources = Sources::new(each.collect()).unwrap();
         let groups = made[0].manifest.num_groups();
-        for source in 0..3 {
+        for (source, made) in made.iter().enumerate() {
             assert_eq!(sources.rows_before(source), 50 * source as u64);
             for local in 0..groups {
                 let group = sources.group(sources.number_of(source, local));
-                let (manifest, before) = (&made[source].manifest, sources.rows_before(source));
+                let (manifest, before) = (&made.manifest, sources.rows_before(source));
                 let rows = manifest.group_rows(local);
                 assert_eq!(group.rows, before + rows.start..before + rows.end);
                 assert_eq!(group.path, manifest.files()[manifest.place_of(local).file].path);

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use crate::batch::mending::{FieldColumn, GroupFile};
 use crate::batch::routing::{RouteParts, StripSplit};
 use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, Strip};
+use crate::batch::sources::GroupOf;
 use crate::decode::decoder::{ScalarDecoder, Target};
 use crate::decode::row_picker::StepRows;
 use crate::error::{Error, Result, check};
@@ -84,6 +85,21 @@ fn columns<'a>(
 }
 
 impl<'a> StripSource<'a> {
+    /// The fields of a row group of a file.
+    pub fn all_of(group: GroupFile<'a>, of: &GroupOf<'a>) -> Vec<Self> {
+        let layout = &of.source.layout;
+        let mut columns = layout.columns(of.schema).iter();
+        let of_fields = layout.fields().iter().zip(layout.jagged_bytes(of.schema)).enumerate();
+        let sources = of_fields.map(|(index, (field, &row_bytes))| Self {
+            file: group,
+            columns: columns.by_ref().take(field.columns.len()).collect(),
+            index,
+            field,
+            row_bytes,
+        });
+        sources.collect()
+    }
+
     /// One of its columns.
     pub fn column(&self, number: usize) -> FieldColumn<'a> {
         FieldColumn {

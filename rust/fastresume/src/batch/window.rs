@@ -1,16 +1,18 @@
 //! A window of a shuffled order: which of its rows one reader takes, and where they go.
 
 use std::ops::Range;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::batch::bunch::Bunches;
 use crate::batch::slots::interleave::Move;
 use crate::error::Result;
 use crate::intervals::set::Intervals;
 use crate::memory::vectors::{filled, resize, room_for};
+use crate::order::comb::Comb;
 use crate::order::permutation::Inverse;
 use crate::order::shuffle::Window;
 use crate::resume::lanes::Stream;
+use crate::resume::source_places::Spread;
 
 /// Rows of one block of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,7 @@ pub struct WindowPart {
     bunches: Bunches,
     /// The first batch that gets a row.
     first_batch: u64,
+    is_waiting: bool,
     /// Places of the window whose rows go to batches, ascending.
     spans: Vec<Span>,
     /// The bunches that get a row, in order.
@@ -54,6 +57,8 @@ struct Span {
     places: Range<u64>,
     /// The first of them, counted from where a slice begins.
     past: u64,
+    /// Of a source of a mixture, where it stands, and where that is among its places of a period.
+    comb: Option<(Arc<Comb>, u64)>,
     slice_rows: u64,
     slice_stride: u64,
     /// Row `p` is in slice `(p + 1) * part_of_slice / 2^64`: a division by the stride, without one.
@@ -90,6 +95,11 @@ impl Scatter {
         &self.bunches
     }
 
+    /// All rows, bunch by bunch.
+    pub fn all_moves(&self) -> &[Move] {
+        &self.moves
+    }
+
     /// The rows of such a range, counted over the segment, ascending.
     pub fn moves(&self, of: Range<usize>) -> &[Move] {
         &self.moves[of]
@@ -108,6 +118,7 @@ impl Span {
         Self {
             places,
             past: counted - (stream.start + slice * stream.slice_stride),
+            comb: None,
             slice_rows: stream.slice_rows,
             slice_stride: stream.slice_stride,
             part_of_slice: u64::MAX / stream.slice_stride,
@@ -120,7 +131,12 @@ impl Span {
     /// The place of the batch of a row, and its row there, if it is one of the stream's.
     #[inline]
     fn slot(&self, place: u64) -> Option<(u64, u64)> {
-        let past = self.past + (place - self.places.start);
+        let behind = place - self.places.start;
+        let past = self.past
+            + match &self.comb {
+                None => behind,
+                Some((comb, phase)) => comb.distance(*phase, behind),
+            };
         let likely = ((u128::from(past) + 1) * u128::from(self.part_of_slice)) >> 64;
         let mut slice = u64::try_from(likely).unwrap_or(u64::MAX);
         let mut row = past.wrapping_sub(slice.wrapping_mul(self.slice_stride));
@@ -161,16 +177,65 @@ impl WindowPart {
             }
         }
         spans.sort_unstable_by_key(|span| span.places.start);
+        let all = Self {
+            window,
+            inverse: OnceLock::new(),
+            bunches,
+            first_batch,
+            is_waiting: false,
+            spans,
+            found: Vec::new(),
+            first_number: 0,
+            indices: Vec::new(),
+        };
+        all.with_bunches(numbers)
+    }
+
+    /// What streams take from a window of a source of a mixture: of each its rows there, of which there are some. They wait
+    /// until their batches are ended.
+    pub fn of_source(
+        window: Window,
+        comb: &Arc<Comb>,
+        streams: &[(Vec<Spread>, &Stream)],
+        bunches: Bunches,
+    ) -> Self {
+        let mut all = Self::new(window, &Intervals::default(), &[], bunches);
+        all.is_waiting = true;
+        let mut numbers = Vec::new();
+        for (spreads, stream) in streams {
+            for spread in spreads {
+                let behind = comb.distance(spread.phase, spread.places.end - spread.places.start - 1);
+                let batch = |past: u64| stream.first_batch + past / stream.slice_stride * stream.batch_stride;
+                let (first, last) = (batch(spread.past), batch(spread.past + behind));
+                let numbers_of = bunches.number(bunches.place(first))..=bunches.number(bunches.place(last));
+                numbers.extend(numbers_of);
+                numbers.dedup();
+                all.first_batch = all.first_batch.min(first);
+                let mut span = Span::new(stream, 0, &bunches, spread.places.clone(), stream.start);
+                (span.past, span.comb) = (spread.past, Some((Arc::clone(comb), spread.phase)));
+                all.spans.push(span);
+            }
+        }
+        all.spans.sort_unstable_by_key(|span| span.places.start);
+        all.with_bunches(numbers)
+    }
+
+    /// The same, whose rows go to bunches of these numbers at most.
+    fn with_bunches(mut self, mut numbers: Vec<u64>) -> Self {
         numbers.sort_unstable();
         numbers.dedup();
-        let first_number = numbers.first().copied().unwrap_or(0);
-        let mut indices = Vec::new();
+        self.first_number = numbers.first().copied().unwrap_or(0);
         for (index, number) in (0..).zip(&numbers) {
-            indices.resize(usize::try_from(number - first_number).unwrap_or(0), NOWHERE);
-            indices.push(index);
+            self.indices.resize(usize::try_from(number - self.first_number).unwrap_or(0), NOWHERE);
+            self.indices.push(index);
         }
-        let found = numbers.into_iter().map(|number| bunches.named(number)).collect();
-        Self { window, inverse: OnceLock::new(), bunches, first_batch, spans, found, first_number, indices }
+        self.found = numbers.into_iter().map(|number| self.bunches.named(number)).collect();
+        self
+    }
+
+    /// Whether its rows wait until their batches are ended.
+    pub fn is_waiting(&self) -> bool {
+        self.is_waiting
     }
 
     /// The first batch that gets a row.

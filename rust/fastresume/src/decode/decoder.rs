@@ -231,6 +231,14 @@ impl JaggedRows {
         self.inner.iter_mut().for_each(|inner| inner.truncate(rows));
     }
 
+    /// The bytes that they take.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let inner: u64 = self.inner.iter().map(Self::bytes).sum();
+        let own = self.values.len() + self.ends.len() * (size_of::<usize>() + 1) + self.marks.len();
+        own as u64 + inner
+    }
+
     /// Makes sure that there are so many inner rows, and that each has as many rows as these.
     ///
     /// # Errors

@@ -1,9 +1,14 @@
 //! Threads that decode ahead of the training loop, in the order in which batches are needed.
 
 pub mod stream_queue;
+pub mod lane_schedule;
+pub mod mixed_queue;
+pub mod mixed_schedule;
 pub mod schedule;
 pub mod decode_cost;
 pub mod prefetch_queue;
+pub mod waiting_segments;
+pub mod task;
 pub mod task_queue;
 pub mod activity;
 pub mod memory_bound;

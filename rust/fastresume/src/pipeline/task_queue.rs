@@ -1,6 +1,6 @@
 //! The tasks of one reader: what its batches still need, and what to do next.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -9,15 +9,17 @@ use crate::batch::ended_bunch::EndedBunch;
 use crate::batch::fetches::Soon;
 use crate::batch::filler::Filled;
 use crate::batch::segment::{Places, Segment, to_usize};
-use crate::batch::slots::fields::{SharedSlots, Slots};
+use crate::batch::slots::fields::Slots;
 use crate::batch::slots::pending::waiting;
 use crate::batch::sources::Sources;
+use crate::batch::waiting::Share;
 use crate::batch::window::WindowPart;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Pool;
-use crate::order::pass_order::Order;
 use crate::pipeline::prefetch_queue::{BatchSlots, Filling, New};
-use crate::pipeline::schedule::Schedule;
+use crate::pipeline::schedule::{PassOrder, Schedule};
+use crate::pipeline::task::{Decoding, Front, Task};
+use crate::pipeline::waiting_segments::WaitingSegments;
 use crate::projection::layout::Layout;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
@@ -52,6 +54,9 @@ pub struct Agenda {
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
     bunches: Bunches,
     filling: Filling,
+    /// What waits for its batches, where rows do, and what batches have taken that are to be ended.
+    waits: Option<WaitingSegments>,
+    taken: BTreeMap<u64, Vec<Share>>,
     /// The bunch from which batches are delivered, and the batch behind the last one of it that may be.
     open: Option<(Arc<EndedBunch>, u64)>,
     /// So many segments are being decoded.
@@ -60,23 +65,10 @@ pub struct Agenda {
     decoding_bytes: u64,
     /// The next batch to deliver.
     front: u64,
+    /// The bunch that is ended though some of its rows can't be had.
+    given_up: Option<u64>,
     /// The first batch that failed, and why.
     failed: Option<(u64, Error)>,
-}
-
-/// A task, which one thread does in one go.
-pub enum Task {
-    Decode(Decoding),
-    /// A batch, or a bunch, whose rows are all there is brought into the form that is delivered.
-    End(u64, SharedSlots, Shape),
-}
-
-/// A segment to decode, and the memory of its batches.
-pub struct Decoding {
-    pub segment: Segment,
-    pub slots: Arc<BatchSlots>,
-    /// The bytes of its rows, if its batches do not count them from the beginning.
-    bytes: u64,
 }
 
 /// What is to be decoded next.
@@ -87,16 +79,6 @@ enum NextDecode {
     Segment,
 }
 
-/// What is at the front of the queue.
-pub enum Front {
-    /// A batch, ready for its consumer, and its memory.
-    Batch(u64, Slots),
-    /// A batch of a bunch, and the row of this where it begins.
-    OfBunch(u64, Arc<EndedBunch>, u64),
-    /// Nothing more: the pass is over for this reader.
-    End,
-}
-
 impl Agenda {
     /// The rest of a pass for a reader, whose undelivered batches may take `budget_bytes`.
     ///
@@ -104,7 +86,7 @@ impl Agenda {
     /// `Argument` if the reader has no share in the pass's cut.
     pub fn new(
         sources: Arc<Sources>,
-        order: Order,
+        order: PassOrder,
         pass: Arc<Pass>,
         reader: WorkerId,
         budget_bytes: u64,
@@ -112,12 +94,21 @@ impl Agenda {
         let most_ahead = if sources.has_objects() { MOST_AHEAD } else { 1 };
         let fetched_bytes = sources.read_bytes();
         let schedule = Schedule::new(sources, order, Arc::clone(&pass), reader)?;
-        let is_scattered = schedule.is_shuffled();
-        let stated_bytes = budget_bytes.saturating_add(schedule.open_bytes()).saturating_add(fetched_bytes);
+        let is_waiting = schedule.is_waiting();
+        let is_scattered = schedule.is_shuffled() || is_waiting;
+        let with_open = budget_bytes.saturating_add(schedule.open_bytes());
+        let stated_bytes = with_open.saturating_add(fetched_bytes);
+        // What waits of each stream is there whatever is decoded ahead.
+        let budget_bytes = if is_waiting { with_open } else { budget_bytes };
         let pool = Pool::new(to_usize(stated_bytes)?);
         let front = pass.done() + reader.worker;
         let bunches = schedule.bunches();
+        let first = bunches.of(front);
+        let waits = is_waiting
+            .then(|| WaitingSegments::new(first, shape_of(&pass, &bunches, first, reader.rank).0.distinct));
         Ok(Self {
+            waits,
+            taken: BTreeMap::new(),
             bunches,
             open: None,
             decoding: 0,
@@ -133,6 +124,7 @@ impl Agenda {
             filling: Filling::new(is_scattered),
             decoding_bytes: 0,
             front,
+            given_up: None,
             failed: None,
         })
     }
@@ -185,7 +177,7 @@ impl Agenda {
     pub fn has_front(&self) -> bool {
         let is_open = self.open.as_ref().is_some_and(|(_, end)| self.front < *end);
         let is_ready = self.filling.is_ready(self.bunches.of(self.front));
-        is_open || is_ready || self.filling.has_complete(self.among(0)) || self.failure().is_some()
+        is_open || is_ready || self.has_complete(self.among(0)) || self.failure().is_some()
     }
 
     /// Why the front batch failed.
@@ -198,7 +190,7 @@ impl Agenda {
     ///
     /// What the front batch needs is taken whatever the budget is: so there is always progress.
     pub fn take(&mut self, layout: &Layout) -> Option<Task> {
-        if let Some(end) = self.take_end(ENDED_AHEAD) {
+        if let Some(end) = self.take_end(ENDED_AHEAD, layout) {
             return Some(end);
         }
         let segment = match self.next()? {
@@ -211,7 +203,7 @@ impl Agenda {
         match self.slots_for(&segment, layout) {
             Ok(slots) => {
                 let row_bytes = layout.row_bytes().saturating_add(layout.jagged_row_bytes()) as u64;
-                let bytes = waiting(segment.scattered_rows().saturating_mul(row_bytes));
+                let bytes = waiting(segment.waiting_rows().saturating_mul(row_bytes));
                 self.decoding_bytes = self.decoding_bytes.saturating_add(bytes);
                 self.decoding += 1;
                 Some(Task::Decode(Decoding { segment, slots, bytes }))
@@ -224,8 +216,8 @@ impl Agenda {
     }
 
     /// Takes the task to finish the front batch, if it has all its rows.
-    pub fn take_front_end(&mut self) -> Option<Task> {
-        self.take_end(0)
+    pub fn take_front_end(&mut self, layout: &Layout) -> Option<Task> {
+        self.take_end(0, layout)
     }
 
     /// The row groups of a segment and of those that come next, each once.
@@ -242,7 +234,7 @@ impl Agenda {
     /// Whether there seems to be a task.
     pub fn has_task(&mut self) -> bool {
         let among = self.among(ENDED_AHEAD);
-        self.filling.has_complete(among) || self.next().is_some()
+        self.has_complete(among) || self.next().is_some()
     }
 
     /// Notes the result of decoding a segment; if it failed, with the first batch that it failed for.
@@ -250,8 +242,11 @@ impl Agenda {
         self.decoding_bytes = self.decoding_bytes.saturating_sub(decoding.bytes);
         self.decoding -= 1;
         match filled {
-            Ok(Filled { rows, left }) => {
+            Ok(Filled { rows, left, waiting }) => {
                 self.filling.count(&rows);
+                if let Some((waits, segment)) = self.waits.as_mut().zip(waiting) {
+                    waits.put(segment);
+                }
                 let slots = &decoding.slots;
                 let left = left.map(|segment| Decoding { segment, slots: Arc::clone(slots), bytes: 0 });
                 self.divided.extend(left);
@@ -288,17 +283,66 @@ impl Agenda {
         if self.front < *first
             && bunch == self.bunches.of(*first)
             && self.decoding == 0
-            && self.filling.is_coming(bunch)
+            && self.is_coming(bunch)
             && self.next().is_none()
         {
+            self.given_up = Some(bunch);
             self.filling.give_up(bunch);
         }
     }
 
+    /// Whether rows of a bunch are still to come.
+    fn is_coming(&self, bunch: u64) -> bool {
+        match &self.waits {
+            Some(waits) => waits.next() == bunch && !waits.is_complete() && self.given_up != Some(bunch),
+            None => self.filling.is_coming(bunch),
+        }
+    }
+
+    /// Whether a batch of a range is to be finished.
+    fn has_complete(&self, among: RangeInclusive<u64>) -> bool {
+        self.takes_next(&among) || self.filling.has_complete(among)
+    }
+
+    /// Whether the next bunch can take what waits for it, and is among these.
+    fn takes_next(&self, among: &RangeInclusive<u64>) -> bool {
+        let Some(waits) = &self.waits else { return false };
+        let is_due = among.contains(&waits.next()) && waits.next() < self.pass.batches();
+        is_due && (waits.is_complete() || self.given_up == Some(waits.next()))
+    }
+
     /// A batch to finish, of the front one and `behind` behind it.
-    fn take_end(&mut self, behind: u64) -> Option<Task> {
-        let (batch, slots, shape) = self.filling.take_complete(self.among(behind))?;
-        Some(Task::End(batch, slots, shape))
+    fn take_end(&mut self, behind: u64, layout: &Layout) -> Option<Task> {
+        let among = self.among(behind);
+        if self.takes_next(&among)
+            && let Some(bunch) = self.waits.as_ref().map(WaitingSegments::next)
+            && let Err(error) = self.take_waiting(bunch, layout)
+        {
+            self.note_failed(bunch, error);
+        }
+        let (batch, slots, shape) = self.filling.take_complete(among)?;
+        Some(Task::End(batch, slots, shape, self.taken.remove(&batch).unwrap_or_default()))
+    }
+
+    /// A bunch takes what waits for it.
+    fn take_waiting(&mut self, bunch: u64, layout: &Layout) -> Result<()> {
+        let next = self.bunches.last(bunch).saturating_add(self.reader.workers);
+        let rows = if next < self.pass.batches() {
+            shape_of(&self.pass, &self.bunches, next, self.reader.rank).0.distinct
+        } else {
+            0
+        };
+        let Some(waits) = &mut self.waits else { return Ok(()) };
+        let shares = waits.take((next, rows))?;
+        self.slots_of(std::iter::once(bunch), layout)?;
+        if self.given_up == Some(bunch) {
+            self.filling.give_up(bunch);
+        } else {
+            let shape = shape_of(&self.pass, &self.bunches, bunch, self.reader.rank).0;
+            self.filling.count(&[(bunch, shape.distinct)]);
+        }
+        self.taken.insert(bunch, shares);
+        Ok(())
     }
 
     /// The front batch, or its bunch, and so many batches behind it, or the next bunch.
@@ -313,7 +357,9 @@ impl Agenda {
         let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
         // With its rows, those of its bunch are needed.
         let front = self.bunches.last(self.bunches.of(self.front));
-        let is_full = self.filling.bytes().saturating_add(self.decoding_bytes) >= self.budget_bytes;
+        let waiting = self.waits.as_ref().map_or(0, WaitingSegments::bytes);
+        let held = self.filling.bytes().saturating_add(self.decoding_bytes).saturating_add(waiting);
+        let is_full = held >= self.budget_bytes;
         let may_go = |segment: &Segment| {
             let first = segment.first_batch();
             first < end && (!is_full || first <= front)
@@ -323,8 +369,16 @@ impl Agenda {
             return Some(NextDecode::Divided(at));
         }
         while self.ahead.len() < self.most_ahead {
-            let Some(segment) = self.schedule.next_segment() else { break };
-            self.ahead.push_back(segment);
+            match self.schedule.next_segment() {
+                Some(Ok(segment)) => self.ahead.push_back(segment),
+                Some(Err((first, error))) => {
+                    if self.failed.as_ref().is_none_or(|(batch, _)| first < *batch) {
+                        self.failed = Some((first, error));
+                    }
+                    break;
+                }
+                None => break,
+            }
         }
         self.ahead.front().filter(|segment| may_go(segment)).map(|_| NextDecode::Segment)
     }
@@ -340,10 +394,12 @@ impl Agenda {
     /// The memory of each batch that a segment goes to; new memory for new batches.
     fn slots_for(&mut self, segment: &Segment, layout: &Layout) -> Result<Arc<BatchSlots>> {
         match &segment.places {
+            Places::Combed { .. } => Ok(Arc::default()),
             Places::Pieces(pieces) => {
                 let slots = self.slots_of(pieces.iter().map(|piece| piece.batch), layout)?;
                 Ok(Arc::new(slots))
             }
+            Places::Scattered { part, .. } if part.is_waiting() => Ok(Arc::default()),
             Places::Scattered { part, .. } => {
                 if let Some((open, slots)) = &self.window
                     && Arc::ptr_eq(open, part)
@@ -358,7 +414,7 @@ impl Agenda {
     }
 
     fn slots_of(&mut self, batches: impl Iterator<Item = u64>, layout: &Layout) -> Result<BatchSlots> {
-        let is_shuffled = self.schedule.is_shuffled();
+        let is_shuffled = self.schedule.is_shuffled() || self.schedule.is_waiting();
         let Self { pass, reader, pool, filling, bunches, .. } = self;
         filling.slots_of(batches, |batch| {
             let (shape, batches) = shape_of(pass, bunches, batch, reader.rank);

@@ -14,7 +14,7 @@ const ROW_BYTES: u64 = 8;
 fn agenda(made: &Made, cut: Cut, window_rows: Option<u64>, budget_bytes: u64) -> Agenda {
     let (order, pass) = made.pass(cut, window_rows);
     let sources = Arc::new(Sources::one(Arc::clone(&made.manifest), made.layout.clone()));
-    Agenda::new(sources, order, pass, ALONE, budget_bytes).unwrap()
+    Agenda::new(sources, PassOrder::One(order), pass, ALONE, budget_bytes).unwrap()
 }
 
 /// Batches of 10 rows, in the order of the file.
@@ -25,7 +25,7 @@ fn sequential(made: &Made, budget_bytes: u64) -> Agenda {
 /// The number of rows of a segment that go to each batch.
 fn rows_of(segment: &Segment) -> Vec<(u64, u64)> {
     match &segment.places {
-        Places::Pieces(pieces) => {
+        Places::Pieces(pieces) | Places::Combed { pieces, .. } => {
             pieces.iter().map(|piece| (piece.batch, piece.rows.end - piece.rows.start)).collect()
         }
         Places::Scattered { part, stretches } => {
@@ -40,7 +40,7 @@ fn rows_of(segment: &Segment) -> Vec<(u64, u64)> {
 fn decoded(made: &Made, segment: &Segment) -> Vec<Range<u64>> {
     let start = made.manifest.group_rows(segment.group).start;
     match &segment.places {
-        Places::Pieces(pieces) => {
+        Places::Pieces(pieces) | Places::Combed { pieces, .. } => {
             pieces.iter().map(|piece| start + piece.rows.start..start + piece.rows.end).collect()
         }
         Places::Scattered { stretches, .. } => stretches.iter().map(|of| of.rows.clone()).collect(),
@@ -65,7 +65,8 @@ fn ending(task: Option<Task>) -> Option<u64> {
 /// Takes the next segment, and notes that all of it was decoded.
 fn decode_one(agenda: &mut Agenda, made: &Made) {
     let decoding = decoding(agenda.take(&made.layout));
-    agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None }));
+    agenda
+        .note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None, waiting: None }));
 }
 
 fn front(agenda: &mut Agenda, made: &Made) -> Option<u64> {
@@ -85,8 +86,8 @@ fn a_batch_is_decoded_then_ended_then_delivered() {
     assert!(agenda.has_front(), "the consumer may end it");
     assert_eq!(agenda.queued().0, 1);
     assert_eq!(front(&mut agenda, &made), None);
-    let end = agenda.take_front_end();
-    assert!(agenda.take_front_end().is_none() && !agenda.has_front(), "somebody is at it");
+    let end = agenda.take_front_end(&made.layout);
+    assert!(agenda.take_front_end(&made.layout).is_none() && !agenda.has_front(), "somebody is at it");
     assert_eq!(ending(end), Some(0));
     agenda.note_ended(0);
     assert!(agenda.has_front());
@@ -121,7 +122,7 @@ fn few_batches_behind_the_front_one_are_ended() {
         }
     }
     assert!(!agenda.has_front() && agenda.take(&made.layout).is_none());
-    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None }));
+    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None, waiting: None }));
     assert_eq!(ending(agenda.take(&made.layout)), Some(0));
     agenda.note_ended(0);
     assert_eq!(front(&mut agenda, &made), Some(0));
@@ -135,7 +136,7 @@ fn what_is_left_of_a_segment_is_taken_before_the_next_one() {
     let first = decoding(agenda.take(&made.layout));
     let Places::Pieces(pieces) = &first.segment.places else { panic!("it is scattered") };
     let left = Segment { group: 0, places: Places::Pieces(pieces[1..].to_vec()) };
-    agenda.note_decoded(&first, Ok(Filled { rows: vec![(0, 10)], left: Some(left) }));
+    agenda.note_decoded(&first, Ok(Filled { rows: vec![(0, 10)], left: Some(left), waiting: None }));
     assert_eq!(ending(agenda.take(&made.layout)), Some(0));
     let rest = decoding(agenda.take(&made.layout)).segment;
     assert_eq!(decoded(&made, &rest), [10..20, 20..30]);
@@ -150,8 +151,8 @@ fn batches_before_a_failed_one_are_delivered_and_nothing_behind_it_is_decoded() 
     agenda.note_decoded(&second, Err((1, Error::data("damaged"))));
     agenda.note_failed(2, Error::data("later"));
     assert!(!agenda.has_task() && !agenda.has_front());
-    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None }));
-    assert_eq!(ending(agenda.take_front_end()), Some(0));
+    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None, waiting: None }));
+    assert_eq!(ending(agenda.take_front_end(&made.layout)), Some(0));
     agenda.note_ended(0);
     assert_eq!(front(&mut agenda, &made), Some(0));
     for _ in 0..2 {
@@ -177,7 +178,10 @@ fn batches_of_a_bunch_before_a_failed_one_are_delivered() {
         }
         let last = decoded.pop().unwrap();
         for decoding in decoded {
-            agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None }));
+            agenda.note_decoded(
+                &decoding,
+                Ok(Filled { rows: rows_of(&decoding.segment), left: None, waiting: None }),
+            );
         }
         // As if no row of it came to an earlier batch.
         let bunch = agenda.bunches.of(failed);
@@ -186,7 +190,7 @@ fn batches_of_a_bunch_before_a_failed_one_are_delivered() {
         agenda.filling.count(&before);
         agenda.note_decoded(&last, Err((failed, Error::data("damaged"))));
         let mut delivered = 0;
-        while let Some(end) = ending(agenda.take_front_end()) {
+        while let Some(end) = ending(agenda.take_front_end(&made.layout)) {
             agenda.note_ended(end);
             while agenda.failure().is_none() && front(&mut agenda, &made) == Some(delivered) {
                 delivered += 1;
@@ -243,7 +247,7 @@ impl Play<'_> {
                     *self.held.entry(batch).or_default() += rows;
                 }
             }
-            Some(Task::End(batch, _, shape)) => {
+            Some(Task::End(batch, _, shape, _)) => {
                 assert_eq!(self.held[batch], shape.distinct, "all rows are there when a batch is ended");
                 let bunch = self.agenda.bunches.of(self.delivered);
                 assert!((bunch..=self.delivered + ENDED_AHEAD).contains(batch));
@@ -279,7 +283,7 @@ impl Play<'_> {
                         left = Some(later);
                     }
                 }
-                self.agenda.note_decoded(&decoding, Ok(Filled { rows, left }));
+                self.agenda.note_decoded(&decoding, Ok(Filled { rows, left, waiting: None }));
             }
         }
     }

@@ -13,9 +13,10 @@ use crate::batch::sources::Sources;
 use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::check_reserve;
-use crate::order::pass_order::Order;
 use crate::pipeline::activity::{Activity, Doing};
-use crate::pipeline::task_queue::{Agenda, Decoding, Front, Task};
+use crate::pipeline::schedule::PassOrder;
+use crate::pipeline::task::{Decoding, Front, Task};
+use crate::pipeline::task_queue::Agenda;
 use crate::projection::layout::Layout;
 use crate::resume::cursor::Cursor;
 use crate::resume::lanes::WorkerId;
@@ -99,7 +100,7 @@ impl Pipeline {
     /// `Argument` if the reader has no share in the pass's cut, or batches have 2^32 rows or more.
     pub fn new(
         sources: Arc<Sources>,
-        order: Order,
+        order: PassOrder,
         pass: Arc<Pass>,
         reader: WorkerId,
         threads: usize,
@@ -167,7 +168,7 @@ impl Pipeline {
             }
             let task = if self.threads > 0 {
                 // The threads may be busy with later batches.
-                state.agenda.take_front_end()
+                state.agenda.take_front_end(self.work.filler.layout())
             } else {
                 self.work.take(&mut state)
             };
@@ -306,10 +307,13 @@ impl Work {
                 });
                 self.note(|agenda| agenda.note_decoded(decoding, filled))
             }
-            Task::End(batch, slots, shape) => {
+            Task::End(batch, slots, shape, shares) => {
                 let layout = self.filler.layout();
-                let finish =
-                    || locked(slots).finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?);
+                let finish = || {
+                    let mut slots = locked(slots);
+                    shares.iter().try_for_each(|share| share.hand_over(&mut slots))?;
+                    slots.finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?)
+                };
                 let ended = self.activity.during(thread, Doing::Ending(*batch), || caught(finish));
                 self.note(|agenda| match ended {
                     Ok(()) => agenda.note_ended(*batch),

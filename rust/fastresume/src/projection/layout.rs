@@ -206,6 +206,12 @@ impl Layout {
         &self.bundles
     }
 
+    /// Has each field by itself: those of another layout are bundled otherwise.
+    pub fn unbundle(&mut self) {
+        let flat = self.fields.iter().enumerate().filter(|(_, field)| field.is_flat());
+        self.bundles = flat.map(|(index, _)| vec![index]).collect();
+    }
+
     /// The most bytes that a row of several fields in one bundle has with its masks, and the most columns.
     #[must_use]
     pub fn widest_bundle(&self) -> (usize, usize) {

@@ -11,3 +11,4 @@ pub mod growth;
 pub mod merge;
 pub mod joined;
 pub mod mixed;
+pub mod mixed_order;

@@ -1,9 +1,9 @@
 //! The places of one source of a mixture in the streams of a reader: which of its rows stand there, and where each goes.
 //!
 //! A stream is that of a lane, whatever sources stand at its places: how far it is is counted in places. From an ordinal of
-//! a source to a place are four steps: which occurrence it is (what earlier stages took are holes in its axis), at which
-//! position that stands (by the comb), how many positions remain before that one (what earlier cuts took are gaps), and
-//! where the lane has that.
+//! a source to a place are four steps. Which occurrence it is: what earlier stages took are holes in its axis. At which
+//! position that stands: the comb says so. How many positions remain before it: what earlier cuts took are gaps. And where
+//! the lane has that.
 
 use std::ops::Range;
 
@@ -42,7 +42,7 @@ pub struct Run {
 /// The row at place p is `past + comb.distance(phase, p - places.start)` places, of those that remain, behind where the
 /// stream begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stretch {
+pub struct Spread {
     /// Their places in the window.
     pub places: Range<u64>,
     /// Where the first one is among the source's places of a period.
@@ -105,7 +105,7 @@ impl SourcePlaces<'_> {
 
     /// What a stream takes of the ordinals of a window: a range within one pass.
     #[must_use]
-    pub fn stretches(&self, stream: &Stream, window: &Range<u64>) -> Vec<Stretch> {
+    pub fn spreads(&self, stream: &Stream, window: &Range<u64>) -> Vec<Spread> {
         let ends = stream.start..stream.counted(stream.rows().saturating_sub(1)) + 1;
         let before = self.free.rank(window.start);
         let mut occurrence = before;
@@ -123,7 +123,7 @@ impl SourcePlaces<'_> {
                 let last = self.comb.count_before(there.end).min(own.end);
                 if first < last {
                     let place = ordinals.start + (first - own.start) - window.start;
-                    found.push(Stretch {
+                    found.push(Spread {
                         places: place..place + (last - first),
                         phase: self.comb.phase_of(first),
                         past: reached + (self.comb.position_of(first) - there.start) - stream.start,

@@ -169,7 +169,12 @@ impl Slots {
         let flats = slots.filter_map(|(_, slot)| slot.flat(is_mask));
         let mut flats: Vec<&mut Flat> = flats.filter(|flat| flat.row_bytes > 0).collect();
         let [first, _, ..] = &mut flats[..] else { return Ok(()) };
-        let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
+        // What is placed column by column lies with its own field.
+        let of_bundle = |part: &mut PendingRows| matches!(part, PendingRows::Sorted { .. });
+        let (width, parts) = (first.row_bytes, first.parts.extract_if(.., of_bundle).collect::<Vec<_>>());
+        if parts.is_empty() {
+            return Ok(());
+        }
         let mut whole = first.memory.another();
         put_in_order(&parts, flats.len() * width, self.written.moves(), rows, &mut whole)?;
         for flat in &mut flats {

@@ -1,6 +1,6 @@
 //! Copies between columns and rows: the inner loops that write decoded values to where they are delivered.
 
-use std::sync::Arc;
+use std::ops::Range;
 
 use bytemuck::Pod;
 
@@ -50,7 +50,7 @@ pub struct Columns<'a> {
     /// From the beginning of one column to that of the next, counted in numbers.
     pub stride: usize,
     /// Set where 4-byte numbers stand for 8-byte ones: for each column, what must be added to them.
-    pub floors: Option<&'a Arc<[u64]>>,
+    pub floors: Option<&'a [u64]>,
 }
 
 /// The distance between columns of `rows` rows, counted in numbers of a width.
@@ -59,6 +59,14 @@ pub fn stride(rows: usize, width: usize, count: usize) -> usize {
 }
 
 impl Columns<'_> {
+    /// Some of these columns.
+    pub fn of(mut self, columns: &Range<usize>) -> Self {
+        self.bytes = self.bytes.get(columns.start * self.stride * self.width..).unwrap_or_default();
+        self.floors = self.floors.and_then(|floors| floors.get(columns.clone()));
+        self.count = columns.len();
+        self
+    }
+
     /// Writes the rows from `first` on to `output`, row by row, until it is full. Adds its column's floor to
     /// each number.
     pub fn interleave_raised(&self, first: usize, output: &mut [u8]) {

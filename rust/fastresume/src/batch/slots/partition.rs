@@ -1,5 +1,6 @@
 //! Partitions the scattered rows of a segment by batch. Each batch puts its own rows in order later.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -33,9 +34,12 @@ pub struct Sorter {
 }
 
 /// The rows of a segment in one field, or its mask, grouped by batch.
+#[derive(Debug)]
 pub struct Sorted {
     /// The pieces, each with equally many rows.
-    pieces: Vec<Arc<Memory>>,
+    pieces: VecDeque<Arc<Memory>>,
+    /// How many pieces before them were let go.
+    gone: usize,
     piece_rows: usize,
     row_bytes: usize,
     /// For each column, what was subtracted from its numbers, which take half the memory until they are put
@@ -77,7 +81,7 @@ impl Sorter {
         floors: Option<&Arc<[u64]>>,
     ) -> Result<(Sorted, bool)> {
         let row_bytes = columns.count * if floors.is_some() { LOWERED_BYTES } else { columns.width };
-        let floors_of_rows = floors.or(columns.floors).cloned();
+        let floors_of_rows = floors.cloned().or_else(|| columns.floors.map(Arc::from));
         // Pieces are equally large however many rows are discarded: so a resume reuses what the pass before
         // it freed.
         let shift = (numbers.len() / PIECES).min(PIECE_BYTES / row_bytes.max(1)).max(1).ilog2();
@@ -108,16 +112,29 @@ impl Sorter {
             deal(rows, row_bytes, numbers, &mut outputs, shift);
         }
         let pieces = pieces.into_iter().map(Arc::new).collect();
-        Ok((Sorted { pieces, piece_rows, row_bytes, floors: floors_of_rows }, fits))
+        Ok((Sorted { pieces, gone: 0, piece_rows, row_bytes, floors: floors_of_rows }, fits))
     }
 }
 
 impl Sorted {
+    /// Lets go of the pieces that have no row from this one on.
+    pub fn let_go(&mut self, first: usize) {
+        let gone = (first / self.piece_rows).saturating_sub(self.gone).min(self.pieces.len());
+        self.pieces.drain(..gone);
+        self.gone += gone;
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+    }
+
     /// The parts in which the sorted rows of one batch lie. `before` is the number of rows that came in
     /// before them.
     pub fn parts(&self, mut rows: Range<usize>, mut before: usize) -> impl Iterator<Item = PendingRows> {
         std::iter::from_fn(move || {
-            let piece = self.pieces.get(rows.start / self.piece_rows).filter(|_| !rows.is_empty())?;
+            let number = (rows.start / self.piece_rows).checked_sub(self.gone)?;
+            let piece = self.pieces.get(number).filter(|_| !rows.is_empty())?;
             let first = rows.start % self.piece_rows;
             let count = rows.len().min(self.piece_rows - first);
             let part = PendingRows::Sorted {

@@ -45,7 +45,7 @@ pub fn repeat<V: Copy>(values: &mut [V], distinct: usize) {
 }
 
 /// Some rows of one field, or of its mask, for one batch.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum PendingRows {
     /// Scattered rows, one behind another.
     Sorted {
@@ -69,9 +69,35 @@ pub enum PendingRows {
         /// The row of the batch that the first of them becomes.
         to: usize,
     },
+    /// Rows of columns, which the batch's moves put in their places.
+    Placed {
+        /// Where they lie, among others.
+        strip: Arc<Strip>,
+        /// Which of its columns, or masks.
+        columns: Range<usize>,
+        /// Whether they are rows of the masks.
+        is_mask: bool,
+        /// Which rows of the strip they are.
+        rows: Range<usize>,
+        /// How many rows of the batch came in before.
+        before: usize,
+    },
 }
 
+/// So many bytes of rows are put together from columns at once before they are moved.
+const TILE_BYTES: usize = 8 << 10;
+
 impl PendingRows {
+    /// The same of a batch that so many more rows came to before.
+    #[must_use]
+    pub fn behind(mut self, rows: usize) -> Self {
+        match &mut self {
+            Self::Sorted { before, .. } | Self::Placed { before, .. } => *before += rows,
+            Self::Columns { .. } => {}
+        }
+        self
+    }
+
     /// Puts rows of `row_bytes` in their places among those of the batch. `moves` has the moves of all
     /// scattered rows, in the order in which they came in.
     pub fn put(&self, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
@@ -90,6 +116,38 @@ impl PendingRows {
                 let places = to * row_bytes..(to + rows.len()) * row_bytes;
                 strip.columns(*is_mask).interleave_raised(rows.start, &mut output[places]);
             }
+            Self::Placed { strip, columns, is_mask, rows, before } => {
+                let moves = &moves[*before..*before + rows.len()];
+                strip.columns(*is_mask).of(columns).put(rows.start, row_bytes, moves, output);
+            }
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// Puts the rows from `first` on, of `row_bytes`, in their places in `output`.
+    fn put(&self, first: usize, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
+        if self.count == 1 {
+            let rows = &self.bytes[first * self.width..][..moves.len() * self.width];
+            match self.floors {
+                None => scatter(rows, row_bytes, moves, output),
+                Some(floors) => {
+                    let (rows, output) = (bytemuck::cast_slice(rows), bytemuck::cast_slice_mut(output));
+                    scatter_raised(rows, floors, moves, output);
+                }
+            }
+            return;
+        }
+        let tile_rows = (TILE_BYTES / row_bytes.max(1)).max(1);
+        // Of 8-byte numbers, so that numbers of each width are aligned.
+        let mut tile = vec![0_u64; (tile_rows.min(moves.len()) * row_bytes).div_ceil(size_of::<u64>())];
+        let tile: &mut [u8] = bytemuck::cast_slice_mut(&mut tile);
+        let mut first = first;
+        for moves in moves.chunks(tile_rows) {
+            let rows = &mut tile[..moves.len() * row_bytes];
+            self.interleave_raised(first, rows);
+            scatter(rows, row_bytes, moves, output);
+            first += moves.len();
         }
     }
 }
@@ -125,6 +183,22 @@ impl Strip {
         Ok(Self { rows, width, values, count, valid, masks, floors })
     }
 
+    /// One column of rows that have one length, and their mask, which may be empty.
+    pub fn of_rows(rows: usize, width: usize, values: Memory, valid: Memory) -> Self {
+        let masks = usize::from(!valid.is_empty());
+        Self { rows, width, values, count: 1, valid, masks, floors: None }
+    }
+
+    /// Whether it has masks.
+    pub fn has_masks(&self) -> bool {
+        self.masks > 0
+    }
+
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        (self.values.len() + self.valid.len()) as u64
+    }
+
     /// Its memory, for reuse.
     pub fn into_memory(self) -> [Memory; 2] {
         [self.values, self.valid]
@@ -143,7 +217,7 @@ impl Strip {
     pub fn columns(&self, is_mask: bool) -> Columns<'_> {
         let (memory, width, count) =
             if is_mask { (&self.valid, 1, self.masks) } else { (&self.values, self.width, self.count) };
-        let floors = self.floors.as_ref().filter(|_| !is_mask);
+        let floors = self.floors.as_deref().filter(|_| !is_mask);
         Columns { bytes: memory.bytes(), width, count, stride: stride(self.rows, width, count), floors }
     }
 }
