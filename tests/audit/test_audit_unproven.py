@@ -81,6 +81,13 @@ def test_a_state_that_was_merged_is_said_to_be_one(data: Path, tmp_path: Path) -
     assert "more on trust, before the start that was declared" in said
 
 
+def test_a_state_that_was_declared_for_nothing_hides_no_pass(data: Path, tmp_path: Path) -> None:
+    ranks = Ranks(data, tmp_path / "elsewhere")
+    later = [ranks.finish() for _ in range(3)][-1]
+    Ranks(data, tmp_path / "logs").finish()
+    assert "pass 0: finished: 200 rows" in assert_proven(tmp_path / "logs", 1, later)
+
+
 def test_passes_that_files_came_to_count_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data, logs, state = tmp_path / "data", tmp_path / "logs", None
     for day in range(3):

@@ -39,7 +39,9 @@ class Account:
         self._lineage, self._history, self._proof = lineage, history, proof
         self._descriptions, self._report = descriptions, report
         stands = history.stands
-        self._last = max(stands, key=lambda state: stands[state].rows, default=None)
+        # A state that was declared, and that nothing follows on, is no way.
+        furthest = {state: (stand.before is not None, stand.rows) for state, stand in stands.items()}
+        self._last = max(furthest, key=furthest.__getitem__, default=None)
         self._way = [] if self._last is None else history.way_to(self._last)
         self._stretches = [stand.stretch for stand in self._way if stand.stretch is not None]
 
