@@ -167,9 +167,9 @@ class ParquetDataset(FilesDataset):
             `fr.Bins(...)` of rows by cost; None for rows. Under `bad_rows="mask"`, rows of which the cost
             can't be read are in none. See docs/how-to/pack.md.
         max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
-            rows of this rank: damaged ones, and those over which `map(..., on_error="mask")` failed. One more
-            is a DataError before its batch; the state stands before it. So many rows a `filter` leaves out,
-            too, where it can't read them.
+            rows that this rank gets: damaged ones, and those that functions given to `map` mask or fail over.
+            One more is a DataError before its batch. Each row counts once in a pass, however often it is
+            read. The limit also counts, of all rows, those that `filter` could not read.
         rank: which of the ranks this is, from 0; together with `world_size` or not at all.
         world_size: how many ranks there are.
         world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of

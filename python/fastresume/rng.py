@@ -76,6 +76,21 @@ def untouched() -> Iterator[None]:
         before.restore()
 
 
+def seed_all(seed: int) -> None:
+    """Seeds the generators of Python, numpy and torch's CPU with a 64-bit word."""
+    random.seed(seed)
+    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002, TID251  (of a worker, or put back)
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed would call CUDA
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """A context in which the generators are seeded; afterwards they are as before."""
+    with untouched():
+        seed_all(seed)
+        yield
+
+
 def accelerator() -> tuple[str, Any] | None:
     """The type of this process's device, and torch's module for it; None without one."""
     found = torch.accelerator.current_accelerator(check_available=True)

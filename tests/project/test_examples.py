@@ -264,8 +264,8 @@ def test_a_recommender_keeps_the_shares_of_its_datasets_over_a_kill_and_embeds_e
 def test_code_about_transforms_draws_the_same_when_it_is_run_again(
     working_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = working_directory / "transforms.py"
-    code.write_text(code_of("docs/TRANSFORMS.md"))
+    code, parts = working_directory / "transforms.py", blocks(ROOT / "docs/TRANSFORMS.md")
+    code.write_text(parts[0])
     one = runpy.run_path(str(code))
     said = capsys.readouterr().out
     assert [line.split()[0] for line in said.splitlines()] == ["0", "1", "2", "3", "4", "5"]
@@ -274,6 +274,9 @@ def test_code_about_transforms_draws_the_same_when_it_is_run_again(
     assert capsys.readouterr().out == said
     assert torch.equal(one["batch"]["inputs"], other["batch"]["inputs"])
     assert not one["batch"]["keep"].all()
+    code.write_text("".join(parts))
+    runpy.run_path(str(code))
+    assert capsys.readouterr().out.splitlines()[6:] == ["512", "22 22"]
 
 
 @pytest.mark.processes

@@ -13,6 +13,7 @@ import fastresume._core as _core
 from fastresume.batch import arrow
 from fastresume.batch.jagged import Jagged, dtype_name
 from fastresume.batch.keyed_jagged import keyed_jagged_tensor
+from fastresume.batch.marks import add_mark
 from fastresume.batch.origin import Origin, Share, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
@@ -117,12 +118,33 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """Which rows are neither padding nor masked: bool `[B]`, on the device of the tensors.
 
         All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies;
-        where rows can't be read under `bad_rows="mask"`; and where a function given to
-        `map(..., on_error="mask")` failed.
+        where rows can't be read under `bad_rows="mask"`; and where a function given to `map` masked rows, or
+        failed under `on_error="mask"`.
         """
-        if self._origin.damage or self._origin.failed is not None:
+        if self._origin.damage or self._origin.marks:
             return torch.from_numpy(self._origin.valid).to(self._device())
         return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
+
+    @bounds_messages
+    def mask(self, rows: Any, reason: str) -> None:
+        """Marks rows as not valid, inside a function given to `map`: one bad image, not its whole batch.
+
+        `batch.valid` is False there, in this batch and in whatever the function returns. The rows count under
+        `max_bad_rows`. They are logged, and are in `stats()["masked_rows"]` and in the audit.
+
+        Args:
+            rows: their places in the batch (integers), or a bool for each of its rows.
+            reason: why, for the log and the audit.
+
+        Raises:
+            FastresumeError: outside of such a function.
+            TypeError, ValueError, IndexError: if the batch has no such rows, or the reason is no text.
+
+        Examples:
+            >>> dataset.map(lambda batch: batch.mask([0, 3], "too dark") or batch).peek().valid.sum()
+            tensor(30)
+        """
+        add_mark(self._origin.marks, rows, reason, self.num_rows)
 
     @property
     def source(self) -> Tensor:

@@ -30,17 +30,6 @@ def among(damage: Sequence[Range], rows: Rows, sources: Rows | None = None) -> n
     return found
 
 
-def masked_of(
-    damage: Sequence[Range], rows: Rows, failure: str | None, sources: Rows | None = None
-) -> list[tuple[str, Rows]]:
-    """The rows that are masked of these, by cause: all of them, where a function failed over their batch."""
-    if failure is None:
-        return [(one[2], rows[among((one,), rows, sources)]) for one in of_rows(damage, rows, sources)]
-    if sources is None:
-        return [(failure, rows)]
-    return [(f"source {of}: {failure}", rows[sources == of]) for of in np.unique(sources).tolist()]
-
-
 def of_rows(damage: Sequence[One], rows: Rows, sources: Rows | None = None) -> tuple[One, ...]:
     """The ranges that have one of these rows: none, where all of them can be read."""
     return tuple(one for one in damage if among((one,), rows, sources).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.batch.damage import Damage, among
+from fastresume.batch.marks import Mark
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 
 Value = TypeVar("Value")
@@ -129,18 +131,6 @@ class UnitRows(NamedTuple):
     proof: Proof | None = None
 
 
-class Failed(NamedTuple):
-    """The failure of a function given to `map`, whose batch is handed on with no valid rows.
-
-    Args:
-        cause: the function, the batch, and what was raised.
-        is_whole: whether all later functions took the batch; else it is dropped.
-    """
-
-    cause: str
-    is_whole: bool = True
-
-
 class Origin(NamedTuple):
     """The origin of a batch, which stays with it when its tensors are moved, copied or transformed.
 
@@ -148,7 +138,7 @@ class Origin(NamedTuple):
     row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
     the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and others beside them.
     `sources` says which source of a mixture each row is of, or is an object that computes it. `units` says
-    which rows are of which unit. `failed` is there where a function failed, so that no row is valid.
+    which rows are of which unit. `marks` are the rows that functions masked: a list as long as one may add.
     """
 
     cursor: _core.Cursor | None
@@ -162,14 +152,14 @@ class Origin(NamedTuple):
     damage: Damage = ()
     sources: npt.NDArray[np.int64] | _core.Written | None = None
     units: UnitRows | None = None
-    failed: Failed | None = None
+    marks: Sequence[Mark] = ()
 
     @property
     def valid(self) -> npt.NDArray[np.bool_]:
         """Which rows are neither padding nor masked: bool `[B]`."""
-        if self.failed is not None:
-            return np.zeros(self.num_rows, dtype=np.bool_)
         valid = np.arange(self.num_rows) < self.valid_rows
+        for mark in self.marks:
+            valid[mark.places] = False
         if not self.damage:
             return valid
         damaged = among(self.damage, of_runs(self.runs), self.row_sources)
@@ -224,7 +214,7 @@ class Origin(NamedTuple):
             counts = (share.left(step), share.global_step(step))
             share = Sent(share.rank, share.seed, share.spans(step), *counts, share.before(step))
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        told = (self.damage, self.place_sources, self.units, self.failed)
+        told = (self.damage, self.place_sources, self.units, self.marks)
         return Origin, (*place, self.runs, self.masked, share, *told)
 
 

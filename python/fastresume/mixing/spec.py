@@ -11,13 +11,14 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.origin import Share, of_a_pass
+from fastresume.buffers import of_runs
 from fastresume.mixing.blend import Blend
 from fastresume.mixing.reader import MixtureReader
 from fastresume.options.rows import OrderChoice
 from fastresume.reading.draws import Draws
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
-from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
+from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import PassReader, ReadSpec, Rows
 from fastresume.reading.workers.messages import Arrival
@@ -58,13 +59,23 @@ class MixtureSpec(ReadSpec):
             for blend in self.blends
         ]
         object.__setattr__(self, "_cores", tuple(cores))
-        rows = self._most_rows_given()
-        bounds = [
-            Bound(bound_of(spec.max_bad_rows, rows[name] // self.world.world_size), spec.manifest, name)
+
+    @property
+    def masking_bounds(self) -> Sequence[Bound]:
+        """How many rows of each source may be masked, and how many functions may mask."""
+        rows, ranks = self._most_rows_given(), self.world.world_size
+        of_sources = [
+            Bound.of(spec.max_bad_rows, rows[name] // ranks, spec.manifest, name)
             for name, spec in self.sources
         ]
-        of_failures = Bound(self.most_bad_rows or 0, self.sources[0][1].manifest)
-        object.__setattr__(self, "masked_rows", MaskedRows([*bounds, of_failures]))
+        first = self.sources[0][1].manifest
+        return [*of_sources, Bound.of(self.max_bad_rows, self.rows_of_rank, first)]
+
+    @property
+    def rows_of_rank(self) -> int:
+        """The number of rows of the longest pass that this rank gets."""
+        rows = max(core.start(self.global_batch_size).num_rows for core in self._cores)
+        return rows // self.world.world_size
 
     def _most_rows_given(self) -> dict[str, int]:
         """The rows of a pass of each source, or what it gives to one of the mixture if that is more."""
@@ -180,9 +191,10 @@ class MixtureSpec(ReadSpec):
         return self._reader(planned, place, is_ahead=False).rows(number)
 
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
-        """The places of a batch's rows: (path, row group, row in it)."""
+        """The places of the rows of a batch, or of its units: (path, row group, row in it)."""
         specs = [spec for _, spec in self.sources]
-        pairs = zip(of_a_pass(batch._origin.place_sources).tolist(), batch.rows().tolist(), strict=True)
+        origin = batch._origin
+        pairs = zip(of_a_pass(origin.row_sources).tolist(), of_runs(origin.runs).tolist(), strict=True)
         return [locate(specs[source].manifest, [row])[0] for source, row in pairs]
 
     def files_of(self, _planned: _core.Pass, _number: int) -> list[str]:

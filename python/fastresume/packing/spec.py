@@ -74,13 +74,11 @@ class UnitsSpec(FilesSpec):
         return max(int(self.layout.row_bytes * rows), 1)
 
     @property
-    def most_bad_rows(self) -> int | None:
-        """How many sequences, or rows of bins, of a pass may be masked in a process; None: nothing is."""
-        if not self.masks_damage and not self.masking:
-            return None
-        is_packed = isinstance(self.unit, Packed)
-        of_pass = int(self.units_table.starts[-1]) if is_packed else self.manifest.num_selected
-        return bound_of(self.max_bad_rows, of_pass // self.world.world_size)
+    def rows_of_rank(self) -> int:
+        """The number of sequences of a pass that this rank gets; or of rows of bins, on the average."""
+        if isinstance(self.unit, Packed):
+            return super().rows_of_rank
+        return self.manifest.num_selected // self.world.world_size
 
     @property
     def is_mixed_here(self) -> bool:

@@ -19,7 +19,7 @@ from fastresume.options.rows import OrderChoice
 from fastresume.options.topology import Cut
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
-from fastresume.reading.masked_rows import MaskedRows
+from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
 from fastresume.reading.spec import PassReader, ReadSpec, Rows
 from fastresume.state.cursor import Cursor
@@ -53,10 +53,6 @@ class FilesSpec(ReadSpec):
     table: SnapshotName | None = None
     has_batch_size: bool = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "masked_rows", MaskedRows.of_files(self.manifest, self.most_bad_rows or 0))
-
     @property
     def fingerprint(self) -> str:
         """A hash of the files' relative paths, sizes and footers."""
@@ -76,6 +72,11 @@ class FilesSpec(ReadSpec):
     def row_bytes(self) -> int:
         """Estimated bytes of a row of a batch, from the footers."""
         return self.layout.row_bytes
+
+    @property
+    def masking_bounds(self) -> Sequence[Bound]:
+        """How many rows may be masked, for `MaskedRows`."""
+        return [Bound.of(self.max_bad_rows, self.rows_of_rank, self.manifest)]
 
     @property
     def stores(self) -> Sequence[_core.Stores]:
@@ -219,8 +220,8 @@ class FilesSpec(ReadSpec):
         return self.schema
 
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
-        """The places of a batch's rows: (path, row group, row in it)."""
-        return locate(self.manifest, batch.rows())
+        """The places of the rows of a batch, or of its units: (path, row group, row in it)."""
+        return locate(self.manifest, of_runs(batch._origin.runs))
 
     def files_of(self, planned: _core.Pass, number: int) -> list[str]:
         """The files that hold rows of this rank's batch, in the order of its rows."""
@@ -297,6 +298,4 @@ class FilesSpec(ReadSpec):
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state)
         layout = self.columns.layout(self.manifest).masking_damage(self.masks_damage)
-        masked_rows = MaskedRows.of_files(self.manifest, self.most_bad_rows or 0)
         self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))
-        self.__dict__.update(masked_rows=masked_rows)

@@ -54,6 +54,7 @@ class BatchIterator(Iterator[Batch]):
     ) -> None:
         spec.check_world()
         self._spec = spec
+        self._masked_rows = spec.masked_rows  # before there are threads
         self._shared = shared
         # The thread that is in next(), by its process. Workers are those of all iterators.
         self._in_next: dict[int, int] = {} if crew is None else shared.in_next_of_workers
@@ -103,77 +104,72 @@ class BatchIterator(Iterator[Batch]):
             self._leave()
 
     def __next__(self) -> Batch:
-        while True:  # until a batch is not dropped, over which a transform failed
-            if self._is_over:
-                raise StopIteration
-            self._enter()
+        if self._is_over:
+            raise StopIteration
+        self._enter()
+        try:
+            self._check_current()
+            began = time.perf_counter()
+            if self._watchdog is not None:
+                self._watchdog.begin(self._report)
             try:
-                self._check_current()
-                began = time.perf_counter()
+                front = self._front()
+                if front is None:
+                    self._end()
+                    raise StopIteration
+                waited = time.perf_counter()
+                batch = self._batch(front)
+            finally:
                 if self._watchdog is not None:
-                    self._watchdog.begin(self._report)
-                try:
-                    front = self._front()
-                    if front is None:
-                        self._end()
-                        raise StopIteration
-                    waited = time.perf_counter()
-                    batch = self._batch(front)
-                finally:
-                    if self._watchdog is not None:
-                        self._watchdog.end()
-                if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
-                    waited = time.perf_counter()
-                masked_rows, failed = self._spec.masked_rows, batch._origin.failed
-                is_dropped = bool(self._spec.masking) and masked_rows.drops(batch)
-                if self._device is not None and not is_dropped:
-                    batch = self._device.in_place(batch)
-                if self._spec.draws.warning is not None and (warning := self._spec.draws.take()) is not None:
-                    warnings.warn(warning, stacklevel=2)
-                try:
-                    masked = masked_rows.counted(front, self._loads, failed)
-                except _core.DataError:
-                    self._is_spoiled = True  # the cause may be mended
-                    self._made = None
-                    raise
-                if self._log is not None:
-                    self._check_current()
-                    logged_from = self._cursor if self._handed is None else self._shared.cursor
-                    rows_masked = masked_rows.by_cause(front, failed, is_dropped)
-                    self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from, rows_masked)
-                counted, masked_before = self._stats._counts, masked_rows.count
-                shared, before = self._shared, self._shared._cursor
-                handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
-                try:
-                    with shared.moving:  # what another thread loads or begins comes before this, or after it
-                        self._check_current()
-                        self._made, self._handed = None, front.number
-                        self._trail[0] = trail.after(planned, front.number)
-                        shared.deliver(cursor_after(front, self._end_cursor))
-                    self._stats._count(front, began, waited, masked.rows_of_batch)
-                    masked_rows.count = masked
-                    if front.damage or failed is not None:
-                        masked_rows.tell(front, failed, is_dropped)
-                    if front.ends_pass:
-                        self.close()
-                        _log.info("pass %d ended: %r", front.epoch, self._stats)
-                    self._leave()
-                    if not is_dropped:
-                        return batch
-                except BaseException:  # a signal handler's: the caller has not got the batch
-                    if self._has_turn():
-                        shared.deliver(before)
-                    self._stats._counts, masked_rows.count = counted, masked_before
-                    self._made, self._handed, self._trail[0] = made, handed, trail
-                    if (
-                        front.ends_pass
-                    ):  # the reader may be closed: another one goes on after the batch before
-                        self._reader, self._is_over = None, False
-                        self._go_back(before)
-                    raise
-            except BaseException:
-                self._leave()
+                    self._watchdog.end()
+            if not isinstance(self._reader, _core.Reader):  # it is made elsewhere, and was waited for
+                waited = time.perf_counter()
+            if self._device is not None:
+                batch = self._device.in_place(batch)
+            if self._spec.draws.warning is not None and (warning := self._spec.draws.take()) is not None:
+                warnings.warn(warning, stacklevel=2)
+            masked_rows, origin = self._masked_rows, batch._origin
+            try:
+                masked = masked_rows.counted(front, origin)
+            except _core.DataError:
+                self._is_spoiled = True  # the cause may be mended
+                self._made = None
                 raise
+            if self._log is not None:
+                self._check_current()
+                logged_from = self._cursor if self._handed is None else self._shared.cursor
+                rows_masked = masked_rows.by_cause(front, origin)
+                self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from, rows_masked)
+            counted, masked_before = self._stats._counts, masked_rows.count
+            shared, before = self._shared, self._shared._cursor
+            handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
+            try:
+                with shared.moving:  # what another thread loads or begins comes before this, or after it
+                    self._check_current()
+                    self._made, self._handed = None, front.number
+                    self._trail[0] = trail.after(planned, front.number)
+                    shared.deliver(cursor_after(front, self._end_cursor))
+                self._stats._count(front, began, waited, sum(masked.rows_of_batch))
+                masked_rows.count = masked
+                if front.damage or origin.marks:
+                    masked_rows.tell(front, origin)
+                if front.ends_pass:
+                    self.close()
+                    _log.info("pass %d ended: %r", front.epoch, self._stats)
+                self._leave()
+                return batch
+            except BaseException:  # a signal handler's: the caller has not got the batch
+                if self._has_turn():
+                    shared.deliver(before)
+                self._stats._counts, masked_rows.count = counted, masked_before
+                self._made, self._handed, self._trail[0] = made, handed, trail
+                if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
+                    self._reader, self._is_over = None, False
+                    self._go_back(before)
+                raise
+        except BaseException:
+            self._leave()
+            raise
 
     def close(self) -> None:
         """Ends the threads, closes the files, and ends the iteration; the cursor stays."""

@@ -1,28 +1,27 @@
 """The rows that were masked in this process: counted against the bound, and logged once each.
 
-They are damaged, or a function given to `map` failed over their batch.
+They are damaged, or a function given to `map` masked them, or failed over their batch.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.batch.batch import Batch
-from fastresume.batch.damage import Range, among, masked_of, of_rows
+from fastresume.batch.damage import Range, among, of_rows
 from fastresume.batch.delivered import Delivered
-from fastresume.batch.jagged import Jagged
-from fastresume.batch.origin import Failed
-from fastresume.buffers import of_buffer, of_runs, of_words
+from fastresume.batch.marks import Mark
+from fastresume.batch.origin import Origin
+from fastresume.buffers import of_buffer, of_runs
 from fastresume.reading.row_places import locate
+from fastresume.reading.stand_in import StandIn
 
 _log = logging.getLogger("fastresume")
 
@@ -32,20 +31,26 @@ _NAMED = 3
 _MOST_LOGGED = 4096
 """The most ranges of rows that are remembered as logged."""
 
+RowNumbers = npt.NDArray[np.int64]
+
 
 class MaskedCount(NamedTuple):
-    """What was masked of one pass.
+    """What was masked of one pass: each batch counts as it was read last.
 
     Args:
         rows: how many rows were masked, under each bound.
-        place: the pass, and how many states were loaded before it.
-        rows_of_batch: how many of these are of the last batch.
+        epoch: the number of the pass.
+        of_steps: how many of these are of each step, but of the last batch; it grows.
+        step: the step of the last batch.
+        rows_of_batch: how many of these are of the last batch, under each bound.
         causes: why, of the first of them.
     """
 
     rows: tuple[int, ...]
-    place: tuple[int, int] = (0, 0)
-    rows_of_batch: int = 0
+    epoch: int
+    of_steps: dict[int, tuple[int, ...]]
+    step: int = -1
+    rows_of_batch: tuple[int, ...] = ()
     causes: tuple[str, ...] = ()
 
 
@@ -53,106 +58,118 @@ class Bound(NamedTuple):
     """How many rows of a pass may be masked.
 
     Args:
-        rows: so many.
+        rows: so many; infinity where all may be.
         manifest: the files whose rows they are.
         source: of a mixture, the name of the source.
     """
 
-    rows: int
+    rows: float
     manifest: _core.Manifest
     source: str | None = None
+
+    @classmethod
+    def of(cls, most: float, rows: int, manifest: _core.Manifest, source: str | None = None) -> Self:
+        """That of `max_bad_rows`, where this rank reads so many rows."""
+        is_count = isinstance(most, int)
+        return cls(bound_of(most, rows) if is_count or most < 1 else math.inf, manifest, source)
 
 
 class MaskedRows:
     """Counts and tells what is masked, in this process.
 
     Args:
-        bounds: of a mixture, that of each source; rows of batches over which a function failed count under
-            the last one.
+        bounds: of a mixture, that of each source; rows that functions mask count under the last one.
 
     Attributes:
         count: what was masked of the present pass.
+        stand_ins: what is handed on where a function fails, by the function's number.
     """
 
     def __init__(self, bounds: Sequence[Bound]) -> None:
         self._bounds = tuple(bounds)
         self._logged: set[object] = set()
-        self._form: dict[str, object] | None = None
-        self.count = MaskedCount((0,) * len(bounds))
+        self.stand_ins: dict[int, StandIn] = {}
+        self.count = MaskedCount((0,) * len(bounds), 0, {})
 
-    @classmethod
-    def of_files(cls, manifest: _core.Manifest, bound: int) -> Self:
-        """That of one dataset, of which so many rows of a pass may be masked."""
-        return cls([Bound(bound, manifest)])
+    @property
+    def most_failed(self) -> float:
+        """How many rows of a pass functions may mask, or fail over."""
+        return self._bounds[-1].rows
 
-    def counted(self, batch: Delivered, loads: int, failed: Failed | None = None) -> MaskedCount:
-        """What will be masked of the pass with this batch, over which a function may have failed.
+    def counted(self, batch: Delivered, origin: Origin) -> MaskedCount:
+        """What will be masked of the pass with this batch; `origin` is that of what functions made of it.
 
         Raises:
             DataError: if that is more than the bound; it says how many, where, and the first causes.
         """
-        place = batch.epoch, loads
-        nothing = MaskedCount((0,) * len(self._bounds), place)
-        before = self.count if self.count.place == place else nothing
-        if not batch.damage and failed is None:
-            return before._replace(rows_of_batch=0)
-        rows, sources = _numbers(batch)
-        found = of_rows(batch.damage, rows, sources)
-        counts = list(before.rows)
-        if failed is not None:
-            masked = batch.valid_rows
-            counts[-1] += masked
-        else:
-            is_masked = among(found, rows, sources)
-            masked = int(is_masked.sum())
-            own = np.zeros(masked, np.int64) if sources is None else sources[is_masked]
-            for number, count in zip(*np.unique(own, return_counts=True), strict=True):
-                counts[int(number)] += int(count)
-        texts = [self._text(one) for one in found] + ([] if failed is None else [failed.cause])
-        new = [text for text in texts if text not in before.causes]
-        after = MaskedCount(tuple(counts), place, masked, (*before.causes, *new)[:_NAMED])
+        nothing, step = (0,) * len(self._bounds), batch.step
+        before = self.count
+        if before.epoch != batch.epoch:
+            before = MaskedCount(nothing, batch.epoch, {})
+        elif any(before.rows_of_batch) or before.step in before.of_steps:
+            before.of_steps[before.step] = before.rows_of_batch
+        again = before.rows_of_batch if before.step == step else before.of_steps.get(step, nothing)
+        if not batch.damage and not origin.marks:
+            if any(again):
+                rows = tuple(np.subtract(before.rows, again).tolist())
+                return before._replace(rows=rows, step=step, rows_of_batch=nothing)
+            return before._replace(step=step, rows_of_batch=nothing)
+        masked = _Masked(batch, origin)
+        own = masked.counts(len(self._bounds))
+        counts = tuple(np.add(np.subtract(before.rows, again or nothing), own).tolist())
+        texts = [*map(self._text, masked.damage), *(mark.cause for mark in origin.marks)]
+        new = [text for text in dict.fromkeys(texts) if text not in before.causes]
+        causes = (*before.causes, *new)[:_NAMED]
         for bound, count in zip(self._bounds, counts, strict=True):
             if count > bound.rows:
                 of = "" if bound.source is None else f"of source {bound.source!r} "
                 raise _core.DataError(
                     f"max_bad_rows {of}allows {bound.rows} masked rows of a pass in this process, pass "
-                    f"{batch.epoch} has {count} by now: {'; '.join(after.causes)}. The state stands before "
-                    "this batch: mend what is wrong and go on, or name a larger max_bad_rows"
+                    f"{batch.epoch} has {count} by now: {'; '.join(causes)}. The state stands before this "
+                    "batch: mend what is wrong and go on, or name a larger max_bad_rows"
                 )
-        return after
+        return MaskedCount(counts, batch.epoch, before.of_steps, step, own, causes)
 
-    def drops(self, batch: Batch) -> bool:
-        """Whether a batch is to be dropped: a function failed over it, and it is none that the loop knows.
-
-        It knows the names, types and shapes of the batch before, of which no function failed.
-        """
-        failed = batch._origin.failed
-        if failed is None:
-            self._form = _form(batch)
-            return False
-        return not failed.is_whole or _form(batch) != self._form
-
-    @staticmethod
-    def by_cause(
-        batch: Delivered, failed: Failed | None, is_dropped: bool
-    ) -> list[tuple[str, npt.NDArray[np.int64]]]:
+    def by_cause(self, batch: Delivered, origin: Origin) -> list[tuple[str, RowNumbers]]:
         """The numbers of the rows that are masked of a batch, by cause."""
-        if not batch.damage and failed is None:
+        if not batch.damage and not origin.marks:
             return []
-        dropped = "dropped whole: " if is_dropped else ""
-        failure = None if failed is None else f"{dropped}{failed.cause}"
-        rows, sources = _numbers(batch)
-        return masked_of(batch.damage, rows, failure, sources)
+        masked = _Masked(batch, origin)
+        found = [(one[2], masked.rows[masked.among((one,))]) for one in masked.damage]
+        for mark, is_marked in masked.of_marks():
+            if masked.sources is None:
+                found.append((mark.cause, masked.rows[is_marked]))
+                continue
+            for of in np.unique(masked.sources[is_marked]).tolist():
+                cause = f"source {self._bounds[of].source!r}: {mark.cause}"
+                found.append((cause, masked.rows[is_marked & (masked.sources == of)]))
+        return [(cause, rows) for cause, rows in found if len(rows)]
 
-    def tell(self, batch: Delivered, failed: Failed | None = None, is_dropped: bool = False) -> None:
-        """Logs what is masked of a batch: each range once, and the failure of a function."""
-        if failed is not None and failed not in self._logged and len(self._logged) < _MOST_LOGGED:
-            self._logged.add(failed)
-            _log.warning("%s: %s", "dropped whole" if is_dropped else "masked as not valid", failed.cause)
-        for one in of_rows(batch.damage, *_numbers(batch)):
-            if one not in self._logged and len(self._logged) < _MOST_LOGGED:
-                self._logged.add(one)
+    def tell(self, batch: Delivered, origin: Origin) -> None:
+        """Logs what is masked of a batch, once: each damaged range, and what functions masked."""
+        masked = _Masked(batch, origin)
+        for mark, is_marked in masked.of_marks():
+            rows = masked.rows[is_marked]
+            if not len(rows) or not self._is_new((mark.cause, rows.tobytes())):
+                continue
+            text, place = mark.cause, f"epoch {batch.epoch}, step {batch.step}"
+            if place not in text:  # no failure, which tells of its batch
+                source = 0 if masked.sources is None else masked.sources[is_marked][0]
+                path, group, row = locate(self._bounds[int(source)].manifest, rows[:1])[0]
+                where = (
+                    f"{len(rows)} rows of the batch of {place}, the first is row {row} of row group {group}"
+                )
+                text = f"{where} in {path}: {text}"
+            _log.warning("masked as not valid: %s", text)
+        for one in masked.damage:
+            if self._is_new(one):
                 _log.warning("masked as not valid: %s", self._text(one))
+
+    def _is_new(self, told: object) -> bool:
+        if told in self._logged or len(self._logged) >= _MOST_LOGGED:
+            return False
+        self._logged.add(told)
+        return True
 
     def _text(self, one: Range) -> str:
         start, end, cause, *source = one
@@ -162,32 +179,57 @@ class MaskedRows:
         return f"{of}rows [{first}, {first + end - start}) of row group {group}: {cause}"
 
 
-def _numbers(batch: Delivered) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
-    """The numbers of the valid rows of a batch; of a mixture, also which source each is of."""
-    rows = of_runs(of_buffer(batch.runs))
-    if isinstance(batch, _core.Delivered):
-        told = batch.written.row_sources()
-        sources = None if told is None else of_words(told)
-    else:
-        made: Any = batch
-        sources = made.batch._origin.row_sources
-    return rows, None if sources is None else sources[: len(rows)]
+class _Masked:
+    """The rows of a batch that are no padding, and which of them are masked.
 
+    Args:
+        batch: the batch as it was read.
+        origin: that of what functions made of it.
 
-def _form(batch: Batch) -> dict[str, object]:
-    """The names of a batch's values, with their types and shapes; lengths of rows are not among them."""
-    values: dict[str, Any] = batch._tensors
-    return {name: _form_of(value, batch.num_rows) for name, value in values.items()}
+    Attributes:
+        rows: the numbers of the rows; of units, of those that they are made of.
+        sources: of a mixture, which source each is of.
+        damage: the ranges of damaged rows that have some of them.
+    """
 
+    def __init__(self, batch: Delivered, origin: Origin) -> None:
+        self.rows = of_runs(of_buffer(batch.runs))
+        sources = origin.row_sources
+        self.sources = None if sources is None else sources[: len(self.rows)]
+        self.damage = of_rows(batch.damage, self.rows, self.sources)
+        self._marks = origin.marks
+        units = origin.units
+        offsets = np.arange(len(self.rows) + 1)
+        if units is not None and units.are_documents:
+            offsets = units.offsets[: batch.valid_rows + 1]
+        self._offsets = offsets
+        self._is_damaged = self.among(self.damage)
 
-def _form_of(value: object, rows: int) -> object:
-    if isinstance(value, Jagged):
-        marks = value.valid is not None, value.values_valid is not None
-        return value.kind, value.depth, value.dtype, *marks, len(value) == rows
-    if isinstance(value, Tensor):
-        shape = tuple(value.shape)
-        return value.dtype, ("B", *shape[1:]) if shape[:1] == (rows,) else shape
-    return type(value)
+    def among(self, damage: Sequence[Range]) -> npt.NDArray[np.bool_]:
+        """Which of the rows are in these ranges."""
+        return among(damage, self.rows, self.sources)
+
+    def _units(self) -> Iterator[tuple[Mark, npt.NDArray[np.bool_]]]:
+        """For each mark, which rows of the batch it masks that nothing before it does."""
+        sums = np.cumsum(np.append(0, self._is_damaged))[self._offsets]
+        is_masked = np.diff(sums) > 0
+        for mark in self._marks:
+            new = np.zeros(len(is_masked), np.bool_)
+            new[mark.places[mark.places < len(new)]] = True
+            yield mark, new & ~is_masked
+            is_masked |= new
+
+    def of_marks(self) -> Iterator[tuple[Mark, npt.NDArray[np.bool_]]]:
+        """For each mark, which of the rows it masks that nothing before it does."""
+        for mark, is_marked in self._units():
+            yield mark, np.repeat(is_marked, np.diff(self._offsets))
+
+    def counts(self, bounds: int) -> tuple[int, ...]:
+        """How many of them are masked under each bound; units that functions masked, under the last one."""
+        sources = np.zeros(len(self.rows), np.int64) if self.sources is None else self.sources
+        found = np.bincount(sources[self._is_damaged], minlength=bounds)
+        found[-1] += sum(int(is_marked.sum()) for _, is_marked in self._units())
+        return tuple(found.tolist())
 
 
 def bound_of(most: float, rows: int) -> int:

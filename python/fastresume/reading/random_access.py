@@ -17,8 +17,7 @@ from fastresume.options.topology import World
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
 from fastresume.reading.spec import ReadSpec
-from fastresume.reading.transform import transformed
-from fastresume.reading.workers.worker import seeded_for
+from fastresume.reading.transform import of_batch, transformed
 from fastresume.rng import untouched
 from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import ALONE, Readers, SharedCursor
@@ -154,24 +153,11 @@ def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool
 
     `is_seeded` says that they draw what a worker of a `Loader` drew, which is seeded for each batch.
     """
+    batch = spec.planned_batch(planned, number)
     if not spec.transforms:
-        return planned_batch(spec, planned, number)
-    if not is_seeded:
-        with untouched():
-            return planned_batch(spec, planned, number)
-    seed = spec.share(planned, planned.cursor_after(number)).seed
-    with seeded_for(seed, planned.epoch, planned.step_of(number), spec.world.rank):
-        return planned_batch(spec, planned, number)
-
-
-def planned_batch(spec: ReadSpec, planned: _core.Pass, number: int) -> Batch:
-    """The batch of this rank with a number in the cut of a pass, read again and transformed."""
-    cursor = planned.cursor_after(number)
-    after = planned.cursor_after(number + 1)
-    if spec.on_iter == "restart" and after.epoch != planned.epoch:
-        after = cursor.restarted()
-    rows, share = spec.planned_rows(planned, number), spec.share(planned, cursor)
-    return transformed(rows.batch(planned, number, share, spec.schema.masked, after), spec)
+        return batch
+    with of_batch(batch) if is_seeded else untouched():
+        return transformed(batch, spec)
 
 
 def read_rows(spec: FilesSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:

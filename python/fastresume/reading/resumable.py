@@ -226,18 +226,18 @@ class ResumableDataset(IterableDataset[Batch]):
             function: it gets a `Batch`, which it may change, and returns it, another one, or a mapping of
                 names to values: tensors of any shape, `Jagged`, or anything else. The result has the cursor
                 and the row numbers of the batch that it was made from.
-            on_error: what becomes of a batch over which the function raises an exception. "raise" raises it.
-                "mask" hands the batch on as it was before the function, with no valid row; or drops it, if
-                its tensors are others than those of the batch before (names, types, shapes), or there was
-                none. Its rows count as masked, up to `max_bad_rows`, and each is logged once.
+            on_error: what happens to a batch over which the function raises an exception. "raise" raises it.
+                "mask" delivers the batch with no valid row, in its place: as it was before the function, if
+                this keeps names, types and shapes, else with copies of what it makes of another batch. Its
+                rows count as masked, up to `max_bad_rows`, and are logged once. A function that takes no
+                batch of the pass is a DataError. `batch.mask(rows, reason)` masks single rows.
 
         Raises:
             TypeError: if it can't be called.
             ValueError: if `on_error` is no choice.
 
         `next()` raises what the function raises, with a note that names the batch. The cursor stays before
-        that batch, and the next `next()` reads it again. A batch that is dropped counts as a step: so ranks
-        may get different numbers of batches. `schema` describes the first function's argument;
+        that batch, and the next `next()` reads it again. `schema` describes the first function's argument;
         `read_rows()` calls no function.
 
         Examples:

@@ -6,6 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from fastresume.buffers import Intervals
 from fastresume.options.topology import Cut, World, cut_of
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
-from fastresume.reading.masked_rows import MaskedRows, bound_of
+from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
 from fastresume.reading.prefetch import Reader
 
 RowNumbers = npt.NDArray[np.int64]
@@ -91,7 +92,6 @@ class ReadSpec(ABC):
         masking: the numbers of the transforms whose failure masks a batch.
 
     Attributes:
-        masked_rows: what was masked in this process.
         draws: what is known of the transforms' draws, in this process.
     """
 
@@ -108,7 +108,6 @@ class ReadSpec(ABC):
     max_bad_rows: int | float = 0
     transforms: tuple[Transform, ...] = ()
     masking: frozenset[int] = frozenset()
-    masked_rows: MaskedRows = field(init=False, compare=False, repr=False)
     draws: Draws = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +133,24 @@ class ReadSpec(ABC):
         """How many rows of a pass may be masked in a process; None where nothing is."""
         if not self.masks_damage and not self.masking:
             return None
-        return bound_of(self.max_bad_rows, self.num_rows // self.world.world_size)
+        return bound_of(self.max_bad_rows, self.rows_of_rank)
+
+    @property
+    def rows_of_rank(self) -> int:
+        """The number of rows of a pass that this rank gets."""
+        planned, rank = self.pass_from(self.start(), 1), self.world.rank
+        last = planned.batches - 1
+        return last * self.batch_size + planned.shape(last, rank)[1] if planned.batches else 0
+
+    @cached_property
+    def masked_rows(self) -> MaskedRows:
+        """What was masked in this process."""
+        return MaskedRows(self.masking_bounds)
+
+    @property
+    @abstractmethod
+    def masking_bounds(self) -> Sequence[Bound]:
+        """How many rows may be masked, for `MaskedRows`."""
 
     @property
     @abstractmethod
@@ -180,6 +196,14 @@ class ReadSpec(ABC):
     @abstractmethod
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The rows of this rank's batch with a number in the cut of a pass, read again."""
+
+    def planned_batch(self, planned: _core.Pass, number: int) -> Batch:
+        """This rank's batch with a number in the cut of a pass, read again; no transform has seen it."""
+        cursor, after = planned.cursor_after(number), planned.cursor_after(number + 1)
+        if self.on_iter == "restart" and after.epoch != planned.epoch:
+            after = cursor.restarted()
+        rows, share = self.planned_rows(planned, number), self.share(planned, cursor)
+        return rows.batch(planned, number, share, self.schema.masked, after)
 
     @abstractmethod
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 from torch import Tensor
+from torch.utils.data import get_worker_info
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.jagged import Jagged
-from fastresume.batch.origin import Failed, Share
+from fastresume.batch.marks import Mark
+from fastresume.batch.origin import Planned, Share, of_a_pass
+from fastresume.batch.seeds import batch_seed
 from fastresume.messages import bounded
+from fastresume.options.topology import World
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
 from fastresume.reading.spec import ReadSpec
+from fastresume.reading.stand_in import StandIn
+from fastresume.rng import seeded
 
 _NAMED_FILES = 3
 """The most files that a note about a batch names."""
@@ -42,33 +51,109 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
     Raises:
         TypeError: if one returns neither a `Batch` nor a mapping of names to values.
         FastresumeError: if one raises StopIteration, which would end the pass without a word.
+        DataError: if one fails over its batch, and over all that could tell what it makes.
 
     Other exceptions are raised unchanged. All of them have a note that names transform and batch. Where they
-    are to be masked, the batch goes on as it was before the transform, with the failure in its origin.
+    are to be masked, the batch has the form that the transform makes of others, and no valid row.
     """
+    marks: list[Mark] = []
+    batch = Batch(batch._tensors, batch._origin._replace(marks=marks))
+    has_failed = False
     for number, transform in enumerate(spec.transforms):
-        masks = number in spec.masking
-        before = _copy(batch) if masks else batch
+        masks = has_failed or number in spec.masking
+        before, marked = _copy(batch) if masks else batch, len(marks)
         try:
             made = transform(batch) if draws is None else draws.call(number, batch)
             batch = _batch_of(made, batch, transform)
+            named = (mark._replace(cause=f"{name_of(transform)}: {mark.cause}") for mark in marks[marked:])
+            marks[marked:] = named
         except MemoryError:  # no fault of the batch
             raise
         except Exception as error:
-            failed = before._origin.failed
-            if masks or failed is not None:
-                cause = f"{_note(number, before, spec)}: {type(error).__name__}: {error}"
-                failed = Failed(bounded(cause)) if failed is None else failed._replace(is_whole=False)
-                batch = Batch(before._tensors, before._origin._replace(failed=failed))
+            if masks:
+                cause = bounded(f"{_note(number, before, spec)}: {type(error).__name__}: {error}")
+                failure = Mark(np.arange(batch.num_rows), cause)
+                marks[marked:] = [] if has_failed else [failure]
+                has_failed = True
+                # A thread must leave the generators alone; a worker process has them for itself.
+                is_seeded = draws is None or get_worker_info() is not None
+                batch = _stand_in(before, number, cause, spec, is_seeded).instead_of(before)
                 continue
             if not isinstance(error, StopIteration):
                 _add_note(error, _note(number, batch, spec))
                 raise
-            failure = _core.FastresumeError(
+            ended = _core.FastresumeError(
                 f"{name_of(transform)} raised StopIteration, which would end the pass"
             )
-            _add_note(failure, _note(number, batch, spec))
-            raise failure from error
+            _add_note(ended, _note(number, batch, spec))
+            raise ended from error
+    return Batch(batch._tensors, batch._origin._replace(marks=tuple(marks)))
+
+
+def of_batch(batch: Batch) -> AbstractContextManager[None]:
+    """A context in which the global generators give what they give in a `Loader`'s worker for this batch."""
+    share = of_a_pass(batch._origin.share)
+    return seeded(batch_seed(share.seed, batch.epoch, batch.step, share.rank))
+
+
+def _stand_in(batch: Batch, number: int, cause: str, spec: ReadSpec, is_seeded: bool) -> StandIn:
+    """What the transforms up to one that failed over a batch make of the first batch that they take.
+
+    The batches of the cut are tried in their order. So whoever makes the batch, and whenever, finds the same.
+
+    Raises:
+        DataError: if they take none, or fail over more rows than may be masked.
+    """
+    share, name, masked_rows = batch._origin.share, name_of(spec.transforms[number]), spec.masked_rows
+    if not isinstance(share, Planned):
+        raise _core.FastresumeError("a batch that another process made can't be transformed")
+    planned, known = share.planned, masked_rows.stand_ins.get(number)
+    if known is not None and known.is_of(planned):
+        return known
+    failed, own = batch._origin.valid_rows, share.number(batch.step)
+    for reads, cut, at in _places(spec, planned):
+        rank = reads.world.rank
+        is_own = cut is planned and rank == share.rank
+        if is_own and at == own:
+            continue
+        made = _tried(reads, cut, at, number, is_seeded)
+        if made is not None:
+            found = StandIn(planned.cut, planned.cursor_after(0), made)
+            masked_rows.stand_ins[number] = found
+            return found
+        failed += cut.shape(at, rank)[1] if is_own else 0
+        if failed > masked_rows.most_failed:
+            raise _core.DataError(
+                f"max_bad_rows allows {masked_rows.most_failed} masked rows of a pass in this process, and "
+                f"{name} fails over each of the {failed} rows that it was tried with: {cause}"
+            ) from None
+    raise _core.DataError(
+        f"{name} fails over every batch of pass {batch.epoch}, so that nothing tells what it makes: {cause}"
+    ) from None
+
+
+def _places(spec: ReadSpec, planned: _core.Pass) -> Iterator[tuple[ReadSpec, _core.Pass, int]]:
+    """The batches of a cut: this rank's, then those of the others, then this rank's of the next pass."""
+    rank, ranks = spec.world.rank, spec.world.world_size
+    for other in [rank, *(one for one in range(ranks) if one != rank)]:
+        reads = spec if other == rank else dataclasses.replace(spec, world=World(other, ranks))
+        yield from ((reads, planned, number) for number in range(planned.batches))
+    following = spec.pass_from(planned.cursor_after(planned.batches), 1)
+    yield from ((spec, following, number) for number in range(following.batches))
+
+
+def _tried(spec: ReadSpec, planned: _core.Pass, number: int, last: int, is_seeded: bool) -> Batch | None:
+    """What the transforms up to the last one make of a batch; None if they fail, or it can't be read."""
+    try:
+        batch = spec.planned_batch(planned, number)
+        batch = Batch(batch._tensors, batch._origin._replace(marks=[]))
+        with of_batch(batch) if is_seeded else nullcontext():
+            for transform in spec.transforms[: last + 1]:
+                batch = _batch_of(transform(batch), batch, transform)
+    except (MemoryError, _core.SourceError):
+        raise
+    except Exception:  # noqa: BLE001  (what it raises is told of the batch that is due)
+        return None
     return batch
 
 

@@ -43,7 +43,8 @@ class Stats:
         wait_seconds: the part of that spent waiting for a batch (reading it, if there are no threads).
         dropped_rows: rows that no rank got of the passes that ended here, by the tail policy.
         padded_rows: padding rows in this rank's batches.
-        masked_rows: rows that could not be read, and were delivered as not valid (`bad_rows="mask"`).
+        masked_rows: rows that were delivered as not valid: they could not be read, or a function masked them
+            or failed over them.
 
     Examples:
         >>> loader.stats()
@@ -97,7 +98,7 @@ class Stats:
 
     @property
     def masked_rows(self) -> int:
-        """Rows that could not be read, and were delivered as not valid."""
+        """Rows that were delivered as not valid, since they can't be read or a function masked them."""
         return self._counts.masked_rows
 
     @property

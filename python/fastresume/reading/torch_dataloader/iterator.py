@@ -59,29 +59,15 @@ class WorkerIterator(Iterator[Batch]):
         batch = make_batch(self._spec, self._share, self._end_cursor, delivered, draws)
         if self._warning is None and draws is not None:
             self._warning = draws.take()
-        self._count(delivered, batch)
+        masked_rows, origin = self._spec.masked_rows, batch._origin
+        masked_rows.count = masked_rows.counted(delivered, origin)
+        if delivered.damage or origin.marks:
+            masked_rows.tell(delivered, origin)
         place = self._worker + self._sent * self._workers
         sent = replace(self._ticket, place=place, ends_pass=delivered.ends_pass, warning=self._warning)
         self._warning = None
         self._sent += 1
         return Departing(batch._tensors, batch._origin, sent)
-
-    def _count(self, delivered: _core.Delivered, batch: Batch) -> None:
-        """Counts and tells what is masked of a batch.
-
-        Raises:
-            DataError: if it is more than the bound.
-            FastresumeError: if the batch is to be dropped: torch takes one from each worker in turn.
-        """
-        masked_rows, failed = self._spec.masked_rows, batch._origin.failed
-        masked_rows.count = masked_rows.counted(delivered, 0, failed)
-        if self._spec.masking and masked_rows.drops(batch) and failed is not None:
-            raise _core.FastresumeError(
-                f"{failed.cause}. Its tensors are not those of the batch before, so that it is to "
-                "be dropped, which a worker of torch's DataLoader can't do: use fastresume.Loader"
-            )
-        if delivered.damage or failed is not None:
-            masked_rows.tell(delivered, failed)
 
     def _open(self) -> Reader:
         spec, worker, workers = self._spec, self._worker, self._workers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
@@ -12,7 +13,8 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.damage import Damage
-from fastresume.batch.origin import Failed, Share, UnitRows
+from fastresume.batch.marks import Mark
+from fastresume.batch.origin import Share, UnitRows
 from fastresume.buffers import Intervals
 from fastresume.reading.workers.shared_memory import Parcel
 
@@ -112,7 +114,7 @@ class Made(NamedTuple):
     units: UnitRows | None
     num_rows: int
     valid_rows: int
-    failed: Failed | None = None
+    marks: Sequence[Mark] = ()
 
 
 class Failure(NamedTuple):

@@ -341,7 +341,7 @@ class Run:
         units = None if made.units is None else made.units._replace(offsets=made.units.offsets.copy())
         counts = (made.num_rows, made.valid_rows)
         place = (planned.epoch, planned.step_of(number))
-        origin = Origin(after, *place, *counts, runs, masked, share, made.damage, sources, units, made.failed)
+        origin = Origin(after, *place, *counts, runs, masked, share, made.damage, sources, units, made.marks)
         values: Any = made.values
         num_bytes -= sum(each.nbytes for each in (runs, sources, units and units.offsets) if each is not None)
         return Arrival(Batch(values, origin), planned, number, share.rank, num_bytes, cursor)

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import random  # noqa: TID251  (for the generators of a worker process of our own)
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from socket import socket
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import Dataset
 from torch.utils.data._utils import worker as torch_worker
@@ -31,7 +27,7 @@ from fastresume.reading.workers.channel import Channel, HungUpError
 from fastresume.reading.workers.messages import Answer, Failure, Made, Task
 from fastresume.reading.workers.process import Upbringing, begin
 from fastresume.reading.workers.status_board import READING, SENDING, TRANSFORMING, WAITING, Board
-from fastresume.rng import untouched
+from fastresume.rng import seed_all
 
 
 class Station(Dataset[Batch]):
@@ -61,7 +57,7 @@ class Station(Dataset[Batch]):
         self._sender = shared_memory.Sender(shared_memory.Enclosed)  # of this process
         info: Any = torch_worker.WorkerInfo  # not typed alike in all versions
         seed = self._seed + worker
-        _seed(seed)
+        seed_all(seed)
         torch_worker._worker_info = info(id=worker, num_workers=self._workers, seed=seed, dataset=self)
         while True:
             try:
@@ -92,7 +88,7 @@ class Station(Dataset[Batch]):
             counts = (origin.num_rows, origin.valid_rows)
             whose = (origin.place_sources, origin.units)
             values: Any = dict(batch._tensors)
-            found = Made(values, origin.runs, origin.damage, *whose, *counts, origin.failed)
+            found = Made(values, origin.runs, origin.damage, *whose, *counts, origin.marks)
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
             found = self._failure(error)
         try:
@@ -119,7 +115,7 @@ class Station(Dataset[Batch]):
             raise _core.FastresumeError(f"the pass has no batch {task.number}")
         if self._spec.transforms:
             self._board.note(worker, TRANSFORMING, task.number, task.serving)
-            _seed(batch_seed(self._share.seed, delivered.epoch, delivered.step, self._share.rank))
+            seed_all(batch_seed(self._share.seed, delivered.epoch, delivered.step, self._share.rank))
         batch = make_batch(self._spec, self._share, self._end_cursor, delivered)
         reader.advance()
         self._next = self._start, task.number + self._workers
@@ -154,21 +150,3 @@ def _failure(worker: int, error: Exception) -> Failure:
     except Exception:  # noqa: BLE001  (what a user's exception holds)
         data = None
     return Failure(worker, os.getpid(), data, trace)
-
-
-def _seed(seed: int) -> None:
-    """Seeds the global generators of this worker, which are nobody else's, for one batch.
-
-    So what a transform draws from them, and not from `batch.generator()`, comes again after a resume, too.
-    """
-    random.seed(seed)
-    np.random.seed([seed & 0xFFFFFFFF, seed >> 32])  # noqa: NPY002, TID251  (of this worker process)
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed would call CUDA
-
-
-@contextmanager
-def seeded_for(seed: int, epoch: int, step: int, rank: int) -> Iterator[None]:
-    """A context in which this process draws what a worker draws for a batch; then all is as it was before."""
-    with untouched():
-        _seed(batch_seed(seed, epoch, step, rank))
-        yield

@@ -1,0 +1,72 @@
+"""Rows of a batch that a function given to `map` masked, or over which it failed, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+import fastresume._core as _core
+from fastresume.messages import bounded
+
+
+class Mark(NamedTuple):
+    """Rows of one batch that are not valid for one reason.
+
+    Args:
+        places: which rows of the batch: int64, ascending, each once.
+        cause: why.
+    """
+
+    places: npt.NDArray[np.int64]
+    cause: str
+
+
+def add_mark(marks: Sequence[Mark], rows: object, reason: object, num_rows: int) -> None:
+    """Adds what `batch.mask(rows, reason)` masks to the marks of a batch.
+
+    Raises:
+        FastresumeError: if they are no list any more: the functions are done with the batch.
+    """
+    if not isinstance(marks, list):
+        raise _core.FastresumeError(
+            "batch.mask(rows, reason) was called outside of a function given to dataset.map(), and what is "
+            "masked of this batch is counted already: call it in such a function"
+        )
+    marks.append(mark_of(rows, reason, num_rows))
+
+
+def mark_of(rows: object, reason: object, num_rows: int) -> Mark:
+    """The mark of rows that are given by their places, or by a truth value for each of `num_rows`.
+
+    Raises:
+        TypeError, ValueError, IndexError: if there are no such rows, or the reason is no text.
+
+    Examples:
+        >>> mark_of([False, True, True], "too dark", num_rows=3).places
+        array([1, 2])
+    """
+    if not isinstance(reason, str) or not reason:
+        raise TypeError(f"batch.mask(rows, reason) takes the reason as a text, found {reason!r}")
+    given = np.atleast_1d(rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
+    if given.size == 0 and given.ndim == 1 and given.dtype != np.bool_:
+        given = given.astype(np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "biu":
+        raise TypeError(
+            "batch.mask(rows, reason) takes rows as their places in the batch (integers) or as a bool for "
+            f"each row, found {bounded(repr(rows))}"
+        )
+    if given.dtype == np.bool_:
+        if len(given) != num_rows:
+            raise ValueError(
+                f"batch.mask(rows, reason) takes a bool for each of the batch's {num_rows} rows, found "
+                f"{len(given)} of them"
+            )
+        return Mark(np.flatnonzero(given), bounded(reason))
+    outside = given[(given < 0) | (given >= num_rows)]
+    if outside.size:
+        raise IndexError(f"row {outside[0]} is not in [0, {num_rows}), the places of the batch's rows")
+    return Mark(np.unique(given).astype(np.int64), bounded(reason))
