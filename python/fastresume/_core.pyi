@@ -10,11 +10,11 @@ from torch import Tensor
 # fmt: off
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
-    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture",
-    "Order", "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SourceError", "StateError",
-    "Statistics", "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable",
-    "Units", "Written", "__version__", "bounded", "cores", "digest", "greatest", "intersection", "keys",
-    "list_lengths", "marked", "release_memory", "remaining", "slice_intervals", "split_rows",
+    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture", "Order",
+    "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SourceError", "StateError", "Statistics",
+    "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
+    "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked",
+    "release_memory", "remaining", "slice_intervals", "split_rows",
 ]
 # fmt: on
 __version__: str
@@ -145,12 +145,11 @@ class Manifest:
     def stores(self) -> Stores: ...
     @property
     def verifies_checksums(self) -> bool: ...
-    @property
-    def max_page_bytes(self) -> int: ...
-    @property
     def not_cached(self) -> str | None: ...
-    @property
     def second_names(self) -> str | None: ...
+    def columns_hash(self, names: Sequence[str] | None, of_paths: Sequence[str]) -> str: ...
+    def beginning_with(self, fingerprint: str, order: Sequence[int]) -> Manifest | None: ...
+    def renamed_file(self) -> str | None: ...
     @property
     def num_rows(self) -> int: ...
     @property

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
 import fastresume._core as _core
 from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.columns.request import ColumnRequest, Columns, column_request
+from fastresume.columns.request import Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
 from fastresume.options.bad_rows import checked_bad_rows
@@ -36,7 +36,8 @@ from fastresume.plan import Plan, make_plan
 from fastresume.reading.files_dataset import FilesDataset
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
-from fastresume.tables.named_table import open_table
+from fastresume.tables.file_orders import Orders
+from fastresume.tables.named_table import open_files, open_table
 from fastresume.tables.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -262,48 +263,61 @@ class ParquetDataset(FilesDataset):
         verifies = truth("verify_checksums", verify_checksums)
         page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
         reached_by = storage_options if table is None else table.reached_by(storage_options)
+        if table is not None and storage_options is not None:
+            table = dataclasses.replace(table, unused_properties=())
         stores = stores_of(reached_by, credentials, read_bytes, cache_dir, cache_bytes)
-        opened = _open_manifest(named_paths, manifest_cache, verifies, page_bytes, stores, table)
-        manifest = select(opened if table is None else table.live(opened), rows)
+        opened = open_files(named_paths, stores, _cache_path(manifest_cache), verifies, page_bytes, table)
         cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
-        report: FilterReport | None = None
         masks_damage, most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
-        if filter is not None:
-            most = bound_of(most_bad_rows, manifest.num_selected) if masks_damage else None
-            asked = request.optional, request.of_paths
-            manifest, report = select_filtered(manifest, filter, cache, *asked, most)
-        layout = request.layout(manifest).masking_damage(masks_damage)
-        spec = FilesSpec(
-            paths=tuple(path for generation in named_paths for path in generation),
-            manifest=manifest,
+        changes = one_of("on_change", on_change, ("error", "append"))
+
+        def found(opened: _core.Manifest, table: Snapshot | None) -> _Found:
+            manifest = select(opened if table is None else table.live(opened), rows)
+            report: FilterReport | None = None
+            if filter is not None:
+                most = bound_of(most_bad_rows, manifest.num_selected) if masks_damage else None
+                asked = request.optional, request.of_paths
+                manifest, report = select_filtered(manifest, filter, cache, *asked, most)
+            layout = request.layout(manifest).masking_damage(masks_damage)
             # Dictionaries are pickled along: no worker reads the files for them again.
-            columns=request._replace(known=[(number, values) for number, _, values in layout.dictionaries]),
-            layout=layout,
-            schema=Schema(layout),
-            order_choice=choice,
-            seed=own_seed,
-            world=own_world,
-            world_was_detected=was_detected,
-            batch_size=rows_of_rank or 1,
-            has_batch_size=rows_of_rank is not None,
-            tail=named_tail,
-            lanes=named_lanes,
-            groups=named_groups,
-            on_iter=iter_means,
-            on_change=one_of("on_change", on_change, ("error", "append")),
-            masks_damage=masks_damage,
-            max_bad_rows=most_bad_rows,
-            table=None if table is None else table.name,
-        )
+            known = [(number, values) for number, _, values in layout.dictionaries]
+            files = named_paths if table is None else [table.files]
+            spec = FilesSpec(
+                paths=tuple(path for generation in files for path in generation),
+                manifest=manifest,
+                columns=request._replace(known=known),
+                layout=layout,
+                schema=Schema(layout),
+                order_choice=choice,
+                seed=own_seed,
+                world=own_world,
+                world_was_detected=was_detected,
+                batch_size=rows_of_rank or 1,
+                has_batch_size=rows_of_rank is not None,
+                tail=named_tail,
+                lanes=named_lanes,
+                groups=named_groups,
+                on_iter=iter_means,
+                on_change=changes,
+                masks_damage=masks_damage,
+                max_bad_rows=most_bad_rows,
+                table=None if table is None else table.name,
+            )
+            return _Found(spec if unit is None else of_units(spec, unit, _cache_path(manifest_cache)), report)
+
+        spec, report = found(opened, table)
         if on_change == "append":
-            _check_appendable(request)
-        super().__init__(spec if unit is None else of_units(spec, unit, _cache_path(manifest_cache)))
+            request.check_appendable()
+        super().__init__(spec)
+        self._orders = None
+        if table is not None and table.other_orders:
+            self._orders = Orders(table, opened, found)
         self._filter_report = report
         _log.info(
             "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",
             len(self.files),
             spec.row_text(),
-            manifest.num_row_groups,
+            opened.num_row_groups,
             self.fingerprint[:16],
             own_world.rank,
             own_world.world_size,
@@ -316,8 +330,21 @@ class ParquetDataset(FilesDataset):
         """The dataset of a spec that was opened elsewhere: no file is read, and no filter reports."""
         made = cls.__new__(cls)
         FilesDataset.__init__(made, spec)
-        made._filter_report = None
+        made._filter_report = made._orders = None
         return made
+
+    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        try:
+            return super()._fitted(cursor)
+        except _core.StateError:
+            found = None if self._orders is None else self._orders.of(cursor.fingerprint)
+            if found is None:
+                raise
+        spec = dataclasses.replace(found.spec, transforms=self.spec.transforms, masking=self.spec.masking)
+        fitted = spec.fitted(cursor)
+        self.spec, self._filter_report = spec, found.report
+        _log.info("the files stand in the order of the state, of which the table's history tells no more")
+        return fitted
 
     @property
     def selection(self) -> Intervals | None:
@@ -398,43 +425,11 @@ class ParquetDataset(FilesDataset):
         return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
 
 
-def _check_appendable(request: ColumnRequest) -> None:
-    """Refuses what changes with the files, under a model that has learned from what it was.
+class _Found(NamedTuple):
+    """What is read of files in an order, and what a filter reports of them."""
 
-    Raises:
-        ValueError: naming it.
-    """
-    for column in request.expressions:
-        if column.rules.codes is not None and column.rules.codes[0] is None:
-            raise ValueError(
-                f"{column!r} under on_change='append': places in the dictionary of all files change with the "
-                "files. Fix the values, as .codes(values=[...]), or write .hash(buckets)"
-            )
-
-
-def _open_manifest(
-    paths: list[list[str]],
-    cache: Path | None,
-    verify_checksums: bool,
-    max_page_bytes: int,
-    stores: _core.Stores,
-    table: Snapshot | None,
-) -> _core.Manifest:
-    path = _cache_path(cache)
-    try:
-        manifest = _core.Manifest.open(paths, stores, path, verify_checksums, max_page_bytes, table)
-    except _core.SourceError as error:
-        if table is None or not str(error).startswith(("no such file", "no object")):
-            raise
-        raise _core.SourceError(
-            f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "
-            "expire_snapshots), version= names a newer one"
-        ) from None
-    if manifest.not_cached is not None:
-        warnings.warn(manifest.not_cached, stacklevel=5)
-    if manifest.second_names is not None:  # some link files in order to read them twice
-        _log.warning(manifest.second_names)
-    return manifest
+    spec: FilesSpec
+    report: FilterReport | None
 
 
 def _cache_path(cache: Path | None) -> str | None:

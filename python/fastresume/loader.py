@@ -23,7 +23,7 @@ from fastresume.mixing.delivery_log import audited
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import METHODS_OF_DATASETS, OF_LOADER, refuse_attribute, takes_no_other
-from fastresume.reading.device import Device, device_of
+from fastresume.reading.device import Device, check_static, device_of
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
 from fastresume.reading.monitor.stats import Stats
@@ -116,6 +116,7 @@ class Loader:
         self.dataset = _dataset_itself(dataset)
         self._spec = self.dataset.spec
         self._log: DeliveryLog | None = None
+        self._made_of = audit, prefetch_factor, multiprocessing_context
         self.num_workers = at_least(0, "num_workers", num_workers)
         if self.num_workers and threads is not None:
             raise ValueError(
@@ -135,11 +136,8 @@ class Loader:
         found = device_of(device)
         self._device = None if found is None else Device(found, static)
         if static:
-            self._check_static()
-        if audit is not None:
-            self._log, self._spec = audited(audit, self._spec)
-        self._crew = self._new_crew(prefetch_factor, multiprocessing_context)
-        self._stats = Stats(self._spec, self.dataset.shared_cursor)
+            check_static(self._spec, self._device)
+        self._take_spec()
         self._watchdog = (
             None if watchdog_seconds is None else Watchdog(positive("watchdog_seconds", watchdog_seconds))
         )
@@ -147,22 +145,14 @@ class Loader:
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
 
-    def _check_static(self) -> None:
-        spec = self._spec
-        if self._device is None:
-            raise ValueError("static=True is for batches on a device: pass device='cuda' with it")
-        if spec.tail == "short":
-            raise ValueError(
-                "static=True keeps every batch in tensors of one shape, and under tail='short' the last "
-                "batch of a pass may be smaller: pass tail='drop' or tail='pad'"
-            )
-        jagged = [field.name for field in spec.schema.values() if field.is_jagged]
-        if jagged and not spec.transforms:
-            raise TypeError(
-                "static=True keeps every batch in tensors of one shape, and rows differ in length of "
-                f"{', '.join(jagged)}: pad them (fr.col(name).pad(length)), leave them out (columns=), or "
-                "let a transform make matrices of them"
-            )
+    def _take_spec(self) -> None:
+        """What reads the dataset, as it is now."""
+        self._spec = self.dataset.spec
+        audit, prefetch_factor, context = self._made_of
+        if audit is not None:
+            self._log, self._spec = audited(audit, self._spec)
+        self._crew = self._new_crew(prefetch_factor, context)
+        self._stats = Stats(self._spec, self.dataset.shared_cursor)
 
     def _new_crew(self, prefetch_factor: int | None, context: str | BaseContext | None) -> Crew | None:
         if not self.num_workers:
@@ -211,7 +201,11 @@ class Loader:
         error on all of them: see `fastresume.distributed.check_same`.
         """
         given = same_state.check_same(state) if check_same else state
+        before = self.dataset.spec
         self.dataset.load_state_dict(given, reset_epochs=reset_epochs)
+        if self.dataset.spec is not before:  # the files stand in the order of the state
+            self.close()
+            self._take_spec()
 
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""

@@ -47,14 +47,14 @@ def test_a_filter_is_resolved_once(tmp_path: Path, filter_: Any) -> None:
     "change",
     [
         lambda _: b"",
-        lambda _: b"fastresume filter 1\n",
-        lambda _: b"fastresume filter 1\n[]\n",
-        lambda _: b"fastresume filter 1\n" + b"[" * 100_000 + b"\n",
+        lambda _: b"fastresume filter 2\n",
+        lambda _: b"fastresume filter 2\n[]\n",
+        lambda _: b"fastresume filter 2\n" + b"[" * 100_000 + b"\n",
         lambda whole: whole[:-16],
         lambda whole: whole[:-8],
         lambda whole: whole + bytes(8) + bytes([1]) + bytes(7),
         lambda whole: whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:],
-        lambda whole: whole.replace(b"filter 1", b"filter 2"),
+        lambda whole: whole.replace(b"filter 2", b"filter 1"),
     ],
 )
 def test_a_damaged_cache_is_made_anew(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:

@@ -33,3 +33,14 @@ def rows_of(dataset: fr.ParquetDataset, names: list[str]) -> list[dict[str, Any]
 
 def in_order_of(key: str, rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row[key] is None, row[key]))
+
+
+def kept(table: Any, condition: object) -> list[int]:
+    """The ids of the rows that a filter keeps."""
+    try:
+        dataset = opened(table, filter=condition)
+    except ValueError as cause:
+        if "no batch would come" not in str(cause):
+            raise
+        return []
+    return id_list(dataset)

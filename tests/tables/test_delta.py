@@ -105,11 +105,19 @@ def found_ids(table: Any, condition: Any) -> list[int]:
 
 
 def test_a_partition_that_can_not_be_delivered_is_refused_by_name_and_left_out(root: Path) -> None:
-    price = pa.array([Decimal("1.25")] * 3, pa.decimal128(9, 2))
-    append(root, ids(0, 3, price=price), partition_by=["price"])
-    with pytest.raises(fr.DataError, match=r"decimal\(9,2\).*columns=\['\*', '!price'\]"):
+    blob = pa.array([b"x"] * 3)
+    append(root, ids(0, 3, blob=blob), partition_by=["blob"])
+    with pytest.raises(fr.DataError, match=r"binary of partitions.*columns=\['\*', '!blob'\]"):
         opened(f"delta://{root}")
-    assert id_list(opened(f"delta://{root}", columns="!price")) == [0, 1, 2]
+    assert id_list(opened(f"delta://{root}", columns="!blob")) == [0, 1, 2]
+
+
+def test_decimals_of_partitions_are_those_that_the_log_tells(root: Path) -> None:
+    price = pa.array([Decimal("1.25"), Decimal("-3.50"), None], pa.decimal128(9, 2))
+    append(root, ids(0, 3, price=price), partition_by=["price"])
+    dataset = opened(f"delta://{root}", columns=["id", fr.col("price").decimal("float64")])
+    expected = [{"id": 0, "price": 1.25}, {"id": 1, "price": -3.5}, {"id": 2, "price": None}]
+    assert in_order_of("id", rows_of(dataset, ["id", "price"])) == expected
 
 
 def test_files_stand_in_the_order_of_the_commits_and_of_paths_within_one(root: Path) -> None:

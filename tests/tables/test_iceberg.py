@@ -15,7 +15,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import IntegerType, LongType, StringType
+from pyiceberg.types import LongType, StringType
 from pyiceberg.utils.config import Config
 
 import fastresume as fr
@@ -138,16 +138,6 @@ def test_the_partition_column_of_an_older_snapshot_may_have_been_dropped_since(c
     table.append(ids(2, 2))
     assert id_list(opened(table)) == [0, 1, 2, 3]
     assert rows_of(opened(table, version=first), ["day"]) == [{"day": 3}, {"day": 3}]
-
-
-def test_a_name_that_two_columns_have_had_is_refused(catalog: SqlCatalog) -> None:
-    table = made(catalog, ids(0, 3, x=pa.array([1, 2, 3], pa.int32())))
-    with table.update_schema() as change:
-        change.delete_column("x")
-    with table.update_schema() as change:
-        change.add_column("x", IntegerType())
-    with pytest.raises(fr.DataError, match=r"two columns 'x' \(ids 3 and 2\).*write the table anew"):
-        opened(table)
 
 
 @pytest.mark.law(2)

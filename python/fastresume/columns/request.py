@@ -43,6 +43,19 @@ class ColumnRequest(NamedTuple):
             found += [entry] if isinstance(entry, Column) else entry.parts if isinstance(entry, Stack) else ()
         return found
 
+    def check_appendable(self) -> None:
+        """Refuses what changes with the files, under a model that has learned from what it was.
+
+        Raises:
+            ValueError: naming it.
+        """
+        for column in self.expressions:
+            if column.rules.codes is not None and column.rules.codes[0] is None:
+                raise ValueError(
+                    f"{column!r} under on_change='append': places in the dictionary of all files change with "
+                    "the files. Fix the values, as .codes(values=[...]), or write .hash(buckets)"
+                )
+
     @property
     def optional(self) -> list[str]:
         """The names and patterns of columns that files may lack."""

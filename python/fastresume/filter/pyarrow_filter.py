@@ -34,6 +34,11 @@ def ask_arrow(
     Raises:
         DataError: if a file can't be read, or the expression needs a column that it lacks.
     """
+    if (renamed := manifest.renamed_file()) is not None:
+        raise _core.DataError(
+            f"the file '{renamed}' calls columns otherwise than its table, and pyarrow asks "
+            "files: write the filter as fr.col(name) > 3, which asks the table"
+        )
     selected, starts = selected_rows(manifest), of_words(manifest.group_starts)
     file_groups = of_words(manifest.file_groups)
     kept: list[Intervals] = [np.empty((0, 2), np.int64)]

@@ -28,7 +28,7 @@ Filter = Condition | Terms | Sequence[Terms]
 """A condition, or terms as `pyarrow.parquet` takes them; or an expression of pyarrow, which has no type."""
 
 KIND = b"fastresume filter "
-MAGIC = KIND + b"1\n"
+MAGIC = KIND + b"2\n"
 OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -97,13 +97,17 @@ def select_filtered(
     if not manifest.verifies_checksums:
         # A selection found without verified checksums must not be used by those who want them verified.
         name += b" of pages as they are"
-    key = {
-        "fingerprint": manifest.fingerprint,
-        "selection": manifest.selection,
-        "filter": hashlib.sha256(name).hexdigest(),
-    }
+    key: dict[str, str | None] = {}
     if cache is not None:
         _check_cache(Path(cache))
+        # What an expression of pyarrow names, only pyarrow knows.
+        names = sorted(wanted.columns) if isinstance(wanted, Condition) else None
+        key = {
+            "fingerprint": manifest.fingerprint,
+            "selection": manifest.selection,
+            "filter": hashlib.sha256(name).hexdigest(),
+            "columns": manifest.columns_hash(names, partitions),
+        }
     known = None if cache is None else _read_cache(Path(cache), key, manifest)
     rows = manifest.num_selected
     if known is not None:

@@ -21,6 +21,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import dtype_name
 from fastresume.batch.schema import Tensors
 from fastresume.reading.pinned import page_lock, tell_failure
+from fastresume.reading.spec import ReadSpec
 
 AHEAD = 2
 """The number of batches on the device, or on their way, beside the one in use."""
@@ -310,3 +311,26 @@ def _goes_ahead(value: object) -> bool:
 
 def _described(tensor: Tensor) -> str:
     return f"{dtype_name(tensor.dtype)} {list(tensor.shape)}"
+
+
+def check_static(spec: ReadSpec, device: Device | None) -> None:
+    """Refuses to keep batches in the same tensors of a device where that can't be.
+
+    Raises:
+        ValueError: if there is no device, or the last batch may be smaller.
+        TypeError: if rows differ in length.
+    """
+    if device is None:
+        raise ValueError("static=True is for batches on a device: pass device='cuda' with it")
+    if spec.tail == "short":
+        raise ValueError(
+            "static=True keeps every batch in tensors of one shape, and under tail='short' the last "
+            "batch of a pass may be smaller: pass tail='drop' or tail='pad'"
+        )
+    jagged = [field.name for field in spec.schema.values() if field.is_jagged]
+    if jagged and not spec.transforms:
+        raise TypeError(
+            "static=True keeps every batch in tensors of one shape, and rows differ in length of "
+            f"{', '.join(jagged)}: pad them (fr.col(name).pad(length)), leave them out (columns=), or "
+            "let a transform make matrices of them"
+        )

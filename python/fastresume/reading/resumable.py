@@ -175,9 +175,12 @@ class ResumableDataset(IterableDataset[Batch]):
             FastresumeError: in a worker of a DataLoader.
         """
         self.shared_cursor.check_process()
-        cursor = self.spec.fitted(Cursor.from_state(state)._core)
+        cursor = self._fitted(Cursor.from_state(state)._core)
         self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
         _log.info("goes on from a loaded state: %r", Cursor(self.shared_cursor.cursor))
+
+    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        return self.spec.fitted(cursor)
 
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""

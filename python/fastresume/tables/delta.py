@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.options.checks import is_address, quoted
-from fastresume.tables import delta_log
+from fastresume.tables import delta_log, lost_commits
 from fastresume.tables.failures import fail
 from fastresume.tables.snapshot import (
     FileValue,
@@ -143,25 +144,33 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     paths = actions.column("path").to_pylist()
     times = actions.column("modification_time").to_pylist()
 
-    def place(number: int) -> tuple[int, int, str]:
-        known = log.added_by.get(paths[number])
-        # Of commits that the log has no more, the times of the files tell the order.
-        return (-1, times[number], paths[number]) if known is None else (known, 0, paths[number])
-
-    order = sorted(range(len(paths)), key=place)
+    dated = zip(paths, times, strict=True)
+    lost = [(path, time) for path, time in dated if path not in log.added_by]
+    orders = []
+    for in_order in lost_commits.orders(lost) if lost else [[]]:
+        # What commits added that the log has no more stands first.
+        places = {path: place - len(lost) for place, path in enumerate(in_order)}
+        ranks = [(places.get(path, log.added_by.get(path, 0)), path) for path in paths]
+        orders.append(sorted(range(len(paths)), key=ranks.__getitem__))
+    order, others = orders[0], orders[1:]
+    place_of = {number: place for place, number in enumerate(order)}
+    lost_before = f"its log reaches back to commit {log.first} alone"
     files = [_file(root, paths[number]) for number in order]
     told: list[Mapping[str, Any]] = [{}] * len(paths)
     if partitions:
         told = actions.column("partition").to_pylist()
-    physical = {_physical(field, mode): field["name"] for field in fields if field["name"] in partitions}
+    parts = [field for field in fields if field["name"] in partitions]
+    physical = {_physical(field, mode): field["name"] for field in parts}
+    types = {field["name"]: _type_of_partition(field["type"]) for field in parts}
     return Snapshot(
-        SnapshotName("Delta", root, table.version(), log.rewritten_by),
+        SnapshotName("Delta", root, table.version(), log.rewritten_by, lost_before if lost else None),
         files,
         columns,
-        [_values(told[number], physical) for number in order],
+        [_values(told[number], physical, types) for number in order],
         # Asked where there may be none, deltalake refuses features that say nothing of them.
         _deleted(table, [paths[number] for number in order]) if "deletionVectors" in features else {},
         own,
+        other_orders=[[place_of[number] for number in other] for other in others],
     )
 
 
@@ -195,41 +204,46 @@ def _physical(field: Mapping[str, Any], mode: str) -> str:
 def _columns(field: Mapping[str, Any], mode: str, partitions: set[str]) -> Iterator[TableColumn]:
     name, physical = field["name"], _physical(field, mode)
     if name in partitions:
-        type_name = field["type"]
-        told = f"{type_name} of partitions" if type_name in UNTOLD else TYPES.get(type_name, type_name)
-        yield TableColumn(name, (), told, is_struct=False)
+        yield TableColumn(name, type_name=_type_of_partition(field["type"]))
     else:
-        yield from _below(field["type"], (name, physical), mode, in_list=False)
+        yield from _below(field["type"], TableColumn(name, names_in_files=(physical,)), mode)
 
 
-def _below(kind: Any, names: tuple[str, str], mode: str, *, in_list: bool) -> Iterator[TableColumn]:
-    """The columns of a type: `names` are those of the table and of files."""
-    name, physical = names
+def _type_of(kind: str) -> str:
+    return TYPES.get(kind, re.sub(r"^decimal\((\d+), *(\d+)\)$", r"decimal(\1, \2)", kind))
+
+
+def _type_of_partition(kind: str) -> str:
+    return f"{kind} of partitions" if kind in UNTOLD else _type_of(kind)
+
+
+def _below(kind: Any, of: TableColumn, mode: str) -> Iterator[TableColumn]:
+    """The columns of a type."""
+    (physical,) = of.names_in_files
     if isinstance(kind, str):
-        type_name = None if in_list else TYPES.get(kind, kind)
-        yield TableColumn(name, (physical,), type_name, is_struct=False)
+        yield replace(of, type_name=_type_of(kind))
     elif kind["type"] == "struct":
-        yield TableColumn(name, (physical,), None, is_struct=True)
+        yield replace(of, is_struct=True)
         for member in kind["fields"]:
-            inner = f"{name}.{member['name']}", f"{physical}.{_physical(member, mode)}"
-            yield from _below(member["type"], inner, mode, in_list=in_list)
+            name, own = f"{of.name}.{member['name']}", f"{physical}.{_physical(member, mode)}"
+            inner = replace(of, name=name, names_in_files=(own,), structs=(*of.structs, of.name))
+            yield from _below(member["type"], inner, mode)
     elif kind["type"] == "array":
-        yield from _below(kind["elementType"], names, mode, in_list=True)
+        yield from _below(kind["elementType"], replace(of, lists=of.lists + 1), mode)
     else:
         for part in ("key", "value"):
-            yield from _below(
-                kind[f"{part}Type"], (f"{name}.{part}", f"{physical}.{part}"), mode, in_list=True
-            )
+            name, own = f"{of.name}.{part}", f"{physical}.{part}"
+            inner = replace(of, name=name, names_in_files=(own,), lists=of.lists + 1)
+            yield from _below(kind[f"{part}Type"], inner, mode)
 
 
-def _values(told: Mapping[str, Any], physical: Mapping[str, str]) -> dict[str, FileValue]:
+def _values(
+    told: Mapping[str, Any], physical: Mapping[str, str], types: Mapping[str, str]
+) -> dict[str, FileValue]:
     """The values of partition columns, as columns of files have them."""
     names = set(physical.values())
-    return {
-        physical.get(name, name): file_value(value)
-        for name, value in told.items()
-        if name in physical or name in names
-    }
+    named = ((physical.get(name, name), value) for name, value in told.items())
+    return {name: file_value(value, types[name]) for name, value in named if name in names}
 
 
 def _deleted(table: Any, paths: list[str]) -> dict[int, npt.NDArray[np.int64]]:

@@ -54,6 +54,7 @@ class DeltaLog:
         added_by: of files that are there, by their paths in the log, the version that added them.
         rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
         is_empty: whether it has not even the commit of that version.
+        first: the number of the first commit that it has.
     """
 
     def __init__(self, fetch: Fetch, version: int) -> None:
@@ -61,6 +62,7 @@ class DeltaLog:
         self.rewritten_by: str | None = None
         commits = list(_backwards(fetch, version))
         self.is_empty = not commits
+        self.first = commits[-1][0] if commits else version + 1
         for number, actions in reversed(commits):
             self._replay(number, actions)
 

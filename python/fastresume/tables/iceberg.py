@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import gzip
 import importlib
+import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +17,10 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.options.checks import quoted
+from fastresume.tables import file_io
 from fastresume.tables.failures import fail
-from fastresume.tables.iceberg_fields import Field, FieldNames
-from fastresume.tables.snapshot import (
-    FileValue,
-    Snapshot,
-    SnapshotName,
-    TableColumn,
-    file_value,
-    plain_address,
-)
-
-STORE_OPTIONS = {
-    "s3.endpoint": "aws_endpoint_url",
-    "s3.access-key-id": "aws_access_key_id",
-    "s3.secret-access-key": "aws_secret_access_key",
-    "s3.session-token": "aws_session_token",
-    "s3.region": "aws_region",
-}
-"""What a catalog tells of the store of its tables, in the words of `storage_options`."""
+from fastresume.tables.iceberg_fields import FieldNames, fields_of, values_of
+from fastresume.tables.snapshot import Snapshot, SnapshotName, plain_address
 
 
 def open_iceberg(table: Any, version: int | None) -> Snapshot:
@@ -96,16 +85,19 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
         of = "no snapshot yet: append rows to it first" if version is None else f"no snapshot {version}"
         raise _core.SourceError(f"the Iceberg table '{name}' has {of}")
     by_id = {each.snapshot_id: each for each in table.snapshots()}
-    commits = {each: place for place, each in enumerate(by_id)}
     entries = list(_entries(table, snapshot))
     data = [entry for entry in entries if not int(entry.data_file.content)]
+    # Tables of format 1 number no commits.
+    lost = {entry.snapshot_id for entry in data if not entry.sequence_number} - by_id.keys()
+    commits = {each: place for place, each in enumerate([*_lost_commits(table, data, lost), *by_id])}
 
     def place(entry: Any) -> tuple[int, int, str]:
-        # Tables of format 1 number no commits.
         number = commits.get(entry.snapshot_id, -1)
         return entry.sequence_number or 0, number, entry.data_file.file_path
 
     data.sort(key=place)
+    # As they stood where nothing told the order of what is forgotten.
+    by_path = sorted(range(len(data)), key=lambda one: _unknown(place(data[one]), data[one], lost))
     for entry in data:
         if entry.data_file.file_format.value != "PARQUET":
             kind = entry.data_file.file_format.value
@@ -114,21 +106,50 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
                 "is read, so write the table anew with write.format.default=parquet"
             )
     schema = table.schemas().get(snapshot.schema_id) if version is not None else table.schema()
-    names = FieldNames(table, name, [entry.data_file.file_path for entry in data])
-    fields = list(names.fields(schema or table.schema()))
+    forgotten = f"it has forgotten {len(lost)} snapshots" if lost else None
+    reached = file_io.reached(table.io.properties, [entry.data_file.file_path for entry in data])
+    names, fields = FieldNames(table), list(fields_of(schema or table.schema()))
     return Snapshot(
-        SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id)),
+        SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id), forgotten),
         [plain_address(entry.data_file.file_path) for entry in data],
-        [TableColumn(field.path, names.of(field), field.type_name, field.is_struct) for field in fields],
-        _values(table.specs(), fields, [entry.data_file for entry in data]),
+        [replace(field.column, names_in_files=names.of(field)) for field in fields],
+        values_of(table.specs(), fields, [entry.data_file for entry in data]),
         _deleted(table, name, data, [entry for entry in entries if int(entry.data_file.content)]),
-        _options(table.io.properties),
+        reached.options or None,
+        list(names.shared),
+        reached.unused,
+        [by_path] if lost else [],
     )
 
 
 def _entries(table: Any, snapshot: Any) -> Iterator[Any]:
     for manifest in snapshot.manifests(table.io):
         yield from manifest.fetch_manifest_entry(table.io)
+
+
+def _unknown(place: tuple[int, int, str], entry: Any, lost: set[Any]) -> tuple[int, int, str]:
+    return (place[0], -1, place[2]) if entry.snapshot_id in lost else place
+
+
+def _lost_commits(table: Any, data: Sequence[Any], lost: set[Any]) -> list[Any]:
+    """Snapshots that the table has forgotten, in their order: as older metadata tell, or its manifests."""
+    if not lost:
+        return []
+    told: dict[Any, int] = {each.snapshot_id: each.timestamp_ms for each in table.metadata.snapshot_log}
+    for log in reversed(table.metadata.metadata_log):
+        if lost <= told.keys():
+            break
+        with contextlib.suppress(Exception):  # it may be gone, too
+            with table.io.new_input(log.metadata_file).open() as opened:
+                content = opened.read()
+            found = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
+            for each in found.get("snapshots") or ():
+                told.setdefault(each["snapshot-id"], each["timestamp-ms"])
+    # A snapshot's manifest stands before those of the snapshots before it.
+    by_manifests = {entry.snapshot_id: place for place, entry in enumerate(reversed(data))}
+    known = [number for number in lost if number in told]
+    unknown = sorted(lost - told.keys(), key=lambda number: by_manifests[number])
+    return [*unknown, *sorted(known, key=lambda number: (told[number], by_manifests[number]))]
 
 
 def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> str | None:
@@ -140,33 +161,6 @@ def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> str | None:
             return f"snapshot {at.snapshot_id} ({operation})"
         at = by_id.get(at.parent_snapshot_id)
     return None
-
-
-def _options(told: Mapping[str, Any]) -> dict[str, str] | None:
-    found = {ours: str(told[theirs]) for theirs, ours in STORE_OPTIONS.items() if told.get(theirs)}
-    if found.get("aws_endpoint_url", "").startswith("http://"):
-        found["aws_allow_http"] = "true"
-    return found or None
-
-
-def _values(specs: Mapping[int, Any], fields: list[Field], files: list[Any]) -> list[dict[str, FileValue]]:
-    """Of each file, what columns that it may lack are there: as its partition says, or by default."""
-    defaults: dict[str, FileValue] = {
-        field.path: field.default for field in fields if field.default is not None
-    }
-    told = {field.number: field.path for field in fields if field.type_name is not None}
-    parts = {
-        number: [
-            (place, told[part.source_id])
-            for place, part in enumerate(spec.fields)
-            if str(part.transform) == "identity" and part.source_id in told
-        ]
-        for number, spec in specs.items()
-    }
-    return [
-        defaults | {name: file_value(file.partition[place]) for place, name in parts.get(file.spec_id, ())}
-        for file in files
-    ]
 
 
 # ---------------------------------------------------------------------------------------------------- deletes

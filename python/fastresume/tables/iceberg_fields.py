@@ -1,17 +1,16 @@
-"""The fields of an Iceberg table's schemas, and what its files call them."""
+"""The fields of an Iceberg table's schemas, what they are, and what files without ids call them."""
 
 from __future__ import annotations
 
-import importlib
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.tables.snapshot import FileValue, file_value
+from fastresume.tables.snapshot import FileValue, TableColumn, file_value
 
 TYPES = {
     "boolean": "bool",
@@ -20,16 +19,25 @@ TYPES = {
     "float": "float32",
     "double": "float64",
     "date": "date[day]",
+    "time": "time[us]",
     "timestamp": "timestamp[us]",
     "timestamptz": "timestamp[us, UTC]",
-    "string": "string",
-    "binary": "binary",
+    "timestamp_ns": "timestamp[ns]",
+    "timestamptz_ns": "timestamp[ns, UTC]",
+    "unknown": "null",
 }
 """What plain values are called here; others by their own names."""
 
 
-READERS = 16
-"""So many files are asked at once."""
+def type_of(kind: object) -> str:
+    """What a plain type is called here.
+
+    Examples:
+        >>> type_of("long"), type_of("fixed[4]"), type_of("decimal(9, 2)")
+        ('int64', 'fixed_size_binary[4]', 'decimal(9, 2)')
+    """
+    name = str(kind)
+    return TYPES.get(name, re.sub(r"^fixed\[", "fixed_size_binary[", name))
 
 
 @dataclass(frozen=True)
@@ -38,104 +46,99 @@ class Field:
 
     Args:
         number: its id.
-        paths: what files may call it; the first is what the schema does.
-        type_name: its type, of a plain value.
-        is_struct: whether it is a struct.
+        column: what the table tells of it.
+        parts: the ids of the fields that it is in and its own; "key" and "value" in maps.
         default: its value in files that are older than it.
     """
 
     number: int
-    paths: Sequence[str]
-    type_name: str | None
-    is_struct: bool
+    column: TableColumn
+    parts: tuple[int | str, ...]
     default: FileValue = None
 
     @property
     def path(self) -> str:
         """What the schema calls it; inside of structs and maps with dots."""
-        return self.paths[0]
+        return self.column.name
+
+
+def fields_of(schema: Any) -> Iterator[Field]:
+    """The fields of a schema, structs before their members.
+
+    Raises:
+        DataError: if a list or map has a default that is no null.
+    """
+    for field in schema.fields:
+        top = Field(field.field_id, TableColumn(field.name, field_id=field.field_id), (field.field_id,))
+        yield from _below(top, field.field_type, getattr(field, "initial_default", None))
+
+
+def _below(of: Field, kind: Any, default: Any) -> Iterator[Field]:
+    """The columns of what has a type, and this value in files that lack it."""
+    column = of.column
+    if kind.is_primitive:
+        type_name = type_of(kind)
+        value = file_value(default, type_name)
+        yield replace(of, column=replace(column, type_name=type_name), default=value)
+        return
+    if kind.is_struct:
+        is_there = default is not None
+        yield replace(of, column=replace(column, is_struct=True, is_there=is_there))
+        for member in kind.fields:
+            name, number = f"{column.name}.{member.name}", member.field_id
+            inner = replace(column, name=name, field_id=number, structs=(*column.structs, column.name))
+            yield from _below(
+                Field(number, inner, (*of.parts, number)),
+                member.field_type,
+                getattr(member, "initial_default", None),
+            )
+        return
+    if default is not None:
+        raise _core.DataError(
+            f"column '{column.name}' has {default!r} by default, and only the default null is supported of "
+            "lists and maps yet"
+        )
+    if hasattr(kind, "element_id"):
+        inner = replace(column, field_id=kind.element_id, lists=column.lists + 1)
+        yield from _below(Field(kind.element_id, inner, of.parts), kind.element_type, None)
+        return
+    parts = ("key", kind.key_id, kind.key_type), ("value", kind.value_id, kind.value_type)
+    for part, number, of_part in parts:
+        inner = replace(column, name=f"{column.name}.{part}", field_id=number, lists=column.lists + 1)
+        yield from _below(Field(number, inner, (*of.parts, part)), of_part, None)
 
 
 class FieldNames:
-    """What files may call the fields of a table: whatever the same id has been called in any schema of it.
+    """What files without ids call the fields of a table: as its name mapping says, else as its schemas do.
 
     Args:
         table: the table.
-        name: what it is called.
-        files: the addresses of its files. They are asked only if the table has forgotten schemas.
 
-    Raises:
-        DataError: if a name has been that of two columns, so that files do not tell which one they hold.
+    Attributes:
+        shared: of each name that two columns have had, the ids of these: such names tell nothing.
     """
 
-    def __init__(self, table: Any, name: str, files: Sequence[str]) -> None:
-        self._mapped = dict(_mapped(getattr(table.name_mapping(), "root", ())))
-        self._paths_of: dict[int, dict[str, None]] = defaultdict(dict)
+    def __init__(self, table: Any) -> None:
+        mapping = table.name_mapping()
+        self._mapped = None if mapping is None else dict(_mapped(mapping.root))
+        self._of_schemas: dict[int, dict[str, None]] = defaultdict(dict)
+        self.shared: dict[str, tuple[int, int]] = {}
+        if mapping is not None:
+            return
         owners: dict[tuple[str, bool], int] = {}
-        for field in chain.from_iterable(
-            map(self.fields, [table.schema(), *table.schemas().values(), *_held(table, files)])
-        ):
-            for path in field.paths:
-                self._paths_of[field.number].setdefault(path)
-                owner = owners.setdefault((path, field.is_struct), field.number)
+        for schema in (table.schema(), *table.schemas().values()):
+            for field in fields_of(schema):
+                self._of_schemas[field.number].setdefault(field.path)
+                owner = owners.setdefault((field.path, field.column.is_struct), field.number)
                 if owner != field.number:
-                    raise _core.DataError(
-                        f"the Iceberg table '{name}' has called two columns '{path}' (ids {owner} and "
-                        f"{field.number}), so names do not tell them apart: write the table anew, or give "
-                        "its files as paths"
-                    )
+                    self.shared.setdefault(field.path, (owner, field.number))
 
     def of(self, field: Field) -> tuple[str, ...]:
-        """What files may call a field."""
-        return tuple(self._paths_of[field.number])
-
-    def fields(self, schema: Any) -> Iterator[Field]:
-        """The fields of a schema, structs before their members."""
-        for field in schema.fields:
-            yield from self._below(field.field_id, self._paths(field), field.field_type, field, in_list=False)
-
-    def _paths(self, field: Any, above: Sequence[str] = ()) -> list[str]:
-        """The paths of a field below others: as the schema, writers and the table's own mapping have it."""
-        parts = dict.fromkeys([*_written(field.name), *self._mapped.get(field.field_id, ())])
-        return [f"{path}.{part}" for part in parts for path in above] if above else list(parts)
-
-    def _below(
-        self, number: int, paths: Sequence[str], kind: Any, field: Any, *, in_list: bool
-    ) -> Iterator[Field]:
-        """The columns of a type: `number` is the id of what has this type, `paths` what it is called."""
-        if kind.is_primitive:
-            type_name = None if in_list else TYPES.get(str(kind), str(kind))
-            default = file_value(getattr(field, "initial_default", None))
-            yield Field(number, paths, type_name, is_struct=False, default=default)
-        elif kind.is_struct:
-            yield Field(number, paths, None, is_struct=True)
-            for member in kind.fields:
-                inner = self._paths(member, paths)
-                yield from self._below(member.field_id, inner, member.field_type, member, in_list=in_list)
-        elif hasattr(kind, "element_id"):
-            yield from self._below(kind.element_id, paths, kind.element_type, None, in_list=True)
-        else:
-            keys, values = ([f"{path}.{part}" for path in paths] for part in ("key", "value"))
-            yield from self._below(kind.key_id, keys, kind.key_type, None, in_list=True)
-            yield from self._below(kind.value_id, values, kind.value_type, None, in_list=True)
-
-
-def _held(table: Any, files: Sequence[str]) -> list[Any]:
-    """The schemas of files, which tell names that only forgotten schemas of the table had; else none."""
-    known = table.schemas().keys()
-    if len(known) > max(known):
-        return []
-    parquet = importlib.import_module("pyarrow.parquet")
-    arrow = importlib.import_module("pyiceberg.io.pyarrow")
-
-    def schema_of(path: str) -> Any:
-        with table.io.new_input(path).open() as opened:
-            return parquet.read_schema(opened).remove_metadata()
-
-    with ThreadPoolExecutor(READERS) as readers:
-        found = {str(schema): schema for schema in readers.map(schema_of, files)}
-    # Files without ids, as of Hive, are named by the table's own mapping.
-    return [arrow.pyarrow_to_schema(schema) for told, schema in found.items() if "PARQUET:field_id" in told]
+        """What files without ids may call a field."""
+        if self._mapped is None:
+            return tuple(self._of_schemas[field.number])
+        named = [[part] if isinstance(part, str) else self._mapped.get(part, []) for part in field.parts]
+        return tuple(map(".".join, product(*named)))
 
 
 def _mapped(fields: Iterable[Any]) -> Iterator[tuple[int, list[str]]]:
@@ -146,26 +149,27 @@ def _mapped(fields: Iterable[Any]) -> Iterator[tuple[int, list[str]]]:
         yield from _mapped(field.fields)
 
 
-def _written(name: str) -> tuple[str, str, str]:
-    """A name as it is, and as pyiceberg and Java write one that Avro would not take into files.
-
-    Examples:
-        >>> _written("a b"), _written("1x")
-        (('a b', 'a_x20b', 'a_x20b'), ('1x', '_1x', '_1x'))
-    """
-    units = name.encode("utf-16-be", "surrogatepass")
-    java = [chr(int.from_bytes(units[at : at + 2], "big")) for at in range(0, len(units), 2)]
-    own = _of_avro(name, str.isalnum, str.isdigit)
-    return name, own, _of_avro(java, lambda one: one.isalpha() or one.isdecimal(), str.isdecimal)
-
-
-def _of_avro(
-    characters: Iterable[str], is_kept: Callable[[str], bool], is_digit: Callable[[str], bool]
-) -> str:
-    written = []
-    for place, one in enumerate(characters):
-        if one == "_" or (is_kept(one) if place else one.isalpha()):
-            written.append(one)
-        else:
-            written.append(f"_{one}" if is_digit(one) else f"_x{ord(one):X}")
-    return "".join(written)
+def values_of(
+    specs: Mapping[int, Any], fields: Sequence[Field], files: Iterable[Any]
+) -> list[dict[str, FileValue]]:
+    """Of each file, what columns that it may lack are there: as its partition says, or by default."""
+    of_old = ((field.path, field.default) for field in fields)
+    defaults: dict[str, FileValue] = {path: value for path, value in of_old if value is not None}
+    defaults |= {field.path: 1 for field in fields if field.column.is_there}
+    plain = {field.number: field for field in fields if field.column.type_name and not field.column.lists}
+    parts = {
+        number: [
+            (place, plain[part.source_id])
+            for place, part in enumerate(spec.fields)
+            if str(part.transform) == "identity" and part.source_id in plain
+        ]
+        for number, spec in specs.items()
+    }
+    return [
+        defaults
+        | {
+            field.path: file_value(file.partition[place], field.column.type_name)
+            for place, field in parts.get(file.spec_id, ())
+        }
+        for file in files
+    ]

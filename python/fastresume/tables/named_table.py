@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import fastresume._core as _core
@@ -9,6 +11,8 @@ from fastresume.options.checks import at_least, path_list, quoted
 from fastresume.tables.delta import open_delta
 from fastresume.tables.iceberg import open_iceberg
 from fastresume.tables.snapshot import Snapshot
+
+_log = logging.getLogger("fastresume")
 
 DELTA = "delta://"
 ICEBERG = "iceberg://"
@@ -70,6 +74,45 @@ def _open(
     if isinstance(table, str) and table.startswith(ICEBERG):
         return open_iceberg(table.removeprefix(ICEBERG), number)
     return None
+
+
+def open_files(
+    paths: list[list[str]],
+    stores: _core.Stores,
+    cache: str | None,
+    verifies_checksums: bool,
+    max_page_bytes: int,
+    table: Snapshot | None,
+) -> _core.Manifest:
+    """The manifest of files, as their table has them if they are one's.
+
+    Raises:
+        SourceError, DataError: if a file can't be read.
+
+    Warns:
+        UserWarning: if the cache can't be written.
+    """
+    try:
+        manifest = _core.Manifest.open(paths, stores, cache, verifies_checksums, max_page_bytes, table)
+    except _core.SourceError as error:
+        if table is None:
+            raise
+        if str(error).startswith(("no such file", "no object")):
+            raise _core.SourceError(
+                f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "
+                "expire_snapshots), version= names a newer one"
+            ) from None
+        if not table.unused_properties:
+            raise
+        raise _core.SourceError(
+            f"{error}. Of what the catalog says of the store, {', '.join(table.unused_properties)} is not "
+            "passed on: storage_options= or credentials= say it otherwise"
+        ) from None
+    if (cause := manifest.not_cached()) is not None:
+        warnings.warn(cause, stacklevel=5)
+    if (names := manifest.second_names()) is not None:  # some link files in order to read them twice
+        _log.warning(names)
+    return manifest
 
 
 def open_manifest(path: str) -> _core.Manifest:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import re
+import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +23,66 @@ FileValue = int | float | str | bytes | None
 """A value that a column has in all rows of a file."""
 
 
-def file_value(value: object) -> FileValue:
-    """A value of a file, as columns of files have it: dates as days, times as microseconds since 1970."""
+def file_value(value: object, type_name: str | None = None) -> FileValue:
+    r"""A value of a file, as columns of its type have it in files.
+
+    Days, microseconds and nanoseconds are counted from 1970; decimals are the bytes of their integers, the
+    highest first.
+
+    Examples:
+        >>> file_value("2024-02-29", "date[day]"), file_value("00:00:01.5", "time[us]")
+        (19782, 1500000)
+        >>> file_value(decimal.Decimal("-1.5"), "decimal(9, 2)"), file_value("00ff", "binary")
+        (b'\xff\xff\xffj', b'\x00\xff')
+    """
+    told = type_name or ""
+    if value is None:
+        return None
+    if told.startswith("decimal("):
+        return _unscaled(value, told)
+    if told.startswith("timestamp["):
+        return _since_1970(value, "ns" if told.startswith("timestamp[ns") else "us")
+    if told == "date[day]" and isinstance(value, str):
+        value = dt.date.fromisoformat(value)
+    if told == "time[us]" and isinstance(value, str):
+        value = dt.time.fromisoformat(value)
+    if told == "uuid":
+        return value.bytes if isinstance(value, uuid.UUID) else _uuid(value)
+    if isinstance(value, str) and (told == "binary" or told.startswith("fixed_size_binary[")):
+        return bytes.fromhex(value)
     if isinstance(value, dt.datetime):
-        whole = value.replace(tzinfo=None) - dt.datetime(1970, 1, 1)
-        return (whole.days * 86_400 + whole.seconds) * 10**6 + whole.microseconds
+        return _since_1970(value, "us")
     if isinstance(value, dt.date):
         return (value - dt.date(1970, 1, 1)).days
-    if value is None or isinstance(value, int | float | str | bytes):
+    if isinstance(value, dt.time):
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond
+    if isinstance(value, int | float | str | bytes):
         return value
     return str(value)  # of a type that is not delivered
+
+
+def _since_1970(value: object, unit: Literal["us", "ns"]) -> int:
+    """The ticks of an instant: a number of them, a time, or a text, which is UTC where it has a zone."""
+    if isinstance(value, int):
+        return value
+    if isinstance(value, dt.datetime):
+        whole = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+        value = whole.isoformat()
+    text = re.sub(r"(Z|\+00:00)$", "", str(value))
+    return int(np.datetime64(text, unit).astype(np.int64))
+
+
+def _unscaled(value: object, type_name: str) -> bytes:
+    """The bytes of a decimal's integer, as many as files have of this type."""
+    precision, scale = map(int, re.findall(r"\d+", type_name))
+    with decimal.localcontext() as context:
+        context.prec = 100
+        whole = int(decimal.Decimal(str(value)).scaleb(scale).to_integral_exact())
+    return whole.to_bytes(((10**precision - 1).bit_length() + 8) // 8, "big", signed=True)
+
+
+def _uuid(value: object) -> bytes:
+    return value if isinstance(value, bytes) else uuid.UUID(str(value)).bytes
 
 
 def plain_address(address: str) -> str:
@@ -51,15 +104,23 @@ class TableColumn:
 
     Args:
         name: what it is called now; inside of structs and maps with dots, as columns of files are.
-        names_in_files: what files call it, each by one of these names; none of one that is in no file.
-        type_name: its type, of a plain value.
+        field_id: the id of its field, by which files that have ids know it; of a list, that of its elements.
+        names_in_files: what files without ids call it, each by one of these; none of one that is in no file.
+        type_name: its type, in lists that of their elements; None of a struct.
+        lists: how many lists and maps it is in.
+        structs: the names of the structs that it is in, from the outermost on.
         is_struct: whether it is a struct, which has no values of its own.
+        is_there: whether a struct that files lack is there, with what its members are by default.
     """
 
     name: str
-    names_in_files: Sequence[str]
-    type_name: str | None
-    is_struct: bool
+    field_id: int | None = None
+    names_in_files: Sequence[str] = ()
+    type_name: str | None = None
+    lists: int = 0
+    structs: Sequence[str] = ()
+    is_struct: bool = False
+    is_there: bool = False
 
 
 @dataclass(frozen=True)
@@ -71,16 +132,26 @@ class SnapshotName:
         table: its path or address, or its name in a catalog.
         version: the number of the snapshot.
         rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
+        lost: what of the table's history is gone, in words; None if nothing is.
     """
 
     kind: str
     table: str
     version: int
     rewritten_by: str | None = None
+    lost: str | None = None
 
     @property
     def told(self) -> str:
         """What is to be said of it where a state does not fit."""
+        if self.lost is not None:
+            by = self.rewritten_by
+            rewritten = "" if by is None else f", and the last that it tells to have rewritten rows is {by}"
+            return (
+                f"This is {self}, of whose history a part was cleaned: {self.lost}{rewritten}. Files of "
+                "older commits stand in the order that names and times tell, which may be another one than "
+                "that of the state: finish a pass before the history is cleaned, or begin a new one"
+            )
         if self.rewritten_by is None:
             return f"This is {self}; no commit that its log has removed rows: version= names an older one"
         return (
@@ -103,6 +174,11 @@ class Snapshot:
         values: of each file, those of columns that may not be in it.
         deleted: of files that have deleted rows, by their place in `files`: the numbers of these rows.
         storage_options: how the table's store is reached, as its object says; None if that says nothing.
+        shared_names: names that two columns have had, so that files without ids do not tell which one they
+            hold.
+        other_orders: orders of the files' places in which they may have stood before a part of the table's
+            history was cleaned.
+        unused_properties: names of what the table's object says of its store, and that is not passed on.
     """
 
     name: SnapshotName
@@ -111,6 +187,9 @@ class Snapshot:
     values: Sequence[Mapping[str, FileValue]]
     deleted: Mapping[int, npt.NDArray[np.int64]]
     storage_options: Mapping[str, str] | None = None
+    shared_names: Sequence[str] = ()
+    unused_properties: Sequence[str] = ()
+    other_orders: Sequence[Sequence[int]] = ()
 
     def reached_by(self, named: Mapping[str, object] | None) -> Mapping[str, object] | None:
         """How the store of the files is reached: as `storage_options` say, else as the table's object does.
@@ -121,6 +200,15 @@ class Snapshot:
         if not isinstance(options, Mapping):  # None, or a mistake that is told where stores are made
             return options
         return {name: value for name, value in options.items() if not OF_WRITERS.search(str(name))}
+
+    def reordered(self, order: Sequence[int]) -> Snapshot:
+        """The same files in another order."""
+        return replace(
+            self,
+            files=[self.files[file] for file in order],
+            values=[self.values[file] for file in order],
+            deleted={place: self.deleted[file] for place, file in enumerate(order) if file in self.deleted},
+        )
 
     def live(self, manifest: _core.Manifest) -> _core.Manifest:
         """The manifest of the files, in which the deleted rows are not selected.

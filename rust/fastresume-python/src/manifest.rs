@@ -85,20 +85,38 @@ impl Manifest {
         self.inner.page_checks().verifies_checksums
     }
 
-    /// A page that takes more when it is decompressed is refused.
-    #[getter]
-    fn max_page_bytes(&self) -> u64 {
-        self.inner.page_checks().max_page_bytes
-    }
-
     /// Why the cache could not be written, if so.
-    #[getter]
     fn not_cached(&self) -> Option<&str> {
         self.not_cached.as_deref()
     }
 
+    /// What columns of these names (all, without names) are in each file, as a hash; see the core.
+    fn columns_hash(
+        &self,
+        py: Python<'_>,
+        names: Option<Vec<String>>,
+        of_paths: Vec<String>,
+    ) -> PyResult<String> {
+        gate::run(py, || self.inner.columns_hash(names.as_deref(), &of_paths))
+    }
+
+    /// The same files in another order, with all rows selected, if the first ones, or all of them, have a fingerprint by
+    /// themselves.
+    fn beginning_with(&self, py: Python<'_>, fingerprint: &str, order: Vec<usize>) -> PyResult<Option<Self>> {
+        let stores = Arc::clone(&self.stores);
+        gate::run(py, || {
+            let begins = self.inner.begins_with(&order, fingerprint)?;
+            let found = begins.then(|| self.inner.reordered(&order)).transpose()?;
+            Ok(found.map(|found| Self::of(found, stores, Ok(()))))
+        })
+    }
+
+    /// The first file in which names of columns do not mean what they mean in the table, if the files are one's.
+    fn renamed_file(&self) -> Option<PathBuf> {
+        self.inner.renamed_file().map(std::path::Path::to_owned)
+    }
+
     /// What is to be said of files that were found under two names, if there are.
-    #[getter]
     fn second_names(&self) -> Option<&str> {
         self.inner.second_names()
     }

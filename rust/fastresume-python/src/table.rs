@@ -18,9 +18,13 @@ enum ValueArgument {
 #[derive(FromPyObject)]
 struct ColumnArgument {
     name: String,
+    field_id: Option<i32>,
     names_in_files: Vec<String>,
     type_name: Option<String>,
+    lists: usize,
+    structs: Vec<String>,
     is_struct: bool,
+    is_there: bool,
 }
 
 /// What a table tells of its files.
@@ -28,19 +32,33 @@ struct ColumnArgument {
 pub struct TableArgument {
     columns: Vec<ColumnArgument>,
     values: Vec<HashMap<String, Option<ValueArgument>>>,
+    shared_names: Vec<String>,
 }
 
 impl TableArgument {
     pub fn snapshot(self) -> TableSnapshot {
         let columns = self.columns.into_iter().map(|column| {
-            let ColumnArgument { name, names_in_files, type_name, is_struct } = column;
-            TableColumn { name, names_in_files, type_name, is_struct }
+            let ColumnArgument {
+                name,
+                field_id,
+                names_in_files,
+                type_name,
+                lists,
+                structs,
+                is_struct,
+                is_there,
+            } = column;
+            TableColumn { name, field_id, names_in_files, type_name, lists, structs, is_struct, is_there }
         });
         let of_file = |values: HashMap<String, Option<ValueArgument>>| {
             let each = values.into_iter();
             each.map(|(name, value)| (name, value.map_or(Value::Null, ValueArgument::value))).collect()
         };
-        TableSnapshot { columns: columns.collect(), values: self.values.into_iter().map(of_file).collect() }
+        TableSnapshot {
+            columns: columns.collect(),
+            values: self.values.into_iter().map(of_file).collect(),
+            shared_names: self.shared_names,
+        }
     }
 }
 

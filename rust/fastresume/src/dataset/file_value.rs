@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::schema::columns::{Column, Dtype, Kind};
+use crate::schema::columns::{Column, Dtype, Kind, Stored};
 use crate::schema::shaping::Shaping;
 
 /// The directory name that writers use for a null.
@@ -58,18 +58,23 @@ impl Value {
         }
     }
 
-    /// The value as a column of its type holds it: no text where integers are asked for.
+    /// The value as a column of its type holds it: no text where integers are asked for, and no integer where floats are.
     #[must_use]
     pub fn of_type(self, column: &Column) -> Self {
         match self {
-            Self::Text(_) if column.unshaped() == Some(Dtype::Int64) => {
+            Self::Text(_) if column.unshaped() == Some(Dtype::Int64) && !is_decimal(column) => {
                 self.integer().map_or(Self::Null, Self::Integer)
+            }
+            #[allow(clippy::cast_precision_loss, reason = "a float holds the nearest number")]
+            Self::Integer(integer) if column.unshaped().is_some_and(Dtype::is_float) => {
+                Self::Float(integer as f64)
             }
             told => told,
         }
     }
 
-    /// The bytes of a row of a column; `None` for a null. A number that is shaped afterwards has 8 bytes.
+    /// The bytes of a row of a column; `None` for a null. A number that is shaped afterwards has 8 bytes, and a decimal
+    /// those that a file would hold.
     #[must_use]
     pub fn into_row(self, column: &Column) -> Option<Vec<u8>> {
         let is_shaped = column.shaping != Shaping::None;
@@ -85,6 +90,10 @@ impl Value {
             Self::Float(float) => Some(float.to_le_bytes().to_vec()),
         }
     }
+}
+
+fn is_decimal(column: &Column) -> bool {
+    matches!(column.stored, Stored::Decimal { .. })
 }
 
 /// The unescaped bytes of a part of a path: `%2F`, for example, stands for a slash.

@@ -14,19 +14,39 @@ pub struct Printed<'a> {
     pub footer_hash: &'a [u8; HASH_BYTES],
 }
 
+/// A fingerprint to be.
+pub struct Printing {
+    root: PathBuf,
+    hasher: blake3::Hasher,
+}
+
+impl Printing {
+    /// That of no files yet, whose paths count from a directory.
+    pub fn below(root: &Path) -> Self {
+        Self { root: root.to_owned(), hasher: blake3::Hasher::new() }
+    }
+
+    /// Adds the next file.
+    pub fn add(&mut self, Printed { path, size, footer_hash }: &Printed<'_>) {
+        let relative = path.strip_prefix(&self.root).unwrap_or(path).as_os_str().as_bytes();
+        self.hasher.update(&(relative.len() as u64).to_le_bytes());
+        self.hasher.update(relative);
+        self.hasher.update(&size.to_le_bytes());
+        self.hasher.update(*footer_hash);
+    }
+
+    /// The fingerprint: 32 hexadecimal digits.
+    pub fn text(&self) -> String {
+        self.hasher.finalize().to_hex()[..2 * HASH_BYTES].to_owned()
+    }
+}
+
 /// The fingerprint of files in their order: 32 hexadecimal digits. Paths count from the longest directory that all of
 /// them lie in.
 pub fn fingerprint<'a>(files: impl Iterator<Item = Printed<'a>> + Clone) -> String {
-    let root = common_root(files.clone().map(|file| file.path));
-    let mut hasher = blake3::Hasher::new();
-    for Printed { path, size, footer_hash } in files {
-        let relative = path.strip_prefix(&root).unwrap_or(path).as_os_str().as_bytes();
-        hasher.update(&(relative.len() as u64).to_le_bytes());
-        hasher.update(relative);
-        hasher.update(&size.to_le_bytes());
-        hasher.update(footer_hash);
-    }
-    hasher.finalize().to_hex()[..2 * HASH_BYTES].to_owned()
+    let mut printing = Printing::below(&common_root(files.clone().map(|file| file.path)));
+    files.for_each(|file| printing.add(&file));
+    printing.text()
 }
 
 /// The longest directory that all paths lie in.

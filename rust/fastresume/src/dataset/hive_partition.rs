@@ -3,7 +3,7 @@
 use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
-use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::shaping::Shaping;
 
 /// The column of the values that the paths hold under a name. It has integers if all values are integers,
@@ -52,10 +52,13 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
         lists: 0,
         sizes: Vec::new(),
         unit: None,
-        stored: Stored::Path,
+        stored: if are_integers { Stored::Number(Dtype::Int64) } else { Stored::Bytes },
         level: 0,
         element: 0,
         leaf: 0,
+        field_id: None,
+        around: Vec::new(),
+        given: Some(Given::File),
         shaping: Shaping::None,
         separator: None,
         vocabulary: None,

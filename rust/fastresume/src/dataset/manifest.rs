@@ -49,9 +49,9 @@ pub struct DataFile {
     /// The tag that the listing told of an object; none of a local file.
     pub(crate) tag: Option<Box<str>>,
     /// Its columns, as an index into the manifest's distinct schemas.
-    schema: usize,
+    pub(super) schema: usize,
     /// The number of its first row group, counted over the dataset.
-    first_group: usize,
+    pub(super) first_group: usize,
 }
 
 /// The immutable table of the dataset.
@@ -60,15 +60,15 @@ pub struct DataFile {
 /// of rows, and has one entry more than there are row groups. Row groups are numbered in file order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
-    files: Vec<DataFile>,
-    schemas: Vec<Schema>,
-    group_starts: Vec<u64>,
+    pub(super) files: Vec<DataFile>,
+    pub(super) schemas: Vec<Schema>,
+    pub(super) group_starts: Vec<u64>,
     /// The uncompressed bytes of all row groups, as their footers say.
     data_bytes: u64,
-    fingerprint: String,
+    pub(super) fingerprint: String,
     page_checks: PageChecks,
     /// What the table tells whose files they are.
-    told: Option<Told>,
+    pub(super) told: Option<Told>,
     /// Where the files lie.
     #[serde(skip)]
     pub(crate) file_system: FileSystem,
@@ -90,7 +90,7 @@ pub struct GroupPlace {
 }
 
 impl DataFile {
-    fn printed(&self) -> Printed<'_> {
+    pub(super) fn printed(&self) -> Printed<'_> {
         Printed { path: &self.path, size: self.size, footer_hash: &self.footer_hash }
     }
 }
@@ -124,7 +124,7 @@ impl Manifest {
     /// The same files as a table has them.
     fn of_table(self, table: Option<&TableSnapshot>, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
         let Some(table) = table else { return Ok(self) };
-        let (found, told) = table.applied(found)?;
+        let (found, told) = table.applied(listed, found)?;
         Ok(Self { told: Some(told), ..Self::build(self.file_system, listed, &found)? })
     }
 
@@ -242,6 +242,13 @@ impl Manifest {
         self.told.as_ref().and_then(|told| told.column(name))
     }
 
+    /// The first file whose names of columns do not mean what they mean in the table whose files these are.
+    #[must_use]
+    pub fn renamed_file(&self) -> Option<&Path> {
+        let file = self.told.as_ref().and_then(Told::renamed)?;
+        Some(&self.files[file].path)
+    }
+
     /// The value of a column in all rows of a file: that of the table, or of the path.
     #[must_use]
     pub fn value(&self, file: usize, name: &str) -> Value {
@@ -299,12 +306,6 @@ impl Manifest {
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
-    }
-
-    /// The fingerprint that some of these files have by themselves, in this order.
-    #[must_use]
-    pub fn fingerprint_of(&self, files: impl Iterator<Item = usize> + Clone) -> String {
-        fingerprint(files.map(|file| self.files[file].printed()))
     }
 
     /// The number of row groups.

@@ -24,7 +24,7 @@ use crate::source::status::{Status, Version};
 /// The number changes with the format of the entries: an older or newer file is not read.
 static FORM: Form = Form {
     what: "the manifest cache",
-    magic: b"fastresume manifest cache 9\n",
+    magic: b"fastresume manifest cache 10\n",
     name: b"fastresume manifest cache ",
 };
 

@@ -14,5 +14,8 @@ pub mod found_files;
 pub mod page_checks;
 pub mod file_value;
 pub mod table_snapshot;
+pub mod table_type;
 pub mod manifest;
+pub mod columns_hash;
+pub mod file_order;
 pub mod hive_partition;

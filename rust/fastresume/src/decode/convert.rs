@@ -26,8 +26,8 @@ pub enum Conversion {
     Copied,
     /// The value's hash bucket, as 64 bits.
     Hashed(Buckets),
-    /// INT96 (nanoseconds of a day, then the Julian day) to nanoseconds since 1970, as 64 bits.
-    Instant,
+    /// INT96 (nanoseconds of a day, then the Julian day) to ticks of so many nanoseconds since 1970, as 64 bits.
+    Instant(u32),
     /// A big-endian integer to int64.
     Integer,
     /// A big-endian integer in units of 10^-scale to the nearest float64.
@@ -53,12 +53,12 @@ impl Conversion {
         match self {
             Self::Copied => place.copy_from_slice(value),
             Self::Hashed(buckets) => place.copy_from_slice(&buckets.of_bytes(value).to_le_bytes()),
-            Self::Instant => {
+            Self::Instant(tick) => {
                 let found = instant(value);
-                let nanoseconds = i64::try_from(found).map_err(|_| {
+                let ticks = i64::try_from(found.div_euclid(tick.max(1).into())).map_err(|_| {
                     misfit(row, &format!("{found} ns since 1970"), "64 bits: the years 1678 to 2262")
                 })?;
-                place.copy_from_slice(&nanoseconds.to_le_bytes());
+                place.copy_from_slice(&ticks.to_le_bytes());
             }
             Self::Integer => {
                 let integer = integer(value)
@@ -100,7 +100,7 @@ impl Converter {
 
     /// Whether a value may fail to fit.
     pub fn may_misfit(self) -> bool {
-        self.then.is_some() || matches!(self.conversion, Conversion::Instant | Conversion::Integer)
+        self.then.is_some() || matches!(self.conversion, Conversion::Instant(_) | Conversion::Integer)
     }
 
     /// Writes a value to its place; `row` is its row number, for errors.

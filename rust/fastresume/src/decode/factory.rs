@@ -10,6 +10,7 @@ use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
 use crate::decode::flat::byte_array::{StringDecoder, TextValues};
 use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
 use crate::decode::flat::fixed_len::{FixedDecoder, FixedValues};
+use crate::decode::flat::given::GivenDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
 use crate::decode::flat::primitive::FlatDecoder;
 use crate::decode::flat::split::{Pieces, SplitDecoder};
@@ -27,7 +28,7 @@ use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
 use crate::error::{Error, Result};
 use crate::format::page::reader::{Buffers, Pages};
 use crate::schema::cast::Delivery;
-use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
 
@@ -77,6 +78,9 @@ impl OpenFile {
         if let Some(decoder) = self.constant(column, shape, nulls)? {
             return Ok(Box::new(decoder));
         }
+        if is_member(column) {
+            return Ok(Box::new(self.member(row_group, column, shape, nulls, buffers)?));
+        }
         let leaf = self.leaf(column)?;
         if leaf.max_rep_level() > 0 && column.kind == Kind::Mask {
             let repetition = u8::try_from(leaf.max_rep_level()).unwrap_or(u8::MAX);
@@ -116,6 +120,9 @@ impl OpenFile {
     #[must_use]
     pub fn floor(&self, row_group: usize, column: &Column, nulls: Nulls) -> Option<u64> {
         let Stored::Number(stored) = column.stored else { return None };
+        if column.given.is_some() {
+            return None;
+        }
         let delivery = delivery(column, stored).ok()?;
         let is_kept = stored.is_integer() && delivery.is_copied() && delivery.widths() == (8, 8);
         let is_flat = column.kind == Kind::Scalar && self.leaf(column).ok()?.max_rep_level() == 0;
@@ -171,7 +178,7 @@ impl OpenFile {
         column: &Column,
         buffers: &'a mut Buffers,
     ) -> Result<Option<(&'a [u8], usize)>> {
-        if column.stored.is_constant() || column.stored == Stored::NullElements {
+        if column.is_constant() || column.given.is_some() || column.stored == Stored::NullElements {
             return Ok(None);
         }
         let leaf = self.leaf(column)?;
@@ -196,8 +203,12 @@ impl OpenFile {
         buffers: &'a mut Buffers,
     ) -> Result<Box<dyn JaggedDecoder + 'a>> {
         let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
-        if let Some(decoder) = self.constant(column, RowShape { width: dtype.width(), size: 0 }, nulls)? {
+        let shape = RowShape { width: dtype.width(), size: 0 };
+        if let Some(decoder) = self.constant(column, shape, nulls)? {
             return Ok(Box::new(decoder));
+        }
+        if is_member(column) {
+            return Ok(Box::new(self.member(row_group, column, shape, nulls, buffers)?));
         }
         let leaf = self.leaf(column)?;
         let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
@@ -212,21 +223,66 @@ impl OpenFile {
             };
             return Ok(Box::new(SplitDecoder::new(texts, Arc::clone(separator), pieces)));
         }
-        let elements = self.leaves().leaf(column.leaf)?.element_levels.clone();
-        let levels = ListLevels { empty: column.level, elements, value: level_of(&leaf) };
-        lists(pages, levels, column, &leaf, ElementNulls { nulls, marks_elements })
+        let mut elements = self.leaves().leaf(column.leaf)?.element_levels.clone();
+        let (largest, repetition) = (level_of(&leaf), u8::try_from(leaf.max_rep_level()).unwrap_or(u8::MAX));
+        if column.given.is_some() {
+            // Where the lists of a member are null, no level tells of their elements.
+            elements.resize(column.lists, u8::MAX);
+        }
+        let given = self.given(column)?;
+        let value = match column.given {
+            None => largest,
+            Some(_) if given.is_none() => u8::MAX,
+            Some(_) => column.around.last().map_or(largest, |member_of| member_of.level),
+        };
+        let levels = ListLevels { empty: column.level, elements, value, largest, repetition };
+        lists(pages, levels, column, (&leaf, given), ElementNulls { nulls, marks_elements })
+    }
+
+    /// The decoder of a column, not in lists, that has one value wherever the struct around it is there.
+    fn member<'a>(
+        &self,
+        row_group: usize,
+        column: &Column,
+        shape: RowShape,
+        nulls: Nulls,
+        buffers: &'a mut Buffers,
+    ) -> Result<GivenDecoder<'a>> {
+        let value = self.given(column)?;
+        let there = Column {
+            kind: Kind::Mask,
+            dtype: Some(Dtype::Bool),
+            size: None,
+            given: None,
+            shaping: Shaping::None,
+            ..column.clone()
+        };
+        let there = self.scalars(row_group, &there, Nulls::Filled(0), buffers)?;
+        Ok(GivenDecoder::new(there, value, shape, nulls))
+    }
+
+    /// The value that a column is given, in the form in which it is delivered; `None` for a null.
+    fn given(&self, column: &Column) -> Result<Option<Vec<u8>>> {
+        if matches!(column.given, None | Some(Given::Null | Given::NullMember))
+            || column.stored == Stored::Nothing
+        {
+            return Ok(None);
+        }
+        self.value(&column.name).into_row(column).map(|value| shaped(column, value)).transpose()
     }
 
     /// The decoder of a column that has one value in the whole file.
     fn constant(&self, column: &Column, shape: RowShape, nulls: Nulls) -> Result<Option<ConstantDecoder>> {
-        let value = match column.stored {
-            Stored::Nothing => None,
-            Stored::Path => self.value(&column.name).into_row(column),
-            _ => return Ok(None),
-        };
-        let value = value.map(|value| shaped(column, value)).transpose()?;
-        Ok(Some(ConstantDecoder::new(value, shape, nulls)))
+        if !column.is_constant() {
+            return Ok(None);
+        }
+        Ok(Some(ConstantDecoder::new(self.given(column)?, shape, nulls)))
     }
+}
+
+/// Whether a column, not in lists, has one value wherever the struct around it is there.
+fn is_member(column: &Column) -> bool {
+    column.given.is_some() && column.lists == 0 && column.kind != Kind::Mask
 }
 
 /// A decoder of lists.
@@ -234,7 +290,7 @@ fn lists<'a>(
     pages: Pages<'a>,
     levels: ListLevels,
     column: &Column,
-    leaf: &ColumnDescPtr,
+    (leaf, given): (&ColumnDescPtr, Option<Vec<u8>>),
     nulls: ElementNulls,
 ) -> Result<Box<dyn JaggedDecoder + 'a>> {
     let Some(dtype) = column.dtype else { return Err(undeliverable(column)) };
@@ -245,8 +301,12 @@ fn lists<'a>(
     if column.kind == Kind::Marks {
         return Ok(Box::new(ListDecoder::new(pages, nulls, MarkLeaf::default(), sizes)));
     }
-    let is_absent = column.stored == Stored::NullElements;
-    let texts = if is_absent { TextValues::absent() } else { TextValues::default() };
+    let is_absent = column.stored == Stored::NullElements || column.given.is_some();
+    let texts = match given {
+        Some(value) => TextValues::given(value),
+        None if is_absent => TextValues::absent(),
+        None => TextValues::default(),
+    };
     if matches!(column.kind, Kind::Strings | Kind::Binaries) {
         return Ok(Box::new(ListDecoder::new(pages, nulls, TextLeaf::new(texts), sizes)));
     }
@@ -301,7 +361,7 @@ fn form(column: &Column, leaf: &ColumnDescPtr) -> Result<Form> {
         (Stored::Decimal { is_integer: true, scale, .. }, Dtype::Float64) => Conversion::LowestFirst(scale),
         (Stored::Decimal { .. }, Dtype::Int64) => Conversion::Integer,
         (Stored::Decimal { scale, .. }, Dtype::Float64) => Conversion::Decimal(scale),
-        (Stored::Int96, _) => Conversion::Instant,
+        (Stored::Int96 { tick }, _) => Conversion::Instant(tick),
         _ => match column.shaping {
             Shaping::Hashed(_, buckets) if value_bytes(leaf).is_some() => Conversion::Hashed(buckets),
             Shaping::Hashed(..) | Shaping::Coded(..) => return Ok(Form::Numbered(numbering(column)?)),
@@ -339,8 +399,17 @@ fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
 
 /// A value from a path or table, in the form in which its column is delivered.
 fn shaped(column: &Column, value: Vec<u8>) -> Result<Vec<u8>> {
-    let mut row = vec![0; column.row_bytes()];
+    let mut row = vec![0; column.dtype.map_or(0, Dtype::width)];
     match (column.shaping, column.unshaped(), value.first_chunk()) {
+        (shaping, Some(unshaped @ (Dtype::Int64 | Dtype::Float64)), _)
+            if matches!(column.stored, Stored::Decimal { .. }) =>
+        {
+            let Stored::Decimal { scale, .. } = column.stored else { return Err(undeliverable(column)) };
+            let conversion =
+                if unshaped == Dtype::Int64 { Conversion::Integer } else { Conversion::Decimal(scale) };
+            let then = (shaping != Shaping::None).then(|| delivery(column, unshaped)).transpose()?;
+            Converter { conversion, then }.convert(&value, &mut row, 0)?;
+        }
         (Shaping::None, ..) => return Ok(value),
         (Shaping::Hashed(_, buckets), Some(Dtype::Uint8), _) => {
             row.copy_from_slice(&buckets.of_bytes(&value).to_le_bytes());

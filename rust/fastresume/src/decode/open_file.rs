@@ -23,7 +23,7 @@ use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::format::page::scanner::PageWalk;
 use crate::memory::buffer::Memory;
-use crate::schema::columns::{Column, Stored};
+use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
 use crate::source::status::Status;
 
@@ -58,10 +58,10 @@ impl OpenFile {
     ) -> Result<Self> {
         let (source, status, footer) = read_footer(manifest, file)?;
         let columns: Vec<&Column> = columns.into_iter().collect();
-        let constant = columns.iter().filter(|column| column.stored == Stored::Path);
+        let constant = columns.iter().filter(|column| column.given.is_some());
         let values =
             constant.map(|column| (column.name.clone(), manifest.value(file, &column.name))).collect();
-        let held = columns.iter().filter(|column| !column.stored.is_constant());
+        let held = columns.iter().filter(|column| !column.is_constant());
         let numbers: BTreeSet<usize> = held.map(|column| column.leaf).collect();
         let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
         let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
@@ -162,7 +162,7 @@ impl OpenFile {
     /// `Data` if the row group has no such column.
     pub fn chunk_ranges(&self, row_group: usize, columns: &[&Column]) -> Result<Vec<Range<u64>>> {
         let mut ranges = Vec::with_capacity(columns.len());
-        for column in columns.iter().filter(|column| !column.stored.is_constant()) {
+        for column in columns.iter().filter(|column| !column.is_constant()) {
             let chunk = self.leaves.chunk(row_group, column.leaf)?;
             let start = u64::try_from(chunk.start).unwrap_or(u64::MAX);
             let end = start.saturating_add(u64::try_from(chunk.compressed_bytes).unwrap_or(0));

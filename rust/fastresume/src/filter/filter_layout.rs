@@ -123,7 +123,7 @@ fn presence(manifest: &Manifest, is_optional: bool, name: &str) -> Result<Vec<Co
                 return Err(Error::data(reason).in_column(name).in_file(file));
             }
             Some(column) => mask(column),
-            None if is_optional => Column { stored: Stored::Nothing, ..mask(there) },
+            None if is_optional => Column { stored: Stored::Nothing, given: None, ..mask(there) },
             None => {
                 let reason = format!("the column is missing; file '{}' has it", shown(first_file));
                 return Err(Error::data(reason).in_column(name).in_file(file));

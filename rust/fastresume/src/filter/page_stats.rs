@@ -69,7 +69,7 @@ pub fn read(
 }
 
 fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> Result<Details> {
-    if column.stored.is_constant() {
+    if column.is_constant() || column.given.is_some() {
         return Ok(Details::default());
     }
     let chunk = file.leaves().chunk(group, column.leaf)?;

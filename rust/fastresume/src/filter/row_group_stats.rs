@@ -14,7 +14,7 @@ use crate::format::metadata::column_metadata::Leaf;
 use crate::format::metadata::null_count::is_contradictory;
 use crate::format::metadata::writer::Writer;
 use crate::projection::layout::Layout;
-use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 
 /// A bound: a value of a column.
 #[derive(Debug, Clone, PartialEq, PartialOrd)]
@@ -60,7 +60,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         group = groups.end;
         let columns = layout.columns(manifest.schema_of(index));
         let each = columns.iter().zip(&mut found);
-        let (constant, told): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.stored.is_constant());
+        let (constant, told): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.is_constant());
         for (column, found) in constant {
             let rows = groups.clone().map(|group| manifest.group_rows(group));
             let value = value_of(manifest, index, column);
@@ -92,7 +92,10 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
     for group in footer.row_groups(options) {
         let group = group?.metadata;
         for ((column, found), leaf) in columns.iter_mut().zip(&leaves) {
-            found.push(facts(group.column(column.leaf), leaf, column, writer));
+            // The leaf of a member that is given is another's.
+            let is_own = column.given.is_none();
+            let told = is_own.then(|| facts(group.column(column.leaf), leaf, column, writer));
+            found.push(told.unwrap_or_default());
         }
     }
     Ok(())
@@ -107,8 +110,8 @@ fn facts_of_value(value: &Value, column: &Column, rows: u64) -> Facts {
 
 /// The value of a column that has one in a whole file; null in a file that lacks it.
 fn value_of(manifest: &Manifest, file: usize, column: &Column) -> Value {
-    match column.stored {
-        Stored::Path => manifest.value(file, &column.name).of_type(column),
+    match column.given {
+        Some(Given::File) => manifest.value(file, &column.name).of_type(column),
         _ => Value::Null,
     }
 }

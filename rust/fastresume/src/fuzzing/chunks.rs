@@ -272,7 +272,7 @@ fn decoder<'a>(
             Box::new(FlatDecoder::new(pages, numbers))
         }
         4 => Box::new(fixed(pages, 5, Conversion::Copied, 1, 5)),
-        _ => Box::new(fixed(pages, 12, Conversion::Instant, 8, 1)),
+        _ => Box::new(fixed(pages, 12, Conversion::Instant(1), 8, 1)),
     })
 }
 

@@ -89,7 +89,8 @@ fn levels(choices: &ChunkChoices) -> ListLevels {
     let null = u8::from(choices.is_optional);
     let elements: Vec<u8> = (1..=depth(choices)).map(|list| list * (1 + null)).collect();
     let value = elements.last().map_or(0, |element| element + null);
-    ListLevels { empty: null, elements, value }
+    let repetition = u8::try_from(elements.len()).unwrap_or(u8::MAX);
+    ListLevels { empty: null, elements, value, largest: value, repetition }
 }
 
 /// Compares rows with what the oracle reads of the same chunk.
@@ -115,7 +116,7 @@ fn compare<V>(
     rows: &StoredRows<V>,
     bytes_of: impl Fn(&V) -> Vec<u8>,
 ) {
-    let ListLevels { empty, elements, value } = levels(choices);
+    let ListLevels { empty, elements, value, .. } = levels(choices);
     let (element, is_nested) = (elements.last().copied().unwrap_or(0), choices.kind % 4 == 2);
     let has_texts = choices.kind % 4 == 1;
     let mut levels = rows.repetition.iter().zip(&rows.definition).peekable();

@@ -14,7 +14,7 @@ use crate::format::encoding::byte_array::plain;
 use crate::format::page::reader::Buffers;
 use crate::memory::vectors::{collected, room_in};
 use crate::parallel;
-use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::columns::{Column, Dtype, Given, Kind};
 use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
@@ -69,20 +69,6 @@ impl Distinct {
 /// stopped.
 pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Result<Vocabulary> {
     let found = Mutex::new(Distinct::new(MAX_DICTIONARY_BYTES));
-    if columns.iter().any(|column| column.stored == Stored::Path) {
-        let mut found = locked(&found);
-        let Some(column) = columns.first() else { return Ok(Vocabulary::default()) };
-        if let Some(other) = columns.iter().find(|column| column.stored != Stored::Path) {
-            let reason = "some files hold it, and of others the table tells its value: .codes(values=[...]) names its values";
-            return Err(Error::data(reason).in_column(&other.name));
-        }
-        for file in 0..manifest.files().len() {
-            if let Value::Text(text) = manifest.value(file, &column.name) {
-                found.add(&text)?;
-            }
-        }
-        return Vocabulary::new(collected(std::mem::take(&mut found.values).into_iter())?);
-    }
     let texts: Vec<Column> = columns.iter().map(|column| as_text(column)).collect();
     let mut parts = Vec::new();
     let mut starts = manifest.file_groups();
@@ -92,8 +78,18 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
         let groups = firsts.map(|first| (file, first..end.min(first + GROUPS_AT_A_TIME)));
         // A file without rows may have other columns.
         let has_rows = |group| !manifest.group_rows(group).is_empty();
-        parts.extend(groups.filter(|(_, groups)| groups.clone().any(has_rows)));
+        let groups = groups.filter(|(_, groups)| groups.clone().any(has_rows));
         start = end;
+        let column = columns[manifest.schema_of(file)];
+        match column.given {
+            None => parts.extend(groups),
+            Some(Given::Null | Given::NullMember) => {}
+            Some(Given::File | Given::Member) => {
+                if let Value::Text(text) = manifest.value(file, &column.name) {
+                    locked(&found).add(&text)?;
+                }
+            }
+        }
     }
     parallel::each(parts.len(), 1, parallel::cores(), stop, |number| {
         let (file, groups) = &parts[number];

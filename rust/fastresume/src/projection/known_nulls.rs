@@ -9,7 +9,7 @@ use crate::order::selection::Selection;
 use crate::projection::field::Field;
 use crate::projection::tensor_plan::{Fault, Wrong, within};
 use crate::projection::unify::places;
-use crate::schema::columns::{Column, Kind, Stored};
+use crate::schema::columns::{Column, Given, Kind};
 use crate::schema::nulls::Nulls;
 
 /// A column of a field: its number among those of all fields, that of the field, and the field.
@@ -130,17 +130,17 @@ impl Found {
 
 /// Whether a column has one value in a whole file, or none.
 fn is_whole(column: &Column) -> bool {
-    column.stored.is_constant()
+    column.is_constant()
 }
 
 /// Why a column that has one value in a whole file has none, if so.
 fn why_null(manifest: &Manifest, file: usize, column: &Column) -> Option<&'static str> {
-    match column.stored {
-        Stored::Path if manifest.value(file, &column.name).into_row(column).is_some() => None,
-        Stored::Path if manifest.told_column(&column.name).is_some() => {
+    match column.given {
+        Some(Given::File) if manifest.value(file, &column.name).into_row(column).is_some() => None,
+        Some(Given::File) if manifest.told_column(&column.name).is_some() => {
             Some("the table tells no other value of this file")
         }
-        Stored::Path => Some("of one that is null in the file's path"),
+        Some(Given::File) => Some("of one that is null in the file's path"),
         _ if column.type_name == "null" => Some("its type says"),
         _ => Some("of a column that the file lacks"),
     }

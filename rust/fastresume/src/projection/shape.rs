@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::projection::fill::{Fill, bits_of, nearest_to};
 use crate::projection::padding::Padding;
 use crate::projection::request::{Codes, ColumnRules, Pad, Policy};
-use crate::schema::columns::{Column, Dtype, Kind, Stored};
+use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
@@ -182,10 +182,11 @@ fn can_be_hashed(of_schemas: &[Column]) -> bool {
 
 fn can_be_split(column: &Column) -> bool {
     let are_texts = matches!(column.kind, Kind::String | Kind::Binary);
-    are_texts && matches!(column.stored, Stored::Bytes | Stored::Nothing)
+    let has_value = matches!(column.given, Some(Given::File | Given::Member | Given::NullMember));
+    are_texts && !has_value && matches!(column.stored, Stored::Bytes | Stored::Nothing)
 }
 
 fn can_be_coded(column: &Column) -> bool {
     matches!(column.kind, Kind::String | Kind::Binary | Kind::Strings | Kind::Binaries)
-        && matches!(column.stored, Stored::Bytes | Stored::Nothing | Stored::NullElements | Stored::Path)
+        && matches!(column.stored, Stored::Bytes | Stored::Nothing | Stored::NullElements)
 }

@@ -78,7 +78,7 @@ impl<'a> Schemas<'a> {
             let reason = "nothing tells where the struct is null: none of its members can be delivered";
             return Err(Error::data(reason).in_column(name).in_file(self.first_file()));
         };
-        let lacking = || Column { stored: Stored::Nothing, ..there.clone() };
+        let lacking = || Column { stored: Stored::Nothing, given: None, ..there.clone() };
         Ok(masks.into_iter().map(|mask| mask.cloned().unwrap_or_else(lacking)).collect())
     }
 
@@ -304,7 +304,9 @@ fn joined<'a>(
         (whole.kind, whole.dtype) = (kind, Some(dtype));
     }
     for (column, file) in typed.filter(|(column, _)| !is_null(column)) {
-        let can_be_of_whole = whole.lists == 1 && (column.size == whole.size || has_bytes(&whole));
+        let is_member = column.given.is_some() && whole.lists == column.lists;
+        let can_be_of_whole =
+            is_member || whole.lists == 1 && (column.size == whole.size || has_bytes(&whole));
         if column.stored == Stored::NullElements && can_be_of_whole {
             continue;
         }
@@ -368,9 +370,11 @@ fn joined<'a>(
             level: column.level,
             element: column.element,
             leaf: column.leaf,
+            around: column.around.clone(),
+            given: column.given,
             ..whole.clone()
         },
-        None => Column { stored: Stored::Nothing, ..whole.clone() },
+        None => Column { stored: Stored::Nothing, given: None, ..whole.clone() },
     });
     Ok(delivered.collect())
 }

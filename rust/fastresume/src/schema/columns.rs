@@ -43,6 +43,12 @@ pub struct Column {
     pub element: u8,
     /// Its index among the leaves of the schema.
     pub leaf: usize,
+    /// The id of its field, if the schema has one: of lists, that of the innermost elements.
+    pub field_id: Option<i32>,
+    /// The structs that it is in, from the outermost on.
+    pub around: Vec<Around>,
+    /// Whence its values come, if no page of the file holds them.
+    pub given: Option<Given>,
     /// How its values are converted on request; type and kind are those after that.
     #[serde(skip)]
     pub shaping: Shaping,
@@ -54,7 +60,45 @@ pub struct Column {
     pub vocabulary: Option<Arc<Vocabulary>>,
 }
 
+/// A struct that a column is in.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Around {
+    /// So many bytes of the column's name are that of the struct.
+    pub name_bytes: usize,
+    /// The id of its field, if the schema has one.
+    pub field_id: Option<i32>,
+    /// The definition level from which on it is not null.
+    pub level: u8,
+    /// The number of lists and maps around it.
+    pub lists: usize,
+}
+
+/// Whence the values of a column come that no page of a file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Given {
+    /// All rows have one value, or null: in the file's path, or as the table tells.
+    File,
+    /// All rows are null, since neither the file nor the table has a value.
+    Null,
+    /// The struct around it is there or not, as the levels of another leaf say: where it is, that one value is.
+    Member,
+    /// The same, of lists whose structs have no such member: it is null in each.
+    NullMember,
+}
+
 impl Column {
+    /// Whether all rows of a file have the same value, or null, which is not in its pages.
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.stored == Stored::Nothing || matches!(self.given, Some(Given::File | Given::Null))
+    }
+
+    /// What a struct that it is in is called.
+    #[must_use]
+    pub fn name_of(&self, around: &Around) -> &str {
+        self.name.get(..around.name_bytes).unwrap_or_default()
+    }
+
     /// Bytes of a row, if all rows have equally many; 0 if it can't be delivered.
     #[must_use]
     pub fn row_bytes(&self) -> usize {
@@ -147,9 +191,18 @@ struct Above {
     list_level: u8,
     /// The definition level at which the innermost one has an element.
     element: u8,
+    /// The structs around it.
+    structs: Vec<Around>,
 }
 
 impl Above {
+    /// What is above the members of a struct.
+    fn within(mut self, name: &str, node: &Type) -> Self {
+        let (level, lists) = (self.level, self.lists);
+        self.structs.push(Around { name_bytes: name.len(), field_id: id_of(node), level, lists });
+        self
+    }
+
     fn optional(mut self, node: &Type) -> Self {
         self.level = self.level.saturating_add(u8::from(is(node, Repetition::OPTIONAL)));
         self
@@ -179,7 +232,7 @@ impl FoundColumns<'_> {
     fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowField>) {
         let above = if is(node, Repetition::REPEATED) { above.repeated(None) } else { above.optional(node) };
         if node.is_primitive() {
-            self.add_leaf(name, &above, arrow);
+            self.add_leaf(node, name, &above, arrow);
         } else if let Some(repeated) = list_of(node) {
             self.add_list(node, repeated, name, above, arrow);
         } else if let Some([key, values @ ..]) = entries_of(node) {
@@ -194,7 +247,7 @@ impl FoundColumns<'_> {
             let place = self.columns.len();
             self.add_members(node, name, &above, arrow);
             if above.lists == 0 && self.columns.len() > place {
-                let mask = struct_mask(name, above.level, &self.columns[place..]);
+                let mask = struct_mask(name, node, &above, &self.columns[place..]);
                 self.columns.insert(place, mask);
             }
         }
@@ -213,19 +266,20 @@ impl FoundColumns<'_> {
         match (element_of(list, repeated), inner_list(repeated)) {
             (Some(element), _) => self.add(element, name, above, arrow),
             (None, Some(inner)) => self.add_list(repeated, inner, name, above, arrow),
-            (None, None) if repeated.is_primitive() => self.add_leaf(name, &above, arrow),
+            (None, None) if repeated.is_primitive() => self.add_leaf(repeated, name, &above, arrow),
             (None, None) => self.add_members(repeated, name, &above, arrow),
         }
     }
 
     fn add_members(&mut self, group: &Type, name: &str, above: &Above, arrow: Option<&ArrowField>) {
+        let above = above.clone().within(name, group);
         for member in group.get_fields() {
             let arrow = arrow.and_then(|group| group.members().get(member.name()));
             self.add(member, &format!("{name}.{}", member.name()), above.clone(), arrow);
         }
     }
 
-    fn add_leaf(&mut self, name: &str, above: &Above, arrow: Option<&ArrowField>) {
+    fn add_leaf(&mut self, node: &Type, name: &str, above: &Above, arrow: Option<&ArrowField>) {
         let leaf = self.leaf;
         self.leaf += 1;
         if leaf >= self.schema.num_columns() {
@@ -254,6 +308,9 @@ impl FoundColumns<'_> {
             level,
             element,
             leaf,
+            field_id: id_of(node),
+            around: above.structs.clone(),
+            given: None,
             shaping,
             separator: None,
             vocabulary: None,
@@ -265,7 +322,8 @@ impl FoundColumns<'_> {
 /// A leaf inside of lists, as a column.
 fn listed(column: Column, above: &Above) -> Column {
     let type_name = format!("{}{}{}", "list<".repeat(above.lists), column.type_name, ">".repeat(above.lists));
-    let holds_numbers = matches!(column.stored, Stored::Number(_) | Stored::Int96 | Stored::Decimal { .. });
+    let holds_numbers =
+        matches!(column.stored, Stored::Number(_) | Stored::Int96 { .. } | Stored::Decimal { .. });
     let kind = match column.kind {
         Kind::String => Kind::Strings,
         Kind::Binary => Kind::Binaries,
@@ -279,7 +337,7 @@ fn listed(column: Column, above: &Above) -> Column {
 }
 
 /// The validity of a struct, from the levels of one of its fields: best of one without lists.
-fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
+fn struct_mask(name: &str, node: &Type, above: &Above, members: &[Column]) -> Column {
     let told = members.iter().find(|member| member.is_flat());
     let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some()));
     Column {
@@ -292,13 +350,21 @@ fn struct_mask(name: &str, level: u8, members: &[Column]) -> Column {
         sizes: Vec::new(),
         unit: None,
         stored: told.map_or(Stored::Unknown, |member| member.stored),
-        level,
+        level: above.level,
         element: 0,
         leaf: told.map_or(0, |member| member.leaf),
+        field_id: id_of(node),
+        around: above.structs.clone(),
+        given: None,
         shaping: Shaping::None,
         separator: None,
         vocabulary: None,
     }
+}
+
+fn id_of(node: &Type) -> Option<i32> {
+    let info = node.get_basic_info();
+    info.has_id().then(|| info.id())
 }
 
 fn is(node: &Type, repetition: Repetition) -> bool {

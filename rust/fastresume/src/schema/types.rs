@@ -162,7 +162,10 @@ pub enum Stored {
         scale: u32,
     },
     /// As INT96: the nanoseconds of a day, and the number of the day.
-    Int96,
+    Int96 {
+        /// The nanoseconds of a tick in which instants are delivered.
+        tick: u32,
+    },
     /// As this many bytes each.
     Fixed(usize),
     /// As bytes, each value with a length of its own.
@@ -171,22 +174,12 @@ pub enum Stored {
     Nothing,
     /// As elements of lists that are all null: levels alone tell of them.
     NullElements,
-    /// In the path of the file.
-    Path,
     /// In a way that is not supported.
     Unknown,
 }
 
-impl Stored {
-    /// Whether all rows of a file have the same value, or null, which is not in its pages.
-    #[must_use]
-    pub fn is_constant(self) -> bool {
-        matches!(self, Self::Nothing | Self::Path)
-    }
-}
-
 /// The longest value that counts as of fixed length: with a longer one, a few bytes of nulls would make many.
-const MAX_FIXED_BYTES: usize = 1 << 20;
+pub const MAX_FIXED_BYTES: usize = 1 << 20;
 
 /// The most digits of a decimal that always fits 64 bits.
 pub const MAX_INTEGER_DIGITS: u32 = 18;
@@ -256,7 +249,7 @@ impl LeafType {
             (_, Some(LogicalType::Unknown), _) => {
                 Self { stored: Stored::Nothing, ..Self::unknown("null".into()) }
             }
-            (Physical::INT96, _, _) => Self::counted("timestamp[ns]", Stored::Int96),
+            (Physical::INT96, _, _) => Self::counted("timestamp[ns]", Stored::Int96 { tick: 1 }),
             (_, Some(LogicalType::Decimal(_)), _) | (_, None, ConvertedType::DECIMAL) => decimal(column),
             (Physical::INT32 | Physical::INT64, _, _) => integer(physical, logical, converted),
             (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Float16), _) if length == Some(2) => {

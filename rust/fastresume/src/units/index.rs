@@ -290,7 +290,7 @@ impl UnitRows<'_> {
             };
             let mut how = blake3::Hasher::new();
             for column in source.columns(manifest, file)? {
-                let told = column.stored.is_constant().then(|| manifest.value(file, &column.name));
+                let told = column.given.map(|_| manifest.value(file, &column.name));
                 how.update(format!("{column:?} {told:?};").as_bytes());
             }
             how.update(format!("{rule:?} {ANCHORS:?} {:?};", manifest.page_checks()).as_bytes());

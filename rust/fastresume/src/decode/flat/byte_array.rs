@@ -41,6 +41,8 @@ enum ByteArrayForm {
     Prefixed(PrefixedTexts),
     /// None in any page of the chunk, since all are null.
     Absent,
+    /// This one for each, whatever the pages hold.
+    Given(Vec<u8>),
 }
 
 impl Default for TextValues {
@@ -55,9 +57,17 @@ impl TextValues {
         Self { dictionary: Texts::default(), form: ByteArrayForm::Absent }
     }
 
+    /// Those of a chunk whose every value is this one: what its pages hold besides levels is not looked at.
+    pub fn given(value: Vec<u8>) -> Self {
+        Self { dictionary: Texts::default(), form: ByteArrayForm::Given(value) }
+    }
+
     /// Whether a few bytes of a page can expand to many bytes of values.
     pub fn can_expand(&self) -> bool {
-        matches!(self.form, ByteArrayForm::Dictionary(_) | ByteArrayForm::Prefixed(_))
+        matches!(
+            self.form,
+            ByteArrayForm::Dictionary(_) | ByteArrayForm::Prefixed(_) | ByteArrayForm::Given(_)
+        )
     }
 
     /// Calls `take` for each of the next `count` values of the page.
@@ -105,6 +115,7 @@ impl TextValues {
                 }
             }
             ByteArrayForm::Absent => check_absent(count)?,
+            ByteArrayForm::Given(value) => (0..count).for_each(|_| take(value)),
         }
         Ok(())
     }
@@ -112,7 +123,7 @@ impl TextValues {
 
 impl PageValues for TextValues {
     fn wants_dictionary(&self) -> bool {
-        !matches!(self.form, ByteArrayForm::Absent)
+        !matches!(self.form, ByteArrayForm::Absent | ByteArrayForm::Given(_))
     }
 
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
@@ -127,8 +138,10 @@ impl PageValues for TextValues {
     }
 
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
-        if matches!(self.form, ByteArrayForm::Absent) {
-            return check_absent(count);
+        match self.form {
+            ByteArrayForm::Absent => return check_absent(count),
+            ByteArrayForm::Given(_) => return Ok(()),
+            _ => {}
         }
         let from = bytes.get(start..).unwrap_or_default();
         self.form = match encoding {
@@ -152,7 +165,8 @@ impl PageValues for TextValues {
             ByteArrayForm::Plain(_)
             | ByteArrayForm::Decoded(..)
             | ByteArrayForm::Prefixed(_)
-            | ByteArrayForm::Absent => Ok(()),
+            | ByteArrayForm::Absent
+            | ByteArrayForm::Given(_) => Ok(()),
         }
     }
 
@@ -163,6 +177,7 @@ impl PageValues for TextValues {
                 *read += count;
                 Ok(())
             }
+            ByteArrayForm::Given(_) => Ok(()),
             ByteArrayForm::Plain(_) | ByteArrayForm::Prefixed(_) | ByteArrayForm::Absent => {
                 self.each(bytes, count, |_| ())
             }

@@ -7,3 +7,4 @@ pub mod byte_array_codes;
 pub mod split;
 pub mod fixed_len;
 pub mod validity;
+pub mod given;

@@ -22,6 +22,10 @@ pub struct ListLevels {
     /// The level of a value. Levels from that of an innermost element up to this are those of null elements, if there are
     /// any.
     pub value: u8,
+    /// The largest level.
+    pub largest: u8,
+    /// The largest repetition level.
+    pub repetition: u8,
 }
 
 /// Iterates over the rows of a column chunk, page by page.
@@ -233,10 +237,9 @@ impl<'a> ListPages<'a> {
         }
         let (repetition, definition) = page.level_bytes.unzip();
         let PageBits { starts, valid, elements, values: present, inner, .. } = &mut self.bits;
-        let ListLevels { empty, elements: of_elements, value } = &self.meaning;
-        let (empty, value) = (*empty, *value);
+        let ListLevels { empty, elements: of_elements, value, largest, repetition: deepest } = &self.meaning;
+        let (empty, value, largest, deepest) = (*empty, *value, *largest, *deepest);
         let element = of_elements.last().copied().unwrap_or(value);
-        let deepest = u8::try_from(of_elements.len()).unwrap_or(u8::MAX);
         let start = self.levels.read(bytes, 0, count, deepest, (page.repetition_encoding, repetition))?;
         self.levels.at_least(1, present);
         if let Some(grid) = &mut self.grid {
@@ -248,7 +251,7 @@ impl<'a> ListPages<'a> {
             inner.starts.set(count, |index| !present.words()[index]);
         }
         let how = (page.definition_encoding, definition);
-        let start = self.levels.read(bytes, start, count, value, how)?;
+        let start = self.levels.read(bytes, start, count, largest, how)?;
         self.levels.at_least(value, present);
         for (inner, of) in inner.iter_mut().zip(of_elements.windows(2)) {
             self.levels.at_least(of[0], &mut inner.there);

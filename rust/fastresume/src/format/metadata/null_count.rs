@@ -18,7 +18,7 @@ pub struct NullCount {
 
 impl NullCount {
     /// Nothing is known.
-    const UNKNOWN: Self = Self { least: 0, may_be_more: true };
+    pub const UNKNOWN: Self = Self { least: 0, may_be_more: true };
 
     /// That of a chunk.
     #[must_use]

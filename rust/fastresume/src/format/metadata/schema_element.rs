@@ -37,6 +37,7 @@ struct Element<'a> {
     converted: Option<i32>,
     scale: Option<i32>,
     precision: Option<i32>,
+    field_id: Option<i32>,
     logical: Option<Logical>,
 }
 
@@ -104,6 +105,7 @@ impl<'a> Element<'a> {
                 (6, Wire::I32) => found.converted = Some(walk.integer32()?),
                 (7, Wire::I32) => found.scale = Some(walk.integer32()?),
                 (8, Wire::I32) => found.precision = Some(walk.integer32()?),
+                (9, Wire::I32) => found.field_id = Some(walk.integer32()?),
                 (10, Wire::Struct) => found.logical = Logical::read(walk)?,
                 _ => return Ok(false),
             }
@@ -151,7 +153,14 @@ impl<'a> Element<'a> {
         if let Some(name) = self.name {
             fields.text(4, name);
         }
-        write(&mut fields, &[(5, self.children), (6, self.converted), (7, self.scale), (8, self.precision)]);
+        let numbers = [
+            (5, self.children),
+            (6, self.converted),
+            (7, self.scale),
+            (8, self.precision),
+            (9, self.field_id),
+        ];
+        write(&mut fields, &numbers);
         if let Some(logical) = self.logical {
             fields.begin(10, Wire::Struct);
             logical.write(fields.out());
