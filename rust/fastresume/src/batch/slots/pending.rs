@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytemuck::Pod;
+
 use crate::batch::slots::interleave::{Columns, Move, scatter, scatter_raised, stride};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
@@ -124,17 +126,31 @@ impl PendingRows {
     }
 }
 
+/// Puts numbers, one behind another, in their places.
+fn place<F: Pod, T: Pod>(rows: &[u8], moves: &[Move], output: &mut [u8], made: impl Fn(F) -> T) {
+    let (rows, output): (&[F], &mut [T]) = (bytemuck::cast_slice(rows), bytemuck::cast_slice_mut(output));
+    for (&row, of) in rows.iter().zip(moves) {
+        if let Some(place) = output.get_mut(of.to as usize) {
+            *place = made(row);
+        }
+    }
+}
+
 impl Columns<'_> {
     /// Puts the rows from `first` on, of `row_bytes`, in their places in `output`.
     fn put(&self, first: usize, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
         if self.count == 1 {
             let rows = &self.bytes[first * self.width..][..moves.len() * self.width];
-            match self.floors {
-                None => scatter(rows, row_bytes, moves, output),
-                Some(floors) => {
-                    let (rows, output) = (bytemuck::cast_slice(rows), bytemuck::cast_slice_mut(output));
-                    scatter_raised(rows, floors, moves, output);
+            match (self.floors, self.width) {
+                (Some(floors), _) => {
+                    let floor = floors.first().copied().unwrap_or(0);
+                    place(rows, moves, output, |row: u32| u64::from(row).wrapping_add(floor));
                 }
+                (None, 1) => place(rows, moves, output, |row: u8| row),
+                (None, 2) => place(rows, moves, output, |row: u16| row),
+                (None, 4) => place(rows, moves, output, |row: u32| row),
+                (None, 8) => place(rows, moves, output, |row: u64| row),
+                _ => scatter(rows, row_bytes, moves, output),
             }
             return;
         }
