@@ -44,7 +44,7 @@ def test_mistakes_with_a_mixture_say_what_to_write(root: Path) -> None:
 def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
     web = source(root, "web")
     cases: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-        ({"web": (web, 0)}, {}, "source 'web': a weight must be a number above 0, and below 1e\+300, found 0"),
+        ({"web": (web, 0)}, {}, "source 'web': a weight must be a number above 0, and below"),
         ({"web": (web, float("nan"))}, {}, "a weight must be a number above 0"),
         ({"web": (web.map(lambda batch: batch), 1)}, {}, r"map the Mixture"),
         ({"web": (web, 1)}, {"stop": "last"}, "stop"),
