@@ -60,7 +60,7 @@ def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
     flat = r'multiplied, as \{"all/web": \(web, 0\.375\), "all/code": \(code, 0\.125\)\}'
     with pytest.raises(TypeError, match=flat):
         fr.Mixture({"all": (two, 0.5)}, batch_size=2)  # type: ignore[dict-item]
-    with pytest.raises(fr.FastresumeError, match="of no Mixture"):
+    with pytest.raises(AttributeError, match="a batch of one has no sources"):
         _ = web.read_rows([1]).source
     with pytest.raises(
         TypeError, match="one of batch_size and global_batch_size must be given, found neither"
