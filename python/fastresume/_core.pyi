@@ -30,7 +30,8 @@ class DataError(FastresumeError, ValueError): ...
 class SourceError(FastresumeError, OSError): ...
 
 _Choice: TypeAlias = tuple[int | None, int | None, int | None] | None
-_Source: TypeAlias = tuple[str, Cursor, _Choice, Manifest | Units | None, bool]
+_Sources: TypeAlias = Sequence[tuple[str, Cursor, _Choice, Manifest | Units | None, bool]]
+_Renamed: TypeAlias = Sequence[tuple[str, str | None]]
 _Words: TypeAlias = npt.NDArray[np.int64]
 _Sequences: TypeAlias = tuple[tuple[Sequence[str], int, Sequence[bytes] | None], UnitTable]
 _Cut: TypeAlias = tuple[int, int, int]
@@ -291,7 +292,9 @@ class Cursor:
 
 @final
 class Mixture:
-    def __new__(cls, sources: Sequence[_Source], weights: Sequence[float], stop: str | int) -> Self: ...
+    def __new__(
+        cls, sources: _Sources, weights: Sequence[float], stop: str | int, others: _Sources, renamed: _Renamed
+    ) -> Self: ...
     @property
     def weights(self) -> list[int]: ...
     def start(self, least: int) -> Cursor: ...

@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import fastresume._core as _core
 from fastresume.batch.schema import Field
+from fastresume.buffers import Intervals
 from fastresume.dataset import ParquetDataset
 from fastresume.messages import bounds_messages
 from fastresume.mixing.blend import Blend
 from fastresume.mixing.plan import MixturePlan, make_mixture_plan
+from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.checks import at_least, one_of, quoted, scalar
+from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.units import Bins
 from fastresume.options.unknown import OF_MIXTURES, takes_no_other
 from fastresume.packing.spec import UnitsSpec
 from fastresume.reading.resumable import ResumableDataset
+from fastresume.state.cursor import Cursor
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -62,6 +66,9 @@ class Mixture(ResumableDataset):
         stages: passes before those under `sources`' own weights: `[(rows, {"web": 0.9, "code": 0.1}), ...]`.
             Each is a pass of so many rows, which `iter()` ends with, and `batch.epoch` counts. A source that
             is not named in one is not read in it. `len()` is that of the present pass.
+        renamed: names that sources had when a state was saved, each with the one that it has now:
+            `{"crawl": "web"}`. It is looked at where a state has an old name, and changes nothing elsewhere:
+            so it may stay in the script. With None, files of a source that is gone are read anew.
         seed: that of `batch.row_seeds()` and `batch.generator()`; each source's order has its own.
         lanes: as of a `ParquetDataset`, and so are the next five.
         tail: what becomes of rows that make no whole batch.
@@ -100,6 +107,7 @@ class Mixture(ResumableDataset):
         global_batch_size: int | None = None,
         stop: Literal["first", "all"] | int = "first",
         stages: Stages = (),
+        renamed: Mapping[str, str | None] | None = None,
         seed: int | None = None,
         lanes: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
@@ -137,6 +145,7 @@ class Mixture(ResumableDataset):
                 max_bad_rows=_MAX_BAD_ROWS,
                 sources=tuple((name, dataset.spec) for name, dataset in datasets.items()),
                 blends=(*_stages(stages, datasets), Blend(weights, end)),
+                renamed=_renamed(renamed, datasets),
             )
         )
         self.datasets: Mapping[str, ParquetDataset] = datasets
@@ -162,6 +171,36 @@ class Mixture(ResumableDataset):
         """The batches of the present pass, with those that are done: passes differ in length."""
         planned = self.spec.pass_from(self.shared_cursor.cursor, 1)
         return planned.step_of(planned.batches)
+
+    @bounds_messages
+    def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> dict[str, RowIntervals]:
+        """The rows of each source that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
+
+        A row that comes several times in the rest of the pass is told once. Given to a dataset over the
+        files of a source as `rows=`, they make a dataset of what is left. Of packed sequences, they are the
+        rows that have a token in one that is left.
+
+        Args:
+            state: a state of this mixture; the present one if None.
+
+        Raises:
+            StateError: if the state is of another mixture.
+            DataError, SourceError: if a file can't be read, of packed sequences.
+
+        Examples:
+            >>> mixture.remaining()["code"]
+            fr.Intervals([[0, 100]])
+        """
+        cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
+        return {name: RowIntervals(rows) for name, rows in remaining_rows(self.spec, cursor).items()}
+
+    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+        """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
+
+        Raises:
+            StateError: if the cursor is of another mixture.
+        """
+        return remaining_by_group(self.spec, cursor._core)
 
     def plan(self, workers: int = 0) -> MixturePlan:
         """What is left of the present pass: steps, and what each source gives; prints as a table.
@@ -272,6 +311,29 @@ def _stages(stages: object, datasets: Mapping[str, ParquetDataset]) -> list[Blen
             raise ValueError(f"a stage has no source: write {form}")
         found.append(Blend(weights, at_least(1, "the rows of a stage", rows)))
     return found
+
+
+def _renamed(renamed: object, datasets: Mapping[str, ParquetDataset]) -> tuple[tuple[str, str | None], ...]:
+    """The old names of sources with those of now.
+
+    Raises:
+        TypeError, ValueError: if they are none.
+    """
+    form = 'write renamed={"old name": "name of now"}'
+    if renamed is None:
+        return ()
+    if not isinstance(renamed, Mapping):
+        raise TypeError(f"renamed must be a mapping: {form}, found {quoted(renamed)}")
+    for old, new in renamed.items():
+        if not isinstance(old, str) or not isinstance(new, str | None):
+            raise TypeError(f"renamed holds names: {form}, found {quoted({old: new})}")
+        if new is not None and new not in datasets:
+            hint = f": write {new!r}: {old!r}, the old name first" if old in datasets else ""
+            raise ValueError(
+                f"renamed says that {quoted(old)} is {quoted(new)} now, which is no source{hint}; the "
+                f"sources are {', '.join(list(datasets)[:_MOST_TOLD])}"
+            )
+    return tuple(renamed.items())
 
 
 def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
     pass, or, after the last batch, the next pass.
 
     Args:
-        make_loader: makes a fresh `Loader`, `ParquetDataset`, or torch `DataLoader` over a `ParquetDataset`,
-            with the same arguments and transforms each time.
+        make_loader: makes a fresh `Loader`, `ParquetDataset` or `Mixture`, of rows or units, or a torch
+            `DataLoader` over one of these, with the same arguments and transforms each time.
         every: resume after every such batch only, and after the last; at least 1.
 
     Returns:
@@ -70,10 +70,20 @@ def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None
                 raise AssertionError(f"{place} the tensor {name!r}")
         if not torch.equal(one.valid, other.valid):
             raise AssertionError(f"{place} which rows are valid: {other.valid}, expected {one.valid}")
-        if not (one.rows() == other.rows()).all():
-            raise AssertionError(f"{place} its row numbers: {other.rows()}, expected {one.rows()}")
+        for what, own, its in _origins(one, other):
+            if not _same_bits(own, its):
+                raise AssertionError(f"{place} {what}: {its}, expected {own}")
         if one.state_dict() != other.state_dict():
             raise AssertionError(f"{place} its state: {other.state_dict()}, expected {one.state_dict()}")
+
+
+def _origins(one: Batch, other: Batch) -> Iterator[tuple[str, Any, Any]]:
+    """What the batches say of where their rows are from: numbers, sources of a mixture, offsets of bins."""
+    yield "its row numbers", one.rows(), other.rows()
+    if one._origin.sources is not None:
+        yield "its sources", one.source, other.source
+    if one._origin.units is not None:
+        yield "the offsets of its units", one._origin.units.offsets, other._origin.units.offsets  # type: ignore[union-attr]  # both have them
 
 
 def _same_bits(one: Any, other: Any) -> bool:

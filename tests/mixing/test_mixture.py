@@ -132,12 +132,17 @@ class Job:
 @given(data=st.data())
 def test_no_row_comes_again_before_all_have_come_whatever_changes(root: Path, data: st.DataObject) -> None:
     job = Job(root)
+    known: set[str] = set()
     for _ in range(data.draw(st.integers(1, 6))):
         names = data.draw(st.sets(st.sampled_from(list(SIZES)), min_size=1))
+        # A mixture of none of the state's sources is refused.
+        names |= {data.draw(st.sampled_from(sorted(known)))} if known else set()
         weights = {name: data.draw(st.sampled_from((0.1, 1, 3, 7))) for name in SIZES if name in names}
         size = data.draw(st.sampled_from((4, 6, 12)))
         world_size = data.draw(st.integers(1, 3))
-        job.live(weights, world_size, data.draw(st.integers(0, 12)), batch_size=size)
+        steps = data.draw(st.integers(0, 12))
+        job.live(weights, world_size, steps, batch_size=size)
+        known |= names if steps else set()
     for name, rows in job.delivered.items():
         counts = Counter(rows)
         assert not counts or max(counts.values()) <= -(-len(rows) // SIZES[name]) + 1

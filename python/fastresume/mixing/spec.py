@@ -38,10 +38,12 @@ class MixtureSpec(ReadSpec):
     Args:
         sources: what each source reads, with its name; in the order in which they were named.
         blends: the passes of the mixture; the last one for all that follow.
+        renamed: the names that sources had in states, with those of now; None where one begins anew.
     """
 
     sources: tuple[tuple[str, FilesSpec], ...]
     blends: tuple[Blend, ...]
+    renamed: tuple[tuple[str, str | None], ...] = ()
     _cores: tuple[_core.Mixture, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -49,12 +51,14 @@ class MixtureSpec(ReadSpec):
         self._prepare()
 
     def _prepare(self) -> None:
-        specs = dict(self.sources)
+        told = {name: _told(name, spec) for name, spec in self.sources}
         cores = [
             _core.Mixture(
-                [_told(name, specs[name]) for name in blend.weights],
+                [told[name] for name in blend.weights],
                 blend.told_weights(),
                 blend.stop,
+                [each for name, each in told.items() if name not in blend.weights],
+                self.renamed,
             )
             for blend in self.blends
         ]
@@ -143,7 +147,8 @@ class MixtureSpec(ReadSpec):
         """A cursor of this mixture; with other sources, weights, files or another end, a new stage begins.
 
         Raises:
-            StateError: if it is of no mixture, or a source is another dataset than the one of this name.
+            StateError: if it is of no mixture, or of one of other sources; if a source is another dataset
+                than the one of this name, or is there under another name.
         """
         return self._at(cursor.epoch)[1].fitted(cursor, self.global_batch_size)
 
@@ -215,6 +220,7 @@ class MixtureSpec(ReadSpec):
             },
             "weights": dict(zip(blend.weights, core.weights, strict=True)),
             "stop": blend.stop,
+            "renamed": dict(self.renamed),
             "batch_size": self.batch_size,
             "tail": self.tail,
             "cut": self.cut(workers),

@@ -126,6 +126,11 @@ METHODS_OF_DATASETS = {
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
     "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
+    "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
+    **{
+        name: f"mixture.datasets[name].{name}, or loader.dataset.{name}"
+        for name in ("paths", "num_file_rows", "dictionaries")
+    },
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
 }
 

@@ -131,4 +131,5 @@ class FilesDataset(ResumableDataset):
         Raises:
             StateError: if the cursor is of another dataset, selection or order.
         """
-        return random_access.remaining_by_group(self.spec, cursor._core)
+        rows = random_access.remaining_rows(self.spec, cursor._core)
+        return random_access.by_group(self.spec, rows)

@@ -66,8 +66,9 @@ def batch_of_row(
     """
     if not isinstance(spec, FilesSpec) or spec.units_text is not None:
         raise TypeError(
-            "batch_of_row finds rows of one ParquetDataset: of a Mixture, or of units, take "
-            "batch_at(epoch, step)"
+            "batch_of_row finds rows of one ParquetDataset. In a Mixture a row may come several times in a "
+            "pass, and of units several may have a part of it: go over batch_at(epoch, step), whose rows() "
+            "and source tell what it has"
         )
     row = int(checked_numbers(spec.manifest, [row_number])[0])
     told = _told(spec, shared, epoch, state, readers)
@@ -182,9 +183,8 @@ def remaining_rows(spec: FilesSpec, cursor: _core.Cursor) -> Intervals:
     return spec.rows_at(fitted, of_buffer(fitted.remaining()))
 
 
-def remaining_by_group(spec: FilesSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
-    """The rows of the current pass that are not delivered, by file and row group; see `Cursor.remaining`."""
-    rows = remaining_rows(spec, cursor)
+def by_group(spec: FilesSpec, rows: Intervals) -> list[tuple[str, int, Intervals]]:
+    """A set of rows by file and row group, counted in it; see `Cursor.remaining`."""
     starts = of_words(spec.manifest.group_starts)
     # Every range is cut at the bounds of row groups, so that each piece lies in one.
     bounds = np.unique(np.concatenate([rows.ravel(), starts]))

@@ -34,6 +34,10 @@ class ReadRows(Protocol):
     def order_choice(self) -> object:
         """What was named of the shuffled order; None of a sequential one."""
 
+    @property
+    def units_text(self) -> str | None:
+        """What is counted in the place of rows, in words; None of rows."""
+
 
 class Dataset(Protocol):
     """What a cursor asks of a dataset: a `ParquetDataset` has it."""
@@ -120,22 +124,32 @@ class Cursor:
 
         Raises:
             StateError: if a path names no files of the dataset, or several whose order is not told; if a
-                value is not an integer or out of range; the key is named. If the dataset is shuffled.
+                value is not an integer or out of range; the key is named. If the dataset is shuffled, or has
+                units.
+            TypeError: if it is a Mixture: offsets are of one dataset.
 
         Examples:
             >>> offsets = {"data/*.parquet:0": 29, "data/*.parquet:50": 79}
             >>> Cursor.from_offsets(offsets, dataset, files=["data/part-0.parquet"]).remaining().tolist()
             [[30, 50], [80, 100]]
         """
-        if dataset.spec.order_choice is not None:
+        spec = _files_of(dataset)
+        rest = (
+            "the rows that are left, by ParquetDataset(..., rows=Cursor.rows_after_offsets(offsets, dataset))"
+        )
+        if spec.order_choice is not None:
             raise _core.StateError(
                 "offsets tell rows in the order of the files, but the dataset is shuffled: let it consist of "
-                "the rows that are left, by ParquetDataset(..., rows=Cursor.rows_after_offsets(offsets, "
-                "dataset)), or pass shuffle=False"
+                f"{rest}, or pass shuffle=False"
             )
-        epoch, rows = consumed(offsets, Listing(dataset.spec, files, paths))
+        if spec.units_text is not None:
+            raise _core.StateError(
+                f"offsets tell rows, but the dataset counts units, {spec.units_text}: let them be made of "
+                f"{rest}"
+            )
+        epoch, rows = consumed(offsets, Listing(spec, files, paths))
         slices = {str(number): (first, end - 1) for number, (first, end) in enumerate(rows.tolist())}
-        return cls(_core.Cursor.from_offsets(dataset.spec.manifest, epoch, slices))
+        return cls(_core.Cursor.from_offsets(spec.manifest, epoch, slices))
 
     @staticmethod
     def rows_after_offsets(
@@ -157,15 +171,16 @@ class Cursor:
             paths: where directories are now, by where they were.
 
         Raises:
-            StateError: as from `from_offsets`, but for a shuffled dataset.
+            StateError, TypeError: as from `from_offsets`, but for a dataset that is shuffled or has units.
 
         Examples:
             >>> offsets = {"data/part-0.parquet:0": 29, "data/part-0.parquet:50": 79}
             >>> Cursor.rows_after_offsets(offsets, dataset).tolist()
             [[30, 50], [80, 100]]
         """
-        manifest = dataset.spec.manifest
-        _, rows = consumed(offsets, Listing(dataset.spec, files, paths))
+        spec = _files_of(dataset)
+        manifest = spec.manifest
+        _, rows = consumed(offsets, Listing(spec, files, paths))
         selected = manifest.selected
         if selected is not None:
             rows = np.concatenate([rows, of_buffer(_core.remaining(of_buffer(selected), manifest.num_rows))])
@@ -263,7 +278,8 @@ class Cursor:
         Returns:
             Positions: int64 `[n, 2]`, half open, sorted. Or a list of (path, row group, rows), the rows
             counted within the row group: int64 `[n, 2]`, half open, sorted; row groups with nothing left are
-            not in it.
+            not in it. Of a Mixture, those of its sources one after another; a row that comes several times in
+            the rest of the pass is in it once. Of units, the rows that have a part in one that is left.
 
         Raises:
             StateError: if the cursor is of another dataset, selection or order.
@@ -287,6 +303,23 @@ class Cursor:
             f"Cursor(epoch={self.epoch}, consumed_rows={consumed}, step={self._core.steps}, "
             f"{self.order_text}, dataset={self._core.fingerprint[:8]})"
         )
+
+
+def _files_of(dataset: Dataset) -> ReadRows:
+    """What a dataset of one list of files reads.
+
+    Raises:
+        TypeError: if it is something else.
+    """
+    spec = getattr(dataset, "spec", None)
+    if spec is None or not hasattr(spec, "manifest"):
+        raise TypeError(
+            f"offsets tell rows of one ParquetDataset, found a {type(dataset).__name__}: of a Mixture, make "
+            "each source of what is left of it, as ParquetDataset(..., "
+            "rows=Cursor.rows_after_offsets(offsets, mixture.datasets[name]))"
+        )
+    read: ReadRows = spec
+    return read
 
 
 def _found(given: object) -> str:

@@ -74,7 +74,8 @@ fn source((name, start, choice, files, appends): SourceArguments<'_>) -> NamedSo
     }
 }
 
-/// What a user asks of a mixture: its sources, their weights, and where a pass ends.
+/// What a user asks of a mixture: the sources of a pass, their weights, and where it ends; the sources of other passes; and
+/// the names that sources had, with those of now.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Mixture {
     inner: NamedMixture,
@@ -88,13 +89,18 @@ impl Mixture {
         sources: Vec<SourceArguments<'_>>,
         weights: Vec<f64>,
         stop: StopArgument,
+        others: Vec<SourceArguments<'_>>,
+        renamed: Vec<(String, Option<String>)>,
     ) -> PyResult<Self> {
         let named = sources.into_iter().map(source).collect();
+        let others = others.into_iter().map(source).collect();
         gate::run(py, || {
             let inner = NamedMixture {
                 sources: named,
                 weights: whole_weights(&weights)?.into(),
                 stop: stop.to_core()?,
+                others,
+                renamed,
             };
             Ok(Self { inner })
         })

@@ -9,12 +9,13 @@ use crate::source_places::check_streams;
 
 pub const NAMES: [&str; 4] = ["web", "code", "books", "mail"];
 
-/// What one start of a job asks for: which sources it names and with which weights, what has come to them, its ranks, lanes
-/// and rows, and after how many batches it is killed.
+/// What one start of a job asks for: which sources it names and with which weights, what has come to them, which have new
+/// names, its ranks, lanes and rows, and after how many batches it is killed.
 #[derive(Debug, Clone)]
 pub struct Life {
     pub weights: Vec<(usize, u64)>,
     pub new_rows: Vec<u64>,
+    pub renames: Vec<bool>,
     pub stop: Stop,
     pub tail: Tail,
     pub world_size: u64,
@@ -35,11 +36,13 @@ pub fn lives() -> impl Strategy<Value = Life> {
         (1..400_u64).prop_map(Stop::Rows)
     ];
     let new_rows = prop::collection::vec(prop_oneof![3 => Just(0), 1 => 1..50_u64], 4);
+    let renames = prop::collection::vec(prop::bool::weighted(0.2), 4);
     let tail = prop::sample::select(vec![Tail::Drop, Tail::Short, Tail::Pad]);
-    (weights, new_rows, (stop, tail), 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
-        |(weights, new_rows, (stop, tail), world_size, lanes_each, rows, batches)| Life {
+    (weights, (new_rows, renames), (stop, tail), 1..=3_u64, 1..=3_u64, 1..6_u64, 0..40_u64).prop_map(
+        |(weights, (new_rows, renames), (stop, tail), world_size, lanes_each, rows, batches)| Life {
             weights,
             new_rows,
+            renames,
             stop,
             tail,
             world_size,
@@ -70,11 +73,9 @@ pub trait Sources {
 
 impl Life {
     pub fn named(&self, all: &impl Sources) -> NamedMixture {
-        NamedMixture {
-            sources: self.weights.iter().map(|&(source, _)| all.named(source)).collect(),
-            weights: self.weights.iter().map(|&(_, weight)| weight).collect::<Vec<_>>().into(),
-            stop: self.stop,
-        }
+        let sources = self.weights.iter().map(|&(source, _)| all.named(source)).collect();
+        let weights: Vec<u64> = self.weights.iter().map(|&(_, weight)| weight).collect();
+        NamedMixture::new(sources, weights.into(), self.stop)
     }
 
     fn least(&self) -> u64 {
@@ -87,8 +88,58 @@ impl Life {
     }
 }
 
+/// Which source has, or had, a name: a new one is the old one with a number.
 fn place(name: &str) -> usize {
-    NAMES.iter().position(|known| *known == name).unwrap()
+    let first = name.split('-').next().unwrap();
+    NAMES.iter().position(|known| *known == first).unwrap()
+}
+
+/// The names that sources have had, the last one of now: all others are renamed to it.
+struct Names([Vec<String>; 4]);
+
+impl Names {
+    fn new() -> Self {
+        Self(NAMES.map(|name| vec![name.to_owned()]))
+    }
+
+    fn rename(&mut self, source: usize) {
+        let number = self.0[source].len();
+        self.0[source].push(format!("{}-{number}", NAMES[source]));
+    }
+
+    /// The same mixture by the names of now.
+    fn told(&self, mut named: NamedMixture) -> NamedMixture {
+        for source in &mut named.sources {
+            source.name.clone_from(self.0[place(&source.name)].last().unwrap());
+        }
+        let each = self.0.iter().filter_map(|names| names.split_last());
+        let pairs = each.flat_map(|(now, old)| old.iter().map(|old| (old.clone(), Some(now.clone()))));
+        named.renamed = pairs.collect();
+        named
+    }
+}
+
+/// Checks that a state is refused where nobody says that its sources have new names, or where it has none of the sources.
+/// Whether it fits otherwise.
+fn fits(state: &Cursor, named: &NamedMixture, least: u64) -> bool {
+    let taken = state.taken().unwrap();
+    let known: BTreeMap<usize, usize> = places(state).into_iter().zip(0..).collect();
+    let untold = NamedMixture { renamed: Vec::new(), ..named.clone() };
+    let is_lost = |source: &NamedSource| {
+        known.get(&place(&source.name)).is_some_and(|&index| {
+            state.mixture().unwrap().sources[index].0 != source.name && taken[index].rows_taken() > 0
+        })
+    };
+    if named.sources.iter().any(is_lost) {
+        let error = state.fitted_to_mixture(&untold, least).unwrap_err().to_string();
+        assert!(error.contains("write Mixture(..., renamed={"), "{error}");
+    }
+    let fits = named.sources.iter().any(|source| known.contains_key(&place(&source.name)));
+    if !fits {
+        let error = state.fitted_to_mixture(named, least).unwrap_err().to_string();
+        assert!(error.contains("the state is of a mixture of other sources"), "{error}");
+    }
+    fits
 }
 
 /// Which of the names the sources of a state have.
@@ -206,7 +257,16 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
     let mut state: Option<String> = None;
     // The present pass, and the batches and rows that it gave, under whatever stages.
     let (mut epoch, mut steps, mut given) = (0, 0, 0);
+    let mut aliases = Names::new();
     for life in lives {
+        let is_renamed = (0..NAMES.len()).filter(|&source| life.renames[source]);
+        is_renamed.for_each(|source| aliases.rename(source));
+        if let Some(text) = &state {
+            let named = aliases.told(life.named(sources));
+            if !fits(&Cursor::parse(text).unwrap(), &named, life.least()) {
+                continue;
+            }
+        }
         for &(source, _) in &life.weights {
             // What came to a source while it was not read is seen when it is read again.
             sources.grow(source, life.new_rows[source]);
@@ -215,7 +275,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
                 all[source].grow(new_rows);
             }
         }
-        let named = life.named(sources);
+        let named = aliases.told(life.named(sources));
         let cursor = match &state {
             None => Cursor::start_of_mixture(&named, life.least()).unwrap(),
             Some(text) => Cursor::parse(text).unwrap().fitted_to_mixture(&named, life.least()).unwrap(),

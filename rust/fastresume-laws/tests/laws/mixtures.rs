@@ -141,6 +141,7 @@ fn a_pass_ends_with_that_of_a_source_or_of_all() {
     let life = |stop| Life {
         weights: vec![(0, 7), (1, 3)],
         new_rows: vec![0; 4],
+        renames: vec![false; 4],
         stop,
         tail: Tail::Drop,
         world_size: 1,
@@ -171,6 +172,7 @@ fn sources_that_are_named_in_another_order_begin_no_stage() {
     let life = |weights: &[(usize, u64)]| Life {
         weights: weights.to_vec(),
         new_rows: vec![0; 4],
+        renames: vec![false; 4],
         stop: Stop::Rows(40),
         tail: Tail::Drop,
         world_size: 1,
@@ -191,6 +193,54 @@ fn sources_that_are_named_in_another_order_begin_no_stage() {
     assert_eq!((next.mixture().unwrap().stages.len(), next.steps(), next.identity().num_rows), (1, 3, 28));
 }
 
+/// Two sources change names. The same renaming stays in the script of the job, and of the one after it.
+#[test]
+fn names_that_change_places_do_so_once() {
+    let sources = Counted(vec![70, 60, 50, 40]);
+    let mixture = |own: &[(&str, usize)], renamed: &[(&str, Option<&str>)]| {
+        let each = own.iter().map(|&(name, of)| NamedSource { name: name.into(), ..sources.named(of) });
+        let pairs = renamed.iter().map(|&(old, new)| (old.to_owned(), new.map(str::to_owned)));
+        let named = NamedMixture::new(each.collect(), vec![1; own.len()].into(), Stop::Rows(40));
+        NamedMixture { renamed: pairs.collect(), ..named }
+    };
+    let begun = Cursor::start_of_mixture(&mixture(&[("a", 0), ("b", 1), ("c", 2)], &[]), 3).unwrap();
+    let state = begun.with_cut(Cut::new(1, 1, 3).unwrap(), 4);
+    let swapped: &[(&str, usize)] = &[("b", 0), ("a", 1), ("d", 2)];
+    let error = state.fitted_to_mixture(&mixture(swapped, &[]), 3).unwrap_err().to_string();
+    assert!(error.contains(r#"renamed={"a": "b", "b": "a", "c": "d"}"#), "{error}");
+    let told = mixture(swapped, &[("a", Some("b")), ("b", Some("a")), ("c", Some("d")), ("x", Some("a"))]);
+    let renamed = state.fitted_to_mixture(&told, 3).unwrap();
+    let names: Vec<&str> = renamed.mixture().unwrap().sources.iter().map(|source| &*source.0).collect();
+    assert_eq!((names, renamed.cuts(), renamed.taken()), (vec!["b", "a", "d"], state.cuts(), state.taken()));
+    assert_eq!(renamed.fitted_to_mixture(&told, 3).unwrap(), renamed);
+    let twice = mixture(&[("z", 0), ("y", 3)], &[("a", Some("z")), ("b", Some("z"))]);
+    let error = state.fitted_to_mixture(&twice, 3).unwrap_err().to_string();
+    assert!(error.contains(r#"renamed= says that "z" was "b", but the state has "a", too"#), "{error}");
+}
+
+/// Of two sources over the same files, under new names, nobody knows which is which; and one may be read anew.
+#[test]
+fn a_source_that_is_one_of_two_alike_is_asked_for() {
+    let sources = Counted(vec![70, 60, 50, 40]);
+    let mixture = |own: &[&str], renamed: &[(&str, Option<&str>)]| {
+        let each = own.iter().map(|&name| NamedSource { name: name.into(), ..sources.named(0) });
+        let pairs = renamed.iter().map(|&(old, new)| (old.to_owned(), new.map(str::to_owned)));
+        let named = NamedMixture::new(each.collect(), vec![1; own.len()].into(), Stop::Rows(40));
+        NamedMixture { renamed: pairs.collect(), ..named }
+    };
+    let begun = Cursor::start_of_mixture(&mixture(&["a", "b"], &[]), 3).unwrap();
+    let state = begun.with_cut(Cut::new(1, 1, 3).unwrap(), 4);
+    let error = state.fitted_to_mixture(&mixture(&["a", "c"], &[]), 3).unwrap_err().to_string();
+    assert!(error.contains(r#"write Mixture(..., renamed={"b": "c"})"#), "{error}");
+    let error = state.fitted_to_mixture(&mixture(&["c"], &[]), 3).unwrap_err().to_string();
+    assert!(error.contains(r#"("a" as "c", "b" as "c"): write which"#), "{error}");
+    // One more over the same files is what was asked for: all that the state has goes on.
+    assert!(state.fitted_to_mixture(&mixture(&["a", "b", "c"], &[]), 3).is_ok());
+    let anew = state.fitted_to_mixture(&mixture(&["a", "c"], &[("b", None)]), 3).unwrap();
+    assert_eq!(anew.mixture().unwrap().sources.len(), 3);
+    assert!(begun.fitted_to_mixture(&mixture(&["a", "c"], &[]), 3).is_ok(), "nothing was delivered");
+}
+
 #[test]
 fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
     let sources = |count: usize| -> Vec<NamedSource> {
@@ -209,7 +259,7 @@ fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
     for stage in 0..5 {
         let weights: Vec<u64> = (0..8).map(|source| 5 + (source + stage) % 8 * 7).collect();
         let stop = Stop::Named(NamedStop::First);
-        let named = NamedMixture { sources: sources(8), weights: weights.into(), stop };
+        let named = NamedMixture::new(sources(8), weights.into(), stop);
         let begun = match &cursor {
             None => Cursor::start_of_mixture(&named, 4096).unwrap(),
             Some(cursor) => cursor.fitted_to_mixture(&named, 4096).unwrap(),

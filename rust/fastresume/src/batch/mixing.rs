@@ -254,7 +254,7 @@ mod tests {
     use crate::order::mixture::{NamedStop, Stop};
     use crate::order::pass_order::{OrderChoice, OrderKind};
     use crate::resume::cursor::Cursor;
-    use crate::resume::mixed::{NamedMixture, NamedSource};
+    use crate::resume::named_mixture::{NamedMixture, NamedSource};
 
     struct Bytes(Vec<Vec<u8>>);
 
@@ -275,11 +275,8 @@ mod tests {
             files: None,
             appends: false,
         };
-        let named = NamedMixture {
-            sources: vec![source("a", 7), source("b", 50)],
-            weights: vec![2, 1].into(),
-            stop: Stop::Named(NamedStop::All),
-        };
+        let sources = vec![source("a", 7), source("b", 50)];
+        let named = NamedMixture::new(sources, vec![2, 1].into(), Stop::Named(NamedStop::All));
         Cursor::start_of_mixture(&named, 1).unwrap().axes().unwrap()
     }
 

@@ -9,7 +9,7 @@ use crate::intervals::set::Intervals;
 use crate::order::pass_order::OrderKind;
 use crate::order::selection::Selection;
 use crate::resume::cursor::{Cursor, Generation, Identity};
-use crate::resume::mixed::Grows;
+use crate::resume::named_mixture::Grows;
 use crate::resume::units::Units;
 
 /// So many ways in which files may have come between others are looked at.

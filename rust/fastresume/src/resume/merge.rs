@@ -51,9 +51,12 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
         return Ok(first.clone());
     }
     if first.mixture().is_some() {
-        return Err(Error::State(
-            "states of a mixture whose ranks are out of step can't be merged: each rank's tells another stage".into(),
-        ));
+        let (rank, least) = done.iter().enumerate().min_by_key(|(_, done)| **done).unwrap_or((0, &0));
+        return Err(Error::State(format!(
+            "states of a mixture whose ranks are out of step can't be merged: what some ranks were given, and others \
+             were not, has no place in one. Load that of rank {rank}, which is the furthest behind, after {least} batches \
+             of the last cut: what others were given since comes again, and nothing is lost"
+        )));
     }
     let before = most.before_last_cut();
     let remaining = before.remaining()?;

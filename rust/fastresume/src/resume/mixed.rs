@@ -1,124 +1,25 @@
 //! Mixtures: which ordinals of which source stand at the positions of a stage, what its cuts have taken of them, and the
 //! stage that follows.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dataset::manifest::MAX_ROWS;
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::order::comb::Comb;
-use crate::order::mixture::{Axis, Growth, Mixture, Source, Stage, Stop, VERSION};
-use crate::order::pass_order::{OrderChoice, OrderKind};
+use crate::order::mixture::{Axis, Mixture, Source, Stage, VERSION};
+use crate::order::pass_order::OrderKind;
 use crate::order::period::Period;
 use crate::order::weights::Weights;
 use crate::resume::cursor::{Cursor, Identity, damaged};
 use crate::resume::joined::{Joined, in_named_order, merged};
 use crate::resume::lanes::{Cut, Division};
+use crate::resume::named_mixture::{NamedMixture, NamedSource};
 use crate::resume::source_places::SourcePlaces;
 
 /// What stands for the fingerprint of one dataset in the state of a mixture.
 const FINGERPRINT: &str = "mixture";
-
-/// Files that may be more than they were.
-pub trait Grows: std::fmt::Debug + Send + Sync {
-    /// Whether the first of them have this hash, as [`Identity::short_hash`] makes it, and so many rows.
-    ///
-    /// # Errors
-    /// `State` if they can't be compared.
-    fn began_with(&self, hash: &str, rows: u64) -> Result<bool>;
-}
-
-/// A source, as a user names it.
-#[derive(Debug, Clone)]
-pub struct NamedSource {
-    /// Its name.
-    pub name: String,
-    /// The hash of its files and selected rows.
-    pub fingerprint: String,
-    /// The number of its selected rows.
-    pub rows: u64,
-    /// The order that it has if no state says otherwise.
-    pub order: OrderKind,
-    /// What was named of it.
-    pub choice: OrderChoice,
-    /// Its files, where a state of fewer of them is understood.
-    pub files: Option<Arc<dyn Grows>>,
-    /// Whether such a state fits.
-    pub appends: bool,
-}
-
-impl NamedSource {
-    fn begun(&self) -> Source {
-        let sizes = match self.order {
-            OrderKind::Shuffled { seed, block_rows, window_rows } => Some((seed, block_rows, window_rows)),
-            _ => None,
-        };
-        Source(self.name.clone(), self.fingerprint.clone(), self.rows, sizes, Vec::new(), Growth::default())
-    }
-
-    /// Refuses the state of another dataset under this name.
-    fn check(&self, found: &Source) -> Result<()> {
-        let foreign = |what: &str, found: String, own: String| {
-            let name = quoted(&self.name);
-            Err(Error::State(format!(
-                "source '{name}': the state is of another {what}: {found}, this one is {own}"
-            )))
-        };
-        if (&found.1, found.2) != (&self.fingerprint, self.rows) {
-            let has_grown = match &self.files {
-                Some(files) => files.began_with(&found.1, found.2)?,
-                None => false,
-            };
-            if !has_grown || !self.appends {
-                let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
-                let told = if has_grown {
-                    ": it has more files than then, behind those of the state. ParquetDataset(..., on_change='append') \
-                     goes on with them"
-                } else {
-                    ""
-                };
-                let own = named(&self.fingerprint, self.rows) + told;
-                return foreign("dataset", named(&found.1, found.2), own);
-            }
-        }
-        match self.choice.contradiction(&order_of(found)) {
-            Some((what, found, chosen)) => foreign(what, found, chosen),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The order of each pass of a source.
-#[must_use]
-pub fn order_of(source: &Source) -> OrderKind {
-    source.3.map_or(OrderKind::Sequential, |(seed, block_rows, window_rows)| OrderKind::Shuffled {
-        seed,
-        block_rows,
-        window_rows,
-    })
-}
-
-/// What a user asks of a mixture.
-#[derive(Debug, Clone)]
-pub struct NamedMixture {
-    /// Its sources, in their order.
-    pub sources: Vec<NamedSource>,
-    /// Their weights, as [`whole_weights`](crate::order::weights::whole_weights) gives them.
-    pub weights: Weights,
-    /// Where a pass ends.
-    pub stop: Stop,
-}
-
-impl NamedMixture {
-    /// Where each of its sources is in a state; `None` of those that are new.
-    fn places(&self, mixture: &Mixture) -> Vec<Option<usize>> {
-        let known = mixture.sources.iter().enumerate().rev().map(|(place, source)| (&*source.0, place));
-        let known: BTreeMap<&str, usize> = known.collect();
-        self.sources.iter().map(|source| known.get(&*source.name).copied()).collect()
-    }
-}
 
 /// Which ordinals stand at the positions of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -367,7 +268,8 @@ impl Cursor {
     /// Then what the present stage has not taken goes back to the sources.
     ///
     /// # Errors
-    /// `State` if it is not of a mixture, or a source is another dataset than the one of this name in the state.
+    /// `State` if it is not of a mixture, or a source is another dataset than the one of this name in the state, or has
+    /// another name there; if it has none of the sources.
     pub fn fitted_to_mixture(&self, named: &NamedMixture, least: u64) -> Result<Self> {
         let Some(mixture) = self.mixture() else {
             return Err(Error::State(format!(
@@ -376,10 +278,10 @@ impl Cursor {
                 named.sources.len()
             )));
         };
+        let told = named.told_by(mixture, || self.taken())?;
+        let own_names = told.clone();
+        let mixture = told.as_ref().unwrap_or(mixture);
         let places = named.places(mixture);
-        for (source, place) in named.sources.iter().zip(&places) {
-            place.map_or(Ok(()), |place| source.check(&mixture.sources[place]))?;
-        }
         let is_begun = !self.cuts.is_empty();
         // Places of equal ends go by the order of the sources: what a pass has given is told by the one that it began with.
         let keeps_order = places.iter().flatten().is_sorted() || is_begun || !mixture.stages.is_empty();
@@ -394,7 +296,12 @@ impl Cursor {
         let has_grown = joined.iter().any(|joined| grown(joined).is_some());
         let is_same = joined.iter().map(|joined| joined.from).eq((0..count).map(Some)) && !has_grown;
         if is_same && weights == *mixture.weights && named.stop == mixture.stop {
-            return Ok(self.clone());
+            let identity =
+                own_names.map(|told| identity(OrderKind::Mixture(Box::new(told)), self.identity.num_rows));
+            return Ok(Self {
+                identity: identity.map_or_else(|| Arc::clone(&self.identity), Arc::new),
+                ..self.clone()
+            });
         }
         let made = [&named.weights, &mixture.weights].into_iter().find(|made| ***made == weights);
         let weights = made.cloned().unwrap_or_else(|| weights.into());

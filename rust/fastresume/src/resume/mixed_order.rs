@@ -10,7 +10,8 @@ use crate::order::comb::Comb;
 use crate::order::pass_order::{Order, OrderKind};
 use crate::order::selection::Selection;
 use crate::resume::cursor::Cursor;
-use crate::resume::mixed::{Axes, order_of};
+use crate::resume::mixed::Axes;
+use crate::resume::named_mixture::order_of;
 use crate::resume::source_places::SourcePlaces;
 
 /// A source that is read: its name in the state, and its selected rows.

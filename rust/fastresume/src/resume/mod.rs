@@ -7,6 +7,7 @@ pub mod cursor;
 pub mod state_format;
 pub mod pass;
 pub mod units;
+pub mod named_mixture;
 pub mod growth;
 pub mod merge;
 pub mod joined;

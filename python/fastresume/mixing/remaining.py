@@ -1,0 +1,39 @@
+"""The rows of the sources that a pass of a mixture has still to deliver."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+import fastresume._core as _core
+from fastresume.buffers import Intervals, of_buffer
+from fastresume.mixing.spec import MixtureSpec
+from fastresume.reading.random_access import by_group
+
+
+def remaining_rows(spec: MixtureSpec, cursor: _core.Cursor) -> dict[str, Intervals]:
+    """The numbers of the rows of each source in the rest of a cursor's pass; each number once."""
+    here = spec.fitted(cursor)
+    axes, left = _core.Axes(here), of_buffer(here.remaining()).tolist()
+    places = {name: place for place, name in enumerate(axes.names)}
+    found: dict[str, Intervals] = {}
+    for name, source in spec.sources:
+        start, rows = source.start(), [np.empty((0, 2), np.int64)]
+        of_state = [places[name]] if name in places else []
+        for place, (first, end) in product(of_state, left):
+            for ordinal, last in of_buffer(axes.ordinals(place, first, end)).tolist():
+                of_pass = axes.stretch(place, start, ordinal)
+                position = of_pass.consumed_rows()
+                positions = np.array([[position, position + last - ordinal]], np.int64)
+                rows.append(source.rows_at(of_pass, positions))
+        total = source.manifest.num_rows
+        others = of_buffer(_core.remaining(np.concatenate(rows), total))
+        found[name] = of_buffer(_core.remaining(others, total))
+    return found
+
+
+def remaining_by_group(spec: MixtureSpec, cursor: _core.Cursor) -> list[tuple[str, int, Intervals]]:
+    """The same by file and row group, of one source after another; see `Cursor.remaining`."""
+    rows = remaining_rows(spec, cursor)
+    return [each for name, source in spec.sources for each in by_group(source, rows[name])]

@@ -1,0 +1,332 @@
+//! What a user asks of a mixture, and which source of a state each of its sources is.
+//!
+//! A source is known by its name. What a state has under a name that is gone, and is here under a new one, would begin anew
+//! in silence: it is refused, with the renaming to write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::error::{Error, Result, quoted};
+use crate::order::mixture::{Axis, Growth, Mixture, Source, Stop};
+use crate::order::pass_order::{OrderChoice, OrderKind};
+use crate::order::weights::Weights;
+
+/// So many names are told in one error.
+const MOST_NAMED: usize = 8;
+
+/// Files that may be more than they were.
+pub trait Grows: std::fmt::Debug + Send + Sync {
+    /// Whether the first of them have this hash, as [`Identity::short_hash`] makes it, and so many rows.
+    ///
+    /// # Errors
+    /// `State` if they can't be compared.
+    fn began_with(&self, hash: &str, rows: u64) -> Result<bool>;
+}
+
+/// A source, as a user names it.
+#[derive(Debug, Clone)]
+pub struct NamedSource {
+    /// Its name.
+    pub name: String,
+    /// The hash of its files and selected rows.
+    pub fingerprint: String,
+    /// The number of its selected rows.
+    pub rows: u64,
+    /// The order that it has if no state says otherwise.
+    pub order: OrderKind,
+    /// What was named of it.
+    pub choice: OrderChoice,
+    /// Its files, where a state of fewer of them is understood.
+    pub files: Option<Arc<dyn Grows>>,
+    /// Whether such a state fits.
+    pub appends: bool,
+}
+
+impl NamedSource {
+    /// What a state says of it when nothing was taken of it.
+    pub(super) fn begun(&self) -> Source {
+        let sizes = match self.order {
+            OrderKind::Shuffled { seed, block_rows, window_rows } => Some((seed, block_rows, window_rows)),
+            _ => None,
+        };
+        Source(self.name.clone(), self.fingerprint.clone(), self.rows, sizes, Vec::new(), Growth::default())
+    }
+
+    /// Whether a source of a state is this one: of its files, or of the first of them, in its order.
+    fn is_of(&self, found: &Source) -> Result<bool> {
+        let is_same = (&found.1, found.2) == (&self.fingerprint, self.rows);
+        let files = self.files.as_ref().filter(|_| !is_same && found.2 <= self.rows);
+        let is_of = is_same || files.map_or(Ok(false), |files| files.began_with(&found.1, found.2))?;
+        Ok(is_of && self.choice.contradiction(&order_of(found)).is_none())
+    }
+
+    /// Refuses the state of another dataset under this name.
+    fn check(&self, found: &Source) -> Result<()> {
+        let foreign = |what: &str, found: String, own: String| {
+            let name = quoted(&self.name);
+            Err(Error::State(format!(
+                "source '{name}': the state is of another {what}: {found}, this one is {own}"
+            )))
+        };
+        if (&found.1, found.2) != (&self.fingerprint, self.rows) {
+            let has_grown = match &self.files {
+                Some(files) => files.began_with(&found.1, found.2)?,
+                None => false,
+            };
+            if !has_grown || !self.appends {
+                let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
+                let told = if has_grown {
+                    ": it has more files than then, behind those of the state. ParquetDataset(..., on_change='append') \
+                     goes on with them"
+                } else {
+                    ""
+                };
+                let own = named(&self.fingerprint, self.rows) + told;
+                return foreign("dataset", named(&found.1, found.2), own);
+            }
+        }
+        match self.choice.contradiction(&order_of(found)) {
+            Some((what, found, chosen)) => foreign(what, found, chosen),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The order of each pass of a source.
+#[must_use]
+pub fn order_of(source: &Source) -> OrderKind {
+    source.3.map_or(OrderKind::Sequential, |(seed, block_rows, window_rows)| OrderKind::Shuffled {
+        seed,
+        block_rows,
+        window_rows,
+    })
+}
+
+/// What a user asks of a mixture.
+#[derive(Debug, Clone)]
+pub struct NamedMixture {
+    /// The sources that are read in a pass, in their order.
+    pub sources: Vec<NamedSource>,
+    /// Their weights, as [`whole_weights`](crate::order::weights::whole_weights) gives them.
+    pub weights: Weights,
+    /// Where a pass ends.
+    pub stop: Stop,
+    /// The sources that are read in other passes.
+    pub others: Vec<NamedSource>,
+    /// The names that sources had, each with the one that it has now; with none where a source of these files begins anew.
+    pub renamed: Vec<(String, Option<String>)>,
+}
+
+/// A source of a state for each name.
+type Places<'a> = BTreeMap<&'a str, usize>;
+
+impl NamedMixture {
+    /// A mixture of these sources in all its passes, none of which was renamed.
+    #[must_use]
+    pub fn new(sources: Vec<NamedSource>, weights: Weights, stop: Stop) -> Self {
+        Self { sources, weights, stop, others: Vec::new(), renamed: Vec::new() }
+    }
+
+    /// Where each of its sources is in a state; `None` of those that are new.
+    pub(super) fn places(&self, mixture: &Mixture) -> Vec<Option<usize>> {
+        let known = places_of(mixture);
+        self.sources.iter().map(|source| known.get(&*source.name).copied()).collect()
+    }
+
+    /// What a state says, with the names that its sources have now; `None` if it has them. `taken` tells what was taken of
+    /// its sources.
+    ///
+    /// # Errors
+    /// `State` if a source is another dataset than that of its name, or is there under another name, if none is there, or
+    /// if the renaming does not fit.
+    pub(super) fn told_by(
+        &self,
+        mixture: &Mixture,
+        taken: impl FnOnce() -> Result<Vec<Axis>>,
+    ) -> Result<Option<Mixture>> {
+        let renamed = self.after_renaming(mixture)?;
+        let told = renamed.as_ref().unwrap_or(mixture);
+        let known = places_of(told);
+        for source in &self.sources {
+            let Some(&place) = known.get(&*source.name) else { continue };
+            source.check(&told.sources[place]).map_err(|error| match (error, self.moved(told, &known)) {
+                (Error::State(why), Ok(moved)) if moved.iter().any(|(_, own)| *own == source.name) => {
+                    Error::State(format!(
+                        "{why}. The state has it under another name: {}",
+                        self.line(told, &moved)
+                    ))
+                }
+                (error, _) => error,
+            })?;
+        }
+        self.check_new(told, &known, taken)?;
+        Ok(renamed)
+    }
+
+    fn each(&self) -> impl Iterator<Item = &NamedSource> {
+        self.sources.iter().chain(&self.others)
+    }
+
+    /// What a state says, with those names of now that it needs: a job that was renamed once goes on with the same
+    /// renaming in its script.
+    fn after_renaming(&self, mixture: &Mixture) -> Result<Option<Mixture>> {
+        let known = places_of(mixture);
+        let pairs = self.renamed.iter().filter_map(|(old, new)| Some((&**old, new.as_deref()?)));
+        let pairs: Vec<_> = pairs.filter(|(old, new)| old != new && known.contains_key(old)).collect();
+        if pairs.is_empty() {
+            return Ok(None);
+        }
+        let own: BTreeMap<&str, &NamedSource> = self.each().map(|source| (&*source.name, source)).collect();
+        let is_needed = |new: &str| match (own.get(new), known.get(new)) {
+            (Some(source), Some(&place)) => source.is_of(&mixture.sources[place]).map(|fits| !fits),
+            (Some(_), None) => Ok(true),
+            (None, _) => Ok(false),
+        };
+        let (mut moved, mut taken) = (BTreeSet::new(), BTreeMap::new());
+        for &(old, new) in &pairs {
+            if is_needed(new)? {
+                moved.insert(old);
+            }
+        }
+        // Names that change places do so together.
+        loop {
+            let before = moved.len();
+            let to: BTreeSet<&str> =
+                pairs.iter().filter(|(old, _)| moved.contains(old)).map(|(_, new)| *new).collect();
+            let together = pairs.iter().filter(|(old, new)| moved.contains(new) || to.contains(old));
+            moved.extend(together.map(|(old, _)| *old).collect::<Vec<_>>());
+            if moved.len() == before {
+                break;
+            }
+        }
+        for &(old, new) in pairs.iter().filter(|(old, _)| moved.contains(old)) {
+            let twice = taken.insert(new, old);
+            let stays = known.contains_key(new) && !moved.contains(new);
+            if let Some(other) = twice.or(stays.then_some(new)) {
+                return Err(Error::State(format!(
+                    "renamed= says that {} was {}, but the state has {}, too, which would be it as well: give the source \
+                     a name that the state does not have",
+                    literal(new),
+                    literal(old),
+                    literal(other)
+                )));
+            }
+        }
+        let mut told = mixture.clone();
+        for (new, old) in &taken {
+            (*new).clone_into(&mut told.sources[known[old]].0);
+        }
+        Ok((!taken.is_empty()).then_some(told))
+    }
+
+    /// The sources of a state that are here under other names, with these: those of which it is known.
+    fn moved<'a>(&'a self, mixture: &'a Mixture, known: &Places<'_>) -> Result<Vec<(usize, &'a str)>> {
+        let mut free: BTreeSet<usize> = (0..mixture.sources.len()).collect();
+        let mut strays = Vec::new();
+        for source in self.each() {
+            match known.get(&*source.name) {
+                Some(&place) if source.is_of(&mixture.sources[place])? => {
+                    free.remove(&place);
+                }
+                _ => strays.push(source),
+            }
+        }
+        let mut found = Vec::new();
+        free.retain(|&place| !self.is_let_go(&mixture.sources[place].0));
+        for source in strays {
+            for &place in &free {
+                if source.is_of(&mixture.sources[place])? {
+                    found.push((place, &*source.name));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a source of a state was said to be none of this mixture's.
+    fn is_let_go(&self, name: &str) -> bool {
+        self.renamed.iter().any(|(old, new)| old == name && new.is_none())
+    }
+
+    /// Refuses sources that would begin at their first row although the state has them, and a state that has none.
+    fn check_new(
+        &self,
+        mixture: &Mixture,
+        known: &Places<'_>,
+        taken: impl FnOnce() -> Result<Vec<Axis>>,
+    ) -> Result<()> {
+        if self.each().all(|source| known.contains_key(&*source.name)) {
+            return Ok(());
+        }
+        let mut moved = self.moved(mixture, known)?;
+        moved.retain(|(_, own)| !known.contains_key(own));
+        if !moved.is_empty() {
+            let taken = taken()?;
+            moved.retain(|&(place, _)| taken.get(place).is_some_and(|axis| axis.rows_taken() > 0));
+            if let Some(&(place, own)) = moved.first() {
+                let old = literal(&mixture.sources[place].0);
+                return Err(Error::State(format!(
+                    "source {} is not in the state, which has its files, order and seed as {old}, with {} rows delivered: \
+                     they would come again: {}; or renamed={{{old}: None}} to read them again from the first row",
+                    literal(own),
+                    taken[place].rows_taken(),
+                    self.line(mixture, &moved)
+                )));
+            }
+        }
+        let is_known = self.each().any(|source| known.contains_key(&*source.name));
+        if is_known || mixture.sources.iter().all(|source| self.is_let_go(&source.0)) {
+            return Ok(());
+        }
+        let of_state = listed(mixture.sources.iter().map(|source| literal(&source.0)));
+        Err(Error::State(format!(
+            "the state is of a mixture of other sources: {of_state}; this one has {}. If they have other names and other \
+             files, write Mixture(..., renamed={{old: new}}); to begin anew, load no state",
+            listed(self.each().map(|source| literal(&source.name)))
+        )))
+    }
+
+    /// What to write, so that these sources of a state go on as those of now.
+    fn line(&self, mixture: &Mixture, moved: &[(usize, &str)]) -> String {
+        let name_of = |place: usize| mixture.sources[place].0.as_str();
+        let (mut old_names, mut own_names) = (BTreeMap::new(), BTreeSet::new());
+        for &(place, own) in moved {
+            if !old_names.contains_key(name_of(place)) && own_names.insert(own) {
+                old_names.insert(name_of(place), own);
+            }
+        }
+        let kept = self.renamed.iter().filter(|(old, _)| !old_names.contains_key(old.as_str()));
+        let kept = kept.map(|(old, new)| (old.as_str(), new.as_deref()));
+        let all = kept.chain(old_names.iter().map(|(old, own)| (*old, Some(*own))));
+        let of_none = || "None".to_owned();
+        let each = all.map(|(old, new)| format!("{}: {}", literal(old), new.map_or_else(of_none, literal)));
+        let line = format!("Mixture(..., renamed={{{}}})", listed(each));
+        if moved.len() == old_names.len() {
+            return format!("write {line}");
+        }
+        let alike =
+            moved.iter().map(|&(place, own)| format!("{} as {}", literal(name_of(place)), literal(own)));
+        format!(
+            "more than one has the same files, order and seed ({}): write which, as {line}",
+            listed(alike)
+        )
+    }
+}
+
+fn places_of(mixture: &Mixture) -> Places<'_> {
+    mixture.sources.iter().enumerate().rev().map(|(place, source)| (&*source.0, place)).collect()
+}
+
+/// A name as Python writes it.
+fn literal(name: &str) -> String {
+    let name = quoted(name);
+    serde_json::to_string(&name).unwrap_or(name)
+}
+
+/// Some of them, and how many more there are.
+fn listed(names: impl Iterator<Item = String>) -> String {
+    let names: Vec<String> = names.collect();
+    let more = names.len().saturating_sub(MOST_NAMED);
+    let told = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{told} and {more} more") } else { told }
+}

@@ -1,0 +1,211 @@
+"""A source under a new name goes on where the renaming is said, and is refused else: none begins anew."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.mixtures import places, source
+
+
+def mixture(root: Path, names: dict[str, str], **how: Any) -> fr.Mixture:
+    """A mixture of the sources that have these names: name of now to that of its files."""
+    sources = {name: (source(root, of, **how.pop(name, {})), 1) for name, of in names.items()}
+    return fr.Mixture(sources, **{"batch_size": 6, "rank": 0, "world_size": 1, **how})
+
+
+def some_batches(made: fr.Mixture, count: int) -> list[fr.Batch]:
+    batches = iter(made)
+    return [next(batches) for _ in range(count)]
+
+
+def told(batches: list[fr.Batch], made: fr.Mixture, names: dict[str, str]) -> Counter[tuple[str, int]]:
+    """How often each row was delivered, by the files that it is of."""
+    return Counter((names[name], row) for batch in batches for name, row in places(batch, made))
+
+
+BEFORE = {"web": "web", "code": "code"}
+NOW = {"web": "web", "git": "code"}
+RENAMED = {"code": "git"}
+
+
+@pytest.fixture
+def state(root: Path) -> dict[str, str]:
+    """After ten batches of two sources."""
+    return some_batches(mixture(root, BEFORE), 10)[-1].state_dict()
+
+
+def test_a_source_under_a_new_name_is_refused_with_the_line_to_write(
+    root: Path, state: dict[str, str]
+) -> None:
+    two = mixture(root, NOW)
+    with pytest.raises(fr.StateError) as caught:
+        two.load_state_dict(state)
+    assert 'source "git" is not in the state' in str(caught.value)
+    assert 'write Mixture(..., renamed={"code": "git"})' in str(caught.value)
+    assert two.state_dict() == mixture(root, NOW).state_dict(), "it stays as it was"
+
+
+def test_a_source_that_was_renamed_goes_on_with_every_row_once(root: Path) -> None:
+    one = mixture(root, BEFORE)
+    first = some_batches(one, 10)
+    two = mixture(root, NOW, renamed=RENAMED)
+    two.load_state_dict(first[-1].state_dict())
+    rest = list(two)
+    unbroken = list(mixture(root, BEFORE))
+    assert [batch.rows().tolist() for batch in (*first, *rest)] == [b.rows().tolist() for b in unbroken]
+    counts = told(first, one, BEFORE) + told(rest, two, NOW)
+    assert set(counts.values()) == {1}
+    # The next start of the same script, whose states have the new name.
+    again = mixture(root, NOW, renamed=RENAMED)
+    again.load_state_dict(rest[3].state_dict())
+    assert next(iter(again)).rows().tolist() == rest[4].rows().tolist()
+    assert again.plan().rows.keys() == {"web", "git"}
+
+
+@pytest.mark.parametrize("names", [{"A": "web", "B": "code"}, {"A": "web"}])
+def test_a_state_all_of_whose_sources_have_other_names_is_refused(
+    root: Path, state: dict[str, str], names: dict[str, str]
+) -> None:
+    with pytest.raises(fr.StateError, match=r"renamed=\{.*\"web\": \"A\""):
+        mixture(root, names).load_state_dict(state)
+
+
+def test_a_state_of_other_sources_is_refused_and_one_more_source_is_not(
+    root: Path, state: dict[str, str]
+) -> None:
+    with pytest.raises(fr.StateError, match='a mixture of other sources: "web", "code"; this one has "x"'):
+        mixture(root, {"x": "books"}).load_state_dict(state)
+    more = mixture(root, {"web": "web", "books": "books"})
+    more.load_state_dict(state)
+    assert "books" in {name for name, _ in places(next(iter(more)), more)}
+
+
+def test_names_that_change_places_are_told_apart_by_their_files(root: Path, state: dict[str, str]) -> None:
+    swapped = {"web": "code", "code": "web"}
+    with pytest.raises(fr.StateError, match=r'renamed=\{"code": "web", "web": "code"\}'):
+        mixture(root, swapped).load_state_dict(state)
+    renamed = {"web": "code", "code": "web"}
+    two = mixture(root, swapped, renamed=renamed)
+    two.load_state_dict(state)
+    batch = next(iter(two))
+    expected = some_batches(mixture(root, BEFORE), 11)[-1]
+    assert batch.rows().tolist() == expected.rows().tolist()
+    again = mixture(root, swapped, renamed=renamed)
+    again.load_state_dict(batch.state_dict())
+    assert next(iter(again)).step == 11
+
+
+def test_a_renamed_source_that_grew_goes_on_with_what_came(root: Path, tmp_path: Path) -> None:
+    for name in ("web", "code"):
+        shutil.copytree(root / name, tmp_path / name)
+    how: dict[str, Any] = {"code": {"on_change": "append"}, "git": {"on_change": "append"}}
+    one = mixture(tmp_path, BEFORE, code=how["code"])
+    first = some_batches(one, 10)
+    shutil.copy(tmp_path / "code" / "a.parquet", tmp_path / "code" / "b.parquet")
+    with pytest.raises(fr.StateError, match=r'renamed=\{"code": "git"\}'):
+        mixture(tmp_path, NOW).load_state_dict(first[-1].state_dict())
+    two = mixture(tmp_path, NOW, renamed=RENAMED, git=how["git"])
+    two.load_state_dict(first[-1].state_dict())
+    counts = told(first, one, BEFORE) + told(list(two), two, NOW)
+    assert set(counts.values()) == {1}
+    assert max(row for name, row in counts if name == "code") >= 260
+
+
+def test_a_source_is_renamed_in_stages_that_do_not_read_it(root: Path) -> None:
+    one = mixture(root, BEFORE, stages=[(24, {"code": 1}), (24, {"web": 1})])
+    for _ in range(2):
+        state = list(one)[-1].state_dict()
+    untold = mixture(root, NOW, stages=[(24, {"git": 1}), (24, {"web": 1})])
+    with pytest.raises(fr.StateError, match=r'renamed=\{"code": "git"\}'):
+        untold.load_state_dict(state)
+    two = mixture(root, NOW, renamed=RENAMED, stages=[(24, {"git": 1}), (24, {"web": 1})])
+    two.load_state_dict(state)
+    batch = next(iter(two))
+    assert (batch.epoch, min(row for name, row in places(batch, two) if name == "git")) == (2, 24)
+
+
+def test_workers_and_copies_know_of_the_renaming(root: Path, state: dict[str, str]) -> None:
+    two = pickle.loads(pickle.dumps(mixture(root, NOW, renamed=RENAMED)))
+    two.load_state_dict(state)
+    expected = some_batches(mixture(root, BEFORE), 14)[10:]
+    context = multiprocessing.get_context("forkserver")
+    with fr.Loader(two, num_workers=1, multiprocessing_context=context) as loader:
+        found = [batch.rows().tolist() for batch, _ in zip(loader, range(4), strict=False)]
+    assert found == [batch.rows().tolist() for batch in expected]
+
+
+def test_a_source_that_is_let_go_is_read_anew(root: Path, state: dict[str, str]) -> None:
+    two = mixture(root, NOW, renamed={"code": None})
+    two.load_state_dict(state)
+    assert 0 in {row for name, row in places(next(iter(two)), two) if name == "git"}
+
+
+@pytest.mark.parametrize(
+    ("renamed", "kind", "words"),
+    [
+        ("code", TypeError, "renamed must be a mapping"),
+        ({"code": 1}, TypeError, "renamed holds names"),
+        ({"code": "gti"}, ValueError, "'code' is 'gti' now, which is no source"),
+        ({"git": "code"}, ValueError, "write 'code': 'git', the old name first"),
+    ],
+)
+def test_what_is_no_renaming_is_refused(root: Path, renamed: Any, kind: type[Exception], words: str) -> None:
+    with pytest.raises(kind, match=words):
+        mixture(root, NOW, renamed=renamed)
+
+
+def test_what_a_pass_has_left_of_each_source_is_told_by_row(root: Path) -> None:
+    two = mixture(root, BEFORE, web={"shuffle": True, "block_rows": 8, "window_rows": 64})
+    given = told(some_batches(two, 10), two, BEFORE)
+    left = two.remaining()
+    rest = told(list(two), two, BEFORE)
+    for name, rows in left.items():
+        told_left = {row for start, end in rows.rows(1000).tolist() for row in range(start, end)}
+        assert {row for of, row in rest if of == name} <= told_left
+        assert not told_left & {row for of, row in given if of == name}
+    cursor = fr.Cursor.from_state(two.state_dict())
+    assert {path.split("/")[-2] for path, _, _ in cursor.remaining(two)} == {"web", "code"}
+
+
+def test_cursors_over_mixtures_say_what_to_write(root: Path) -> None:
+    two = mixture(root, BEFORE, world_size=2)
+    states = [batch.state_dict() for batch in some_batches(two, 3)]
+    with pytest.raises(fr.StateError, match="rank 1, which is the furthest behind, after 2 batches"):
+        fr.Cursor.merge([states[2], states[1]], world_size=2)
+    assert fr.Cursor.merge([states[1], states[1]]).to_state() == states[1]
+    for ask in (fr.Cursor.from_offsets, fr.Cursor.rows_after_offsets):
+        with pytest.raises(TypeError, match=r"rows=Cursor.rows_after_offsets\(offsets, mixture.datasets"):
+            ask({"x:0": 1}, two)  # type: ignore[arg-type]  # the mistake
+    with pytest.raises(AttributeError, match=r"write batch_at\(epoch, step\)"):
+        two.batch_of_row(0, 1)
+    with pytest.raises(AttributeError, match=r"mixture.datasets\[name\].paths"):
+        _ = two.paths
+
+
+def test_resume_is_asserted_over_mixtures_and_units(root: Path, tmp_path: Path) -> None:
+    lists = [[row] * (row % 5 + 1) for row in range(60)]
+    pq.write_table(pa.table({"tokens": lists}), tmp_path / "a.parquet", row_group_size=20)
+
+    def one(unit: Any) -> fr.ParquetDataset:
+        return fr.ParquetDataset(tmp_path, unit=unit, batch_size=3, rank=0, world_size=1)
+
+    makers: list[Callable[[], Any]] = [
+        lambda: mixture(root, {"code": "code", "books": "books"}, stop=60),
+        lambda: one(fr.Packed("tokens", length=16)),
+        lambda: fr.Loader(one(fr.Packed("tokens", length=16))),
+        lambda: one(fr.Bins("tokens", cost=16)),
+    ]
+    assert all(fr.testing.assert_exact_resume(make, every=4) > 0 for make in makers)
+    with pytest.raises(fr.StateError, match="the dataset counts units"):
+        fr.Cursor.from_offsets({str(tmp_path / "a.parquet:0"): 3}, makers[1]())
