@@ -35,6 +35,8 @@ _Renamed: TypeAlias = Sequence[tuple[str, str | None]]
 _Words: TypeAlias = npt.NDArray[np.int64]
 _Sequences: TypeAlias = tuple[tuple[Sequence[str], int, Sequence[bytes] | None], UnitTable]
 _Cut: TypeAlias = tuple[int, int, int]
+_Files: TypeAlias = tuple[Manifest, Layout]
+_Bins: TypeAlias = tuple[Units, UnitTable]
 _Costs: TypeAlias = tuple[Sequence[str], Layout | None]
 _Unit: TypeAlias = tuple[str, int, int | None, bool, bool]
 _Indexing: TypeAlias = tuple[str | None, int, int | None]
@@ -103,7 +105,7 @@ class UnitTable:
 @final
 class SequenceReader:
     def __new__(
-        cls, files: tuple[Manifest, Layout], table: _Sequences, chunks: tuple[int, int] | None, stated: int
+        cls, files: _Files, table: _Sequences, chunks: tuple[int, int] | None, stated: int
     ) -> Self: ...
     def sequences(self, runs: _Words, count: int) -> tuple[Memory, Buffer, Buffer]: ...
     def padding(self) -> Memory: ...
@@ -397,34 +399,21 @@ class Written:
 
 @final
 class Delivered:
-    @property
-    def memory(self) -> Memory: ...
-    @property
-    def num_rows(self) -> int: ...
-    @property
-    def num_bytes(self) -> int: ...
-    @property
-    def valid_rows(self) -> int: ...
-    @property
-    def written(self) -> Written: ...
-    @property
-    def damage(self) -> list[tuple[int, int, str] | tuple[int, int, str, int]]: ...
-    @property
-    def runs(self) -> Buffer: ...
-    @property
-    def positions(self) -> Buffer: ...
-    @property
-    def dropped(self) -> Buffer: ...
-    @property
-    def cursor(self) -> Cursor: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def step(self) -> int: ...
-    @property
-    def number(self) -> int: ...
-    @property
-    def ends_pass(self) -> bool: ...
+    memory: Final[Memory]
+    num_rows: Final[int]
+    num_bytes: Final[int]
+    valid_rows: Final[int]
+    written: Final[Written]
+    damage: Final[list[tuple[int, int, str] | tuple[int, int, str, int]]]
+    runs: Final[Buffer]
+    positions: Final[Buffer]
+    dropped: Final[Buffer]
+    cursor: Final[Cursor]
+    epoch: Final[int]
+    step: Final[int]
+    number: Final[int]
+    ends_pass: Final[bool]
+    def unit_offsets(self) -> Buffer | None: ...
 
 @final
 class Reader:
@@ -433,6 +422,10 @@ class Reader:
     ) -> Self: ...
     @staticmethod
     def of_mixture(sources: list[_ReadSource], pass_: Pass, place: _Place, ahead: _Ahead) -> Reader: ...
+    @staticmethod
+    def of_bins(
+        files: _Files, bins: _Bins, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
+    ) -> Reader: ...
     @property
     def activity(self) -> Activity: ...
     def start(self) -> None: ...

@@ -14,10 +14,10 @@ from fastresume.batch import arrow
 from fastresume.batch.jagged import Jagged, dtype_name
 from fastresume.batch.keyed_jagged import keyed_jagged_tensor
 from fastresume.batch.marks import add_mark
-from fastresume.batch.origin import Origin, Share, of_a_pass
+from fastresume.batch.origin import Origin, Share, UnitRows, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
-from fastresume.buffers import of_runs
+from fastresume.buffers import of_runs, of_words
 from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import at_least
 from fastresume.options.unknown import METHODS_OF_BATCHES
@@ -419,6 +419,7 @@ def of_delivered(
     is_mixed: bool = False,
 ) -> Batch:
     """The batch that the core delivered, with the cursor after it; a mixture's rows have their sources."""
+    offsets = delivered.unit_offsets()
     origin = Origin(
         cursor,
         delivered.epoch,
@@ -430,6 +431,7 @@ def of_delivered(
         share,
         tuple(delivered.damage),
         delivered.written if is_mixed else None,
+        None if offsets is None else UnitRows(of_words(offsets), are_documents=False),
     )
     return Batch(schema.tensors(delivered.memory), origin)
 

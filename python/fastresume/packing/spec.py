@@ -23,7 +23,7 @@ from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.packing.reader import UnitsReader, chunks_of
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
-from fastresume.reading.spec import Rows
+from fastresume.reading.spec import PassReader, Rows
 from fastresume.reading.workers.messages import Arrival
 
 
@@ -83,7 +83,7 @@ class UnitsSpec(FilesSpec):
     @property
     def is_mixed_here(self) -> bool:
         """Whether a batch is put together in Python of what the core has decoded."""
-        return True
+        return isinstance(self.unit, Packed) or self.order_choice is not None or self.is_audited
 
     @property
     def hash_of_selection(self) -> str:
@@ -111,7 +111,17 @@ class UnitsSpec(FilesSpec):
         return self.units_table.dropped_tokens
 
     def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
-        """The most bytes that a rank holds: the chunks that its readers keep, and one more of each."""
+        """The most bytes that a rank holds, and what each decoding thread adds.
+
+        Of bins in their order, those of as many rows as they have on the average; of others, the chunks that
+        readers keep, and one more of each.
+        """
+        if not self.is_mixed_here:
+            lanes, groups, bins = planned.cut
+            rows = -(-bins * self.manifest.num_selected // max(self.num_rows, 1))
+            start = _core.Cursor.start(self.manifest, None)
+            of_rows = _core.Pass(start, (lanes, groups, max(rows, 1)), self.tail, self.world.world_size)
+            return super().memory_bound(self.row_order(start), of_rows, processes)
         size, kept = chunks_of(self.units_table, planned, order, self.world.world_size * processes)
         chunk = size * self.row_bytes
         return (kept + 1) * chunk * processes, 2 * chunk
@@ -147,12 +157,19 @@ class UnitsSpec(FilesSpec):
         cursor: _core.Cursor,
         planned: _core.Pass,
         place: tuple[int, int, int, int],
-        _threads: int = 0,
-        _prefetch_bytes: int = 0,
-        _page_lock: _core.PageLock | None = None,
-    ) -> UnitsReader:
-        """The batches of a rank's worker, put together of units that are decoded many at a time."""
-        return self._reader(cursor, planned, place)
+        threads: int = 0,
+        prefetch_bytes: int = 0,
+        page_lock: _core.PageLock | None = None,
+    ) -> PassReader:
+        """The batches of a rank's worker, from a cursor on.
+
+        Bins in their order are decoded as rows are; other units are put together of those that are decoded
+        many at a time.
+        """
+        if self.is_mixed_here:
+            return self._reader(cursor, planned, place)
+        given = (self.manifest, self.layout), (self._units, self.units_table.core)
+        return _core.Reader.of_bins(*given, cursor, planned, place, (threads, prefetch_bytes, page_lock))
 
     def _reader(
         self,
@@ -205,8 +222,9 @@ class UnitsSpec(FilesSpec):
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
-        arrival: Arrival = delivered
-        return arrival.with_cursor(cursor, share)
+        if isinstance(delivered, Arrival):
+            return delivered.with_cursor(cursor, share)
+        return super().batch(delivered, cursor, share)
 
     def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
         """The units of this rank's batch with a number in the cut of a pass, read again."""

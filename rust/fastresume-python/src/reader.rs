@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastresume::{
-    Delivered as CoreDelivered, Error, FileSource, MixedOrder, PageLock as CorePageLock, Pass as CorePass,
-    PassOrder, Pipeline, Polled, ReadSource, Sources, WorkerId,
+    BinBatch, BinRows, Bins, Delivered as CoreDelivered, Error, FileSource, MixedOrder,
+    PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled, ReadSource, Sources,
+    UnitTable as CoreTable, WorkerId,
 };
 use pyo3::prelude::*;
 
@@ -20,6 +21,8 @@ use crate::pass::Pass;
 use crate::process_lock::ProcessLock;
 use crate::stores::Stores;
 use crate::tensor::Memory;
+use crate::unit_table::UnitTable;
+use crate::units::Units;
 use crate::values::{Damaged, Written};
 
 /// One batch, in its parts.
@@ -49,6 +52,7 @@ pub struct Delivered {
     number: u64,
     pass: Arc<CorePass>,
     rank: u64,
+    bins: Option<Arc<BinBatch>>,
 }
 
 #[pymethods]
@@ -74,8 +78,19 @@ impl Delivered {
     fn runs(&self, py: Python<'_>) -> PyResult<Buffer> {
         gate::run(py, || {
             let all = self.written.get().rows()?;
-            Buffer::of_ranges(self.pass.valid_of(self.number, self.rank, all).into_iter())
+            let mut left = self.valid_rows as u64;
+            let valid = all.into_iter().map_while(|run| {
+                let end = run.end.min(run.start + left);
+                left -= end - run.start;
+                (run.start < end).then_some(run.start..end)
+            });
+            Buffer::of_ranges(valid)
         })
+    }
+
+    /// Where each bin begins among the rows, then their number; `None` where rows are counted.
+    fn unit_offsets(&self) -> Option<Buffer> {
+        self.bins.as_ref().map(|bins| Buffer::of_words(bins.offsets.clone()))
     }
 
     /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
@@ -166,6 +181,38 @@ impl Reader {
         let activity = Activity::new(pipeline.view(), Arc::clone(&sources));
         let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
         Self::of(py, pipeline, activity, stores, Some(sources), own)
+    }
+
+    /// The batches of what is left of a pass of bins, in their order.
+    #[staticmethod]
+    fn of_bins(
+        py: Python<'_>,
+        files: (PyRef<'_, Manifest>, PyRef<'_, Layout>),
+        bins: (PyRef<'_, Units>, PyRef<'_, UnitTable>),
+        cursor: &Cursor,
+        pass_: &Pass,
+        place: (u64, u64, u64, u64),
+        ahead: Ahead<'_>,
+    ) -> PyResult<Self> {
+        let (threads, prefetch_bytes, page_lock) = ahead;
+        let ((manifest, layout), (units, table)) = (files, bins);
+        let sources = Arc::new(Sources::one(Arc::clone(&manifest.inner), layout.inner.clone()));
+        let (rows, units) = (&manifest.selection, units.selection());
+        let table = &table.inner;
+        let pipeline = gate::run(py, || {
+            let CoreTable::Bins(table) = table else {
+                return Err(Error::Argument("sequences are no bins".into()));
+            };
+            let bins = Bins { table: Arc::clone(table), rows: Arc::clone(rows) };
+            let (pass, order) = (Arc::clone(&pass_.inner), order::of_cursor(cursor, units)?);
+            let bins = BinRows::new(bins, order, Arc::clone(&pass), place.0);
+            let order = PassOrder::Bins(Arc::new(bins));
+            Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)
+        })?;
+        let stores = vec![Arc::clone(&manifest.stores)];
+        let activity = Activity::new(pipeline.view(), sources);
+        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
+        Self::of(py, pipeline, activity, stores, None, own)
     }
 
     /// What the reader's threads are doing.
@@ -280,6 +327,7 @@ impl Reader {
             pass: delivered.pass,
             number: delivered.batch,
             rank: self.rank,
+            bins: delivered.bins,
         })
     }
 }

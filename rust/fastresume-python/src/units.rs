@@ -24,6 +24,11 @@ pub struct Units {
 }
 
 impl Units {
+    /// All of them, as an order takes them.
+    pub fn selection(&self) -> &Arc<Selection> {
+        self.inner.selection()
+    }
+
     fn read(&self) -> Read<'_> {
         Read { manifest: &self.manifest, selection: &self.rows, units: Some(&self.inner) }
     }

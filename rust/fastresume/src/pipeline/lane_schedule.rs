@@ -15,6 +15,7 @@ use crate::format::page::dictionary_cache::most_kept;
 use crate::memory::vectors::room_for;
 use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
+use crate::pipeline::bin_rows::{BinBatch, BinRows};
 use crate::pipeline::stream_queue::StreamQueue;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
@@ -36,6 +37,8 @@ pub struct LaneSchedule {
     open: VecDeque<Segment>,
     bunches: Bunches,
     row_bytes: u64,
+    /// Where bins are counted in the place of rows, in their order.
+    bins: Option<Arc<BinRows>>,
 }
 
 impl LaneSchedule {
@@ -43,7 +46,13 @@ impl LaneSchedule {
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
-    pub fn new(sources: Arc<Sources>, order: Order, pass: Arc<Pass>, reader: WorkerId) -> Result<Self> {
+    pub fn new(
+        sources: Arc<Sources>,
+        order: Order,
+        pass: Arc<Pass>,
+        reader: WorkerId,
+        bins: Option<Arc<BinRows>>,
+    ) -> Result<Self> {
         let layout = sources.layout();
         let size = BunchSize::new(layout, &order, pass.rank_rows());
         let first = pass.done() + reader.worker;
@@ -55,6 +64,7 @@ impl LaneSchedule {
             sources,
             order,
             pass,
+            bins,
         })
     }
 
@@ -73,8 +83,10 @@ impl LaneSchedule {
     /// stays until its last batch is finished. The dictionaries of a row group that is decoded in parts are
     /// counted as well.
     pub fn open_bytes(&self) -> u64 {
+        let unit_rows = self.bins.as_ref().map_or(1, |of| of.bins().mean_rows());
+        let unit_bytes = self.row_bytes.saturating_mul(unit_rows);
         let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
-            0 => stream.rows().saturating_mul(self.row_bytes).min(SEGMENT_BYTES) / 2 * 3,
+            0 => stream.rows().saturating_mul(unit_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
         });
         of_each.fold(most_kept(self.sources.largest_group_bytes()), u64::saturating_add)
@@ -134,8 +146,13 @@ impl LaneSchedule {
     /// in it, the stream that begins there continues it, as the tail does behind a lane. So no row is decoded
     /// twice.
     fn segment_from(&mut self, index: usize) -> Option<Segment> {
+        let bins = self.bins.clone();
         let (stream, given) = self.turns.stream(index);
-        let row = self.runs(stream, given).next()?.start;
+        let first = self.runs(stream, given).next()?.start;
+        let row = match &bins {
+            Some(of) => of.bins().rows_of(first).next()?.start,
+            None => first,
+        };
         let manifest = Arc::clone(&self.sources.each()[0].manifest);
         let group = manifest.group_of(row);
         let whole = manifest.group_rows(group);
@@ -147,7 +164,10 @@ impl LaneSchedule {
         let mut next = Some(index);
         while let Some(index) = next {
             let (stream, given) = self.turns.stream(index);
-            let reached = begun.add(stream, given, self.runs(stream, given));
+            let reached = match &bins {
+                Some(bins) => begun.add_bins(stream, given, self.runs(stream, given).flatten(), bins),
+                None => begun.add(stream, given, self.runs(stream, given)),
+            };
             let end = stream.counted(stream.rows() - 1) + 1;
             let is_used_up = reached > given && reached == stream.rows();
             if reached > given {
@@ -169,6 +189,11 @@ impl LaneSchedule {
     }
 }
 
+/// The place, among the units of its batch, of the unit behind the first `given` of a stream.
+fn slot_of(stream: &Stream, given: u64) -> usize {
+    usize::try_from(stream.slot_row + given % stream.slice_rows).unwrap_or(usize::MAX)
+}
+
 /// A segment of ascending rows, to which more rows may be added.
 struct Begun {
     /// The first row of the row group.
@@ -185,6 +210,49 @@ impl Begun {
     fn has_room(&mut self) -> bool {
         let count = self.pieces.len();
         count == 0 || (count < MAX_PIECES && room_for(&mut self.pieces, 1).is_ok())
+    }
+
+    /// Adds bins of a stream behind its first `given`: those that begin in this segment, whole. Returns how many of the stream
+    /// are given then.
+    fn add_bins(
+        &mut self,
+        stream: &Stream,
+        mut given: u64,
+        units: impl Iterator<Item = u64>,
+        bins: &BinRows,
+    ) -> u64 {
+        for bin in units {
+            let runs = || bins.bins().rows_of(bin);
+            let Some(first) = runs().next() else { break };
+            let batch = stream.batch_of(given);
+            let is_new = self.pieces.last().is_none_or(|last| last.batch != batch);
+            let has_batches = !is_new || self.batches < self.most_batches;
+            if !self.rows.contains(&first.start) || !has_batches || !self.has_room() {
+                break;
+            }
+            self.batches += usize::from(is_new);
+            // Where that can't be told, the batch fails before it is filled.
+            let offset = |of: &BinBatch| of.offsets.get(slot_of(stream, given)).copied();
+            let mut slot_row = bins.of(batch).ok().and_then(|of| offset(&of)).unwrap_or(0);
+            for run in runs() {
+                let rows = run.start - self.first..run.end - self.first;
+                let count = rows.end - rows.start;
+                match self.pieces.last_mut() {
+                    Some(last)
+                        if last.batch == batch
+                            && last.rows.end == rows.start
+                            && last.slot_row + (last.rows.end - last.rows.start) == slot_row =>
+                    {
+                        last.rows.end = rows.end;
+                    }
+                    _ => self.pieces.push(Piece { batch, rows, slot_row, phase: 0 }),
+                }
+                slot_row += count;
+                self.rows.start = run.end;
+            }
+            given += 1;
+        }
+        given
     }
 
     /// Adds rows of a stream behind its first `given`, as far as they belong to this segment. Returns how

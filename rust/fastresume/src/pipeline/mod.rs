@@ -1,6 +1,7 @@
 //! Threads that decode ahead of the training loop, in the order in which batches are needed.
 
 pub mod stream_queue;
+pub mod bin_rows;
 pub mod lane_schedule;
 pub mod mixed_queue;
 pub mod mixed_schedule;

@@ -7,6 +7,7 @@ use crate::batch::segment::Segment;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result};
 use crate::order::pass_order::Order;
+use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::lane_schedule::LaneSchedule;
 use crate::pipeline::mixed_schedule::MixedSchedule;
 use crate::resume::lanes::WorkerId;
@@ -20,6 +21,19 @@ pub enum PassOrder {
     One(Order),
     /// Those of the sources of a mixture.
     Mixed(MixedOrder),
+    /// Those of bins of one dataset, which the pass counts, in their order.
+    Bins(Arc<BinRows>),
+}
+
+impl PassOrder {
+    /// The bins, where the pass counts these.
+    #[must_use]
+    pub fn bins(&self) -> Option<Arc<BinRows>> {
+        match self {
+            Self::Bins(bins) => Some(Arc::clone(bins)),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the segments of one reader in the order in which batches first need them.
@@ -35,7 +49,13 @@ impl Schedule {
     /// `Argument` if the reader has no share in the pass's cut.
     pub fn new(sources: Arc<Sources>, order: PassOrder, pass: Arc<Pass>, reader: WorkerId) -> Result<Self> {
         Ok(match order {
-            PassOrder::One(order) => Self::One(Box::new(LaneSchedule::new(sources, order, pass, reader)?)),
+            PassOrder::One(order) => {
+                Self::One(Box::new(LaneSchedule::new(sources, order, pass, reader, None)?))
+            }
+            PassOrder::Bins(bins) => {
+                let order = bins.order().clone();
+                Self::One(Box::new(LaneSchedule::new(sources, order, pass, reader, Some(bins))?))
+            }
             PassOrder::Mixed(order) => {
                 Self::Mixed(Box::new(MixedSchedule::new(sources, order, pass, reader)?))
             }

@@ -16,6 +16,7 @@ use crate::batch::waiting::Share;
 use crate::batch::window::WindowPart;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Pool;
+use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::prefetch_queue::{BatchSlots, Filling, New};
 use crate::pipeline::schedule::{PassOrder, Schedule};
 use crate::pipeline::task::{Decoding, Front, Task};
@@ -39,6 +40,8 @@ const MOST_AHEAD: usize = 64;
 /// consumer.
 pub struct Agenda {
     pass: Arc<Pass>,
+    /// Where bins are counted in the place of rows.
+    bins: Option<Arc<BinRows>>,
     reader: WorkerId,
     budget_bytes: u64,
     /// The memory of batches that the consumer released.
@@ -93,6 +96,7 @@ impl Agenda {
     ) -> Result<Self> {
         let most_ahead = if sources.has_objects() { MOST_AHEAD } else { 1 };
         let fetched_bytes = sources.read_bytes();
+        let bins = order.bins();
         let schedule = Schedule::new(sources, order, Arc::clone(&pass), reader)?;
         let is_waiting = schedule.is_waiting();
         let is_scattered = schedule.is_shuffled() || is_waiting;
@@ -113,6 +117,7 @@ impl Agenda {
             open: None,
             decoding: 0,
             pass,
+            bins,
             reader,
             budget_bytes,
             pool,
@@ -415,12 +420,12 @@ impl Agenda {
 
     fn slots_of(&mut self, batches: impl Iterator<Item = u64>, layout: &Layout) -> Result<BatchSlots> {
         let is_shuffled = self.schedule.is_shuffled() || self.schedule.is_waiting();
-        let Self { pass, reader, pool, filling, bunches, .. } = self;
+        let Self { pass, reader, pool, filling, bunches, bins, .. } = self;
         filling.slots_of(batches, |batch| {
-            let (shape, batches) = shape_of(pass, bunches, batch, reader.rank);
-            let rows = to_usize(shape.rows)?;
+            let of_rows = || Ok(shape_of(pass, bunches, batch, reader.rank));
+            let (shape, batches) = bins.as_ref().map_or_else(of_rows, |of| Ok((of.of(batch)?.shape, 1)))?;
             let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
-            let slots = Slots::new(layout, rows, pool, scattered)?;
+            let slots = Slots::new(layout, to_usize(shape.rows)?, pool, scattered)?;
             let bytes = slots.bytes().saturating_add(Self::other_bytes(layout, shape.rows, is_shuffled));
             Ok(New { slots, shape, batches, bytes })
         })

@@ -14,6 +14,7 @@ use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::check_reserve;
 use crate::pipeline::activity::{Activity, Doing};
+use crate::pipeline::bin_rows::{BinBatch, BinRows};
 use crate::pipeline::schedule::PassOrder;
 use crate::pipeline::task::{Decoding, Front, Task};
 use crate::pipeline::task_queue::Agenda;
@@ -40,6 +41,8 @@ pub struct Delivered {
     pub pass: Arc<Pass>,
     /// Its number within the current cut.
     pub batch: u64,
+    /// Its bins, where these are counted in the place of rows.
+    pub bins: Option<Arc<BinBatch>>,
 }
 
 impl Delivered {
@@ -65,6 +68,7 @@ pub enum Polled {
 struct Work {
     filler: Filler,
     pass: Arc<Pass>,
+    bins: Option<Arc<BinRows>>,
     rank: u64,
     stop: Stop,
     /// The activity of the threads, then of the consumer.
@@ -109,10 +113,12 @@ impl Pipeline {
         if pass.rank_rows() > u64::from(u32::MAX) {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
+        let bins = order.bins();
         let agenda = Agenda::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {
             filler: Filler::new(sources),
             pass,
+            bins,
             rank: reader.rank,
             stop: Stop::default(),
             activity: Arc::new(Activity::new(threads + 1)),
@@ -266,7 +272,8 @@ impl Work {
         batch: u64,
         parts: impl FnOnce(Shape, &Layout) -> Result<(Vec<Memory>, Written)>,
     ) -> Result<Polled> {
-        let shape = self.pass.shape(batch, self.rank);
+        let bins = self.bins.as_ref().map(|bins| bins.delivered(batch)).transpose()?;
+        let shape = bins.as_ref().map_or_else(|| self.pass.shape(batch, self.rank), |bins| bins.shape);
         let (fields, written) = parts(shape, self.filler.layout())?;
         Ok(Polled::Batch(Box::new(Delivered {
             rows: to_usize(shape.rows)?,
@@ -276,6 +283,7 @@ impl Work {
             cursor: self.pass.cursor_after(batch + 1),
             pass: Arc::clone(&self.pass),
             batch,
+            bins,
         })))
     }
 

@@ -1,0 +1,133 @@
+//! Where the rows of bins stand in their batches.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, Result, locked};
+use crate::memory::vectors::{push, with_room};
+use crate::order::pass_order::Order;
+use crate::order::selection::Selection;
+use crate::resume::pass::Pass;
+use crate::resume::tail::Shape;
+use crate::units::bin_table::BinTable;
+
+/// The bins of a dataset, and the rows that are put together to them.
+#[derive(Debug, Clone)]
+pub struct Bins {
+    /// Which rows each consists of.
+    pub table: Arc<BinTable>,
+    /// The selected rows.
+    pub rows: Arc<Selection>,
+}
+
+/// The bins of one batch.
+#[derive(Debug)]
+pub struct BinBatch {
+    /// Its rows.
+    pub shape: Shape,
+    /// The row where each of its bins begins, copies among them, then the number of rows.
+    pub offsets: Vec<u64>,
+}
+
+/// Where the rows of bins stand in the batches of one rank, in the rest of a pass.
+#[derive(Debug)]
+pub struct BinRows {
+    bins: Bins,
+    order: Order,
+    pass: Arc<Pass>,
+    rank: u64,
+    /// What was looked up, of batches that are not delivered yet. A failure stays: a batch is made of one answer.
+    known: Mutex<BTreeMap<u64, Result<Arc<BinBatch>>>>,
+}
+
+impl Bins {
+    /// The rows of a bin, as runs.
+    pub fn rows_of(&self, bin: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.rows.rows(self.ordinals(bin))
+    }
+
+    /// How many rows a bin has on the average, rounded up.
+    #[must_use]
+    pub fn mean_rows(&self) -> u64 {
+        let bins = self.table.starts.last().copied().unwrap_or(0);
+        self.rows.count().div_ceil(bins.max(1)).max(1)
+    }
+
+    fn ordinals(&self, bin: u64) -> Range<u64> {
+        let at = |bin: usize| self.table.first_ordinals.get(bin).copied().unwrap_or(0);
+        let bin = usize::try_from(bin).unwrap_or(usize::MAX - 1);
+        at(bin)..at(bin + 1)
+    }
+}
+
+impl BinRows {
+    /// Those of a rank. `order` has the bin at each position.
+    #[must_use]
+    pub fn new(bins: Bins, order: Order, pass: Arc<Pass>, rank: u64) -> Self {
+        Self { bins, order, pass, rank, known: Mutex::default() }
+    }
+
+    /// The bins.
+    #[must_use]
+    pub fn bins(&self) -> &Bins {
+        &self.bins
+    }
+
+    /// The bin at each position.
+    #[must_use]
+    pub fn order(&self) -> &Order {
+        &self.order
+    }
+
+    /// The bins of a batch.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory, or the batch has 2^32 rows or more.
+    pub fn of(&self, batch: u64) -> Result<Arc<BinBatch>> {
+        let mut known = locked(&self.known);
+        known.entry(batch).or_insert_with(|| self.looked_up(batch).map(Arc::new)).clone()
+    }
+
+    /// The bins of a batch that is delivered now: they, and those of batches before it, are not asked for any more.
+    ///
+    /// # Errors
+    /// As for `of`.
+    pub fn delivered(&self, batch: u64) -> Result<Arc<BinBatch>> {
+        let found = self.of(batch);
+        locked(&self.known).retain(|&other, _| other > batch);
+        found
+    }
+
+    fn looked_up(&self, batch: u64) -> Result<BinBatch> {
+        let Shape { rows, valid, distinct } = self.pass.shape(batch, self.rank);
+        let to_usize = |count: u64| {
+            usize::try_from(count)
+                .map_err(|_| Error::Argument(format!("no memory for batches of {count} bins")))
+        };
+        let mut offsets = with_room(to_usize(rows)?.saturating_add(1))?;
+        let mut sum = 0_u64;
+        offsets.push(0);
+        for bin in
+            self.pass.positions(batch, self.rank)?.into_iter().flat_map(|of| self.order.rows(of)).flatten()
+        {
+            let ordinals = self.bins.ordinals(bin);
+            sum += ordinals.end - ordinals.start;
+            push(&mut offsets, sum)?;
+        }
+        let distinct = to_usize(distinct)?;
+        if offsets.len() != distinct + 1 {
+            return Err(Error::data(format!("batch {batch} has other bins than its pass says")));
+        }
+        for copy in distinct..to_usize(rows)? {
+            let of = copy - distinct;
+            sum += offsets[of + 1] - offsets[of];
+            push(&mut offsets, sum)?;
+        }
+        if sum > u64::from(u32::MAX) {
+            return Err(Error::Argument(format!("no memory for batches of {sum} rows")));
+        }
+        let shape = Shape { rows: sum, valid: offsets[to_usize(valid)?], distinct: offsets[distinct] };
+        Ok(BinBatch { shape, offsets })
+    }
+}
