@@ -171,6 +171,9 @@ ADDED: dict[str, tuple[int, dict[str, int] | None, list[tuple[dict[str, Any], in
 }
 """Lives beside those of the first version's first release, which knew neither shuffling nor tails."""
 
+COUNTED = ("shuffled, in the second pass", "shuffled, three topologies", "after a rest that was padded")
+"""Those that are also told with the batches before the pass."""
+
 CUTS = [[1, 1, 1], [1, 1, 4], [2, 1, 3], [6, 3, 2], [8, 2, 5]]
 """What is left is planned under each of these, and under the cursor's own last cut."""
 
@@ -193,12 +196,22 @@ def live(rows: int, shuffle: dict[str, int] | None, lives: list[tuple[dict[str, 
 def cursors() -> Iterator[tuple[str, int, str]]:
     """Give the name, the rows and the text of each cursor."""
     for name, (rows, lives) in LIVES.items():
-        yield name, rows, live(rows, None, lives)
+        yield name, rows, uncounted(live(rows, None, lives))
     for name, (rows, fields) in STATED.items():
         job = oracle.OracleJob(rows, 1, 0, 1, fingerprint=FINGERPRINT)
-        yield name, rows, oracle.checked({**json.loads(job.state()), **fields})
+        yield name, rows, uncounted(oracle.checked({**json.loads(job.state()), **fields}))
     for name, (rows, shuffle, lives) in ADDED.items():
-        yield name, rows, live(rows, shuffle, lives)
+        yield name, rows, uncounted(live(rows, shuffle, lives))
+    for name in COUNTED:
+        rows, shuffle, lives = ADDED[name]
+        yield f"{name}, counted", rows, live(rows, shuffle, lives)
+
+
+def uncounted(text: str) -> str:
+    """Return a state as releases wrote it that did not count the batches before a pass."""
+    fields = json.loads(text)
+    del fields["earlier_batches"]
+    return oracle.checked(fields)
 
 
 def plan(rows: int, fields: dict[str, Any], cut: list[int]) -> dict[str, Any]:

@@ -253,6 +253,7 @@ def altered(state: dict[str, str], **fields: Any) -> dict[str, str]:
         ({"epoch": 4, "first_epoch": 0}, ["epoch", "3", "4"]),
         ({"epoch": 4, "cuts": []}, ["epoch", "3", "4"]),
         ({"first_epoch": 1}, ["0", "1"]),
+        ({"earlier_batches": 4}, ["earlier_batches", "0", "4"]),
         ({"cuts": [[2, 1, 5, 2]]}, ["10", "5"]),
         ({"cuts": [[4, 2, 10, 2]]}, ["4"]),
         ({"cuts": [[2, 1, 10, 2], [3, 1, 5, 1]]}, ["3", "5"]),

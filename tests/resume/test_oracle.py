@@ -274,8 +274,8 @@ def test_a_cursor_is_this_text() -> None:
         two_ranks.step()
     # The check is what `gzip` writes for the same text without "check" (CRC-32, here as 8 hex digits).
     assert two_ranks.state() == (
-        '{"check":"f409d641","consumed":[],"cuts":[[4,2,2,3]],"dataset":{"fingerprint":"5f1c","rows":23},'
-        '"epoch":0,"fastresume":1,"first_epoch":0,"order":{"kind":"sequential"},"selection":null}'
+        '{"check":"ddc7f410","consumed":[],"cuts":[[4,2,2,3]],"dataset":{"fingerprint":"5f1c","rows":23},'
+        '"earlier_batches":0,"epoch":0,"fastresume":1,"first_epoch":0,"order":{"kind":"sequential"},"selection":null}'
     )
 
 

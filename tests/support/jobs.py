@@ -373,6 +373,7 @@ class Job:
             batch = rank.next_after_failures()
             drawn = drawn_of(self.seed, epoch, number, index, places[index])
             assert_batch(batch, self.table, rows, epoch, number, state, valid, drawn if self.mapped else None)
+            assert batch.global_step == self.oracle.batches_given - 1
             assert batch.row_seeds().tolist() == drawn["drawn"].tolist()
             self.counted += batch.rows()[batch.valid.numpy()].tolist()
         if self.oracle.epoch != epoch:

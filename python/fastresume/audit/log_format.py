@@ -32,7 +32,7 @@ START, BATCH, LAST_BATCH, MASKED, CONTENT = 1, 2, 3, 4, 5
 
 # The keys of a state that are no place in the data: the user may reset the count of passes, and the checksum
 # follows it.
-_NO_PLACE = re.compile(r'"check":"[0-9a-f]*",|"first_epoch":[0-9]+,')
+_NO_PLACE = re.compile(r'"check":"[0-9a-f]*",|"(?:first_epoch|earlier_batches)":[0-9]+,')
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]

@@ -72,14 +72,12 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def global_step(self) -> int:
         """The number of global batches of the job before it, since its start, over all passes.
 
-        In the first pass it is `step`. It goes on after a resume, also with other ranks or batch sizes. A
-        state knows the batches of its own pass. Each pass before that counts as many batches as it has under
-        the first cut of the present one. So where ranks or batch sizes changed, the count is told anew at the
-        next pass, and may fall there: no state tells how earlier passes were divided. Else it never falls.
+        Each global batch that was delivered counts once. In the first pass it is `step`. It goes on after a
+        resume, also with other ranks or batch sizes, where files came, and over the stages of a mixture. It
+        never falls, but where `reset_epochs` begins a new count, or `on_iter="restart"` reads a pass again.
 
-        A mixture's passes differ in length. Its state tells the rows that its sources gave before the pass,
-        also before `reset_epochs`. They count as full batches under the pass's first cut. With a tail of
-        "short" or "pad", each pass before counts one more, whether it had such a batch or not.
+        States of earlier releases and imported ones do not have the count. There the passes before, and the
+        rows that no cut tells of, count as if the first cut of the present pass had divided them.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.

@@ -60,6 +60,9 @@ def merge(states: Sequence[str]) -> str:
         for other in fields:
             if other[key] != fields[0][key]:
                 raise ValueError(f"{key} differs: {fields[0][key]!r} and {other[key]!r}")
+    counted = {other["earlier_batches"] for other in fields if "earlier_batches" in other}
+    if len(counted) > 1:
+        raise ValueError(f"earlier_batches differs: {sorted(counted)}")
     if all(other == fields[0] for other in fields):
         return states[0]
     longest = max((other["cuts"] for other in fields), key=len)
@@ -79,4 +82,6 @@ def merge(states: Sequence[str]) -> str:
     epoch, consumed = fields[0]["epoch"], intervals_of(gone)
     if consumed == [(0, total)]:
         epoch, consumed = epoch + 1, []
-    return checked({**fields[0], "epoch": epoch, "consumed": consumed, "cuts": []})
+    steps = sum(cut[3] for cut in before) + max(dones)
+    earlier = {"earlier_batches": counted.pop() + steps} if counted else {}
+    return checked({**fields[0], **earlier, "epoch": epoch, "consumed": consumed, "cuts": []})

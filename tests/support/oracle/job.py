@@ -70,6 +70,7 @@ class OracleJob:
         self.cut = [lanes, groups, batch_size * world_size * groups // lanes]
         check_cut(*self.cut)
         self.first_epoch = self.epoch = 0
+        self.earlier_batches: int | None = 0
         self.dropped: dict[int, list[int]] = {}
         self.padded: dict[int, list[int]] = {}
         self.valid: list[list[bool]] | None = None
@@ -131,6 +132,11 @@ class OracleJob:
         return sum(cut[3] for cut in self.cuts)
 
     @property
+    def batches_given(self) -> int:
+        """The batches that every rank got of this job, over its passes."""
+        return (self.earlier_batches or 0) + self.steps_done
+
+    @property
     def epochs_done(self) -> int:
         """The passes done by this job."""
         return self.epoch - self.first_epoch
@@ -148,14 +154,31 @@ class OracleJob:
             step = [self._rows_at(batch) for batch in self._steps[n]]
             is_last_part = self._last.step is not None and n == len(self._steps) - 1
             self.valid = self._last.valid if is_last_part else [[True] * len(batch) for batch in step]
+            if self.earlier_batches is None:
+                self.earlier_batches = self._presumed_batches()
             self.cuts[-1][3] += 1
         if self.batches_left == 0:
             self.dropped[self.epoch] = self._rows_at(self._last.dropped)
             marks = self._last.valid or [[]] * self.world_size
             self.padded[self.epoch] = [rank.count(False) for rank in marks]
             self.epoch += 1
+            if self.earlier_batches is not None:
+                self.earlier_batches += self.steps_done
             self._begin([], [])
         return step
+
+    def _presumed_batches(self) -> int:
+        """Return the batches before the cuts of this pass as if all had been read under the first of them."""
+        lanes, groups, rows, _ = self.cuts[0]
+        least = {"drop": self.rows + 1, "short": self.world_size if lanes == 1 else lanes // groups, "pad": 1}
+
+        def batches(count: int) -> int:
+            whole, rest = divmod(count, lanes * rows // groups)
+            return whole + (rest >= least[self.tail])
+
+        return self.epochs_done * batches(self.rows) + batches(
+            sum(end - start for start, end in self.consumed)
+        )
 
     def run_pass(self) -> list[list[list[int]]]:
         """Return the steps from here to the end of the present pass: what one `for batch in loader` sees."""
@@ -197,8 +220,10 @@ class OracleJob:
         if self.order is not None:
             sizes = {name: self.order[name] for name in ("seed", "block_rows", "window_rows")}
             order = {"kind": "shuffled", **sizes}
+        counted = {} if self.earlier_batches is None else {"earlier_batches": self.earlier_batches}
         return checked(
             {
+                **counted,
                 "fastresume": 1,
                 "dataset": {"fingerprint": self.fingerprint, "rows": self.rows},
                 "order": order,
@@ -221,3 +246,4 @@ class OracleJob:
         self._begin(fields["consumed"], fields["cuts"])
         self.epoch = fields["epoch"]
         self.first_epoch = self.epoch if reset_epochs else fields["first_epoch"]
+        self.earlier_batches = 0 if reset_epochs else fields.get("earlier_batches")

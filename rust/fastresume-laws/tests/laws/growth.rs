@@ -14,6 +14,7 @@ fn check_history(beginnings: &[Beginning], kind: &OrderKind, lives: &[Life]) {
     let mut text = Cursor::start(beginnings[0].identity(kind)).to_json();
     // The rows that each batch of the pass gave, by its step; none are known of a pass that was gone back to.
     let mut steps: Vec<(Life, Vec<u64>)> = Vec::new();
+    let mut given = 0;
     for &life in lives {
         let state = Cursor::parse(&text).unwrap();
         let before = files;
@@ -49,6 +50,8 @@ fn check_history(beginnings: &[Beginning], kind: &OrderKind, lives: &[Life]) {
         for (batch, expected) in (first..).zip(&batches) {
             assert_eq!(&life.given(&pass, batch), expected, "batch {batch}");
             assert_eq!(pass.step_of(batch), steps.len() as u64);
+            assert_eq!(pass.global_step_of(batch), given, "each batch of the job counts once");
+            given += 1;
             steps.push((life, rows(expected)));
         }
         let end = first + batches.len() as u64;

@@ -258,6 +258,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
     // The present pass, and the batches and rows that it gave, under whatever stages.
     let (mut epoch, mut steps, mut given) = (0, 0, 0);
     let mut aliases = Names::new();
+    let mut steps_of_job = 0;
     for life in lives {
         let is_renamed = (0..NAMES.len()).filter(|&source| life.renames[source]);
         is_renamed.for_each(|source| aliases.rename(source));
@@ -321,6 +322,8 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
         let ordinals: Vec<u64> = at.iter().map(|place| place.2).collect();
         check_streams(&pass, &axes, (&source_at, &ordinals), life.world_size);
         let end = (pass.done() + life.batches).min(pass.batches());
+        assert_eq!(pass.global_step_of(pass.done()), steps_of_job, "each batch of the job counts once");
+        steps_of_job += end - pass.done();
         steps += end - pass.done();
         given += (end - pass.done()) * life.least();
         for batch in pass.done()..end {

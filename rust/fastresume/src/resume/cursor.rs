@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use crate::dataset::manifest::Manifest;
+use crate::dataset::manifest::{MAX_ROWS, Manifest};
 use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
 use crate::order::pass_order::{OrderChoice, OrderKind};
@@ -45,7 +45,7 @@ impl Identity {
         format!("{} with {} rows", quoted(&self.fingerprint), self.num_rows)
     }
 
-    fn selection_name(&self) -> String {
+    pub(super) fn selection_name(&self) -> String {
         match &self.selection {
             Some(hash) => format!("{} with {} rows", quoted(hash), self.num_rows),
             None => format!("all {} rows", self.num_rows),
@@ -67,6 +67,9 @@ pub struct Cursor {
     pub(super) cuts: Vec<(Cut, u64)>,
     /// Where rows came while this pass went on: the generations before the last one, which ends with the rows.
     pub(super) generations: Vec<Generation>,
+    /// The global batches of the job before the cuts of this pass. `None` until the first batch that follows, if nobody
+    /// counted them.
+    pub(super) earlier_batches: Option<u64>,
 }
 
 /// Rows of a pass that were there before others came.
@@ -117,6 +120,7 @@ impl Cursor {
             consumed: Arc::default(),
             cuts: Vec::new(),
             generations: Vec::new(),
+            earlier_batches: Some(0),
         }
     }
 
@@ -135,7 +139,9 @@ impl Cursor {
             )));
         }
         let done = consumed.count() == identity.num_rows && identity.num_rows > 0;
-        let cursor = Self { epoch, consumed: Arc::new(consumed.into()), ..Self::start(identity) };
+        let is_start = epoch == 0 && consumed.is_empty();
+        let start = Self { earlier_batches: is_start.then_some(0), ..Self::start(identity) };
+        let cursor = Self { epoch, consumed: Arc::new(consumed.into()), ..start };
         Ok(if done { cursor.next_pass() } else { cursor })
     }
 
@@ -175,6 +181,19 @@ impl Cursor {
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps_of_stages() + self.cuts.iter().map(|(_, done)| done).sum::<u64>()
+    }
+
+    /// The number of global batches of the job before the cuts of this pass. `None` if nobody counted them: in imported
+    /// states, states of releases before they were counted, and passes that are looked at out of turn.
+    #[must_use]
+    pub fn earlier_batches(&self) -> Option<u64> {
+        self.earlier_batches
+    }
+
+    /// The same place after so many global batches of the job before the cuts of this pass.
+    #[must_use]
+    pub fn with_earlier_batches(self, earlier: u64) -> Self {
+        Self { earlier_batches: Some(earlier.min(MAX_ROWS - 1)), ..self }
     }
 
     /// Those under earlier stages of a mixture.
@@ -319,32 +338,6 @@ impl Cursor {
         cursor
     }
 
-    /// Checks that another cursor is of the same pass of the same job.
-    ///
-    /// # Errors
-    /// The difference, with both values.
-    pub fn check_same_pass(&self, other: &Self) -> std::result::Result<(), String> {
-        let (mine, theirs) = (self.identity.as_ref(), other.identity.as_ref());
-        let order = |of: &Identity| serde_json::to_string(&of.order).unwrap_or_default();
-        let compared = [
-            ("dataset", mine.fingerprint.clone(), theirs.fingerprint.clone()),
-            ("selection of rows", mine.selection_name(), theirs.selection_name()),
-            ("order", order(mine), order(theirs)),
-            ("epoch", self.epoch.to_string(), other.epoch.to_string()),
-            ("first_epoch", self.first_epoch.to_string(), other.first_epoch.to_string()),
-        ];
-        if let Some((what, mine, theirs)) = compared.into_iter().find(|(_, mine, theirs)| mine != theirs) {
-            return Err(format!("{what} {} and {what} {}", quoted(mine), quoted(theirs)));
-        }
-        if self.consumed != other.consumed {
-            return Err("they began with different intervals consumed".into());
-        }
-        if self.generations != other.generations {
-            return Err("rows came to them at different places of the pass".into());
-        }
-        Ok(())
-    }
-
     /// The start of the current pass.
     #[must_use]
     pub fn restarted(&self) -> Self {
@@ -363,20 +356,33 @@ impl Cursor {
 
     /// The same behind a last batch that may have the rest, which is less than a whole one.
     pub(super) fn next_pass_behind(&self, rest: bool) -> Self {
-        self.next_of_mixture(rest).unwrap_or_else(|| self.at_epoch(self.epoch + 1))
+        let next = self.next_of_mixture(rest).unwrap_or_else(|| self.at_epoch(self.epoch + 1));
+        let done = self.steps().saturating_add(u64::from(rest));
+        match self.earlier_batches {
+            Some(earlier) => next.with_earlier_batches(earlier.saturating_add(done)),
+            None => next,
+        }
     }
 
-    /// The start of any pass. A pass before this job's is the start of a job that begins there.
+    /// The start of any pass, whose earlier batches nobody counted if it is another one. A pass before this job's is the
+    /// start of a job that begins there.
     #[must_use]
     pub fn at_epoch(&self, epoch: u64) -> Self {
         let generations = Vec::new();
-        Self { epoch, first_epoch: self.first_epoch.min(epoch), generations, ..self.restarted() }
+        let earlier_batches = self.earlier_batches.filter(|_| epoch == self.epoch);
+        Self {
+            epoch,
+            first_epoch: self.first_epoch.min(epoch),
+            generations,
+            earlier_batches,
+            ..self.restarted()
+        }
     }
 
     /// The same position as the first pass of another job: its own passes are counted from 0.
     #[must_use]
     pub fn with_epochs_reset(&self) -> Self {
-        self.clone().with_first_epoch(self.epoch)
+        Self { first_epoch: self.epoch, earlier_batches: Some(0), ..self.clone() }
     }
 
     /// The same place in the order of another cursor's pass, if it is still in that pass: all that came to that one is there.

@@ -281,7 +281,7 @@ impl Cursor {
             return Ok(grown);
         }
         if is_untouched {
-            grown = grown.at_epoch(self.epoch - 1);
+            grown = Self { earlier_batches: self.earlier_batches, ..grown.at_epoch(self.epoch - 1) };
             grown.consumed = Arc::new(Intervals::full(old_rows).into());
         }
         grown.generations.push(Generation { end: old_rows, cuts: grown.cuts.len() });

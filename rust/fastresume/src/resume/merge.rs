@@ -23,7 +23,7 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
         ));
     };
     for (rank, state) in states.iter().enumerate() {
-        first.check_same_pass(state).map_err(|reason| {
+        check_same_pass(first, state).map_err(|reason| {
             Error::State(format!("the states of ranks 0 and {rank} are not of one pass: {reason}"))
         })?;
     }
@@ -62,8 +62,45 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
     let remaining = before.remaining()?;
     let consumed = remaining.complement(before.identity().num_rows);
     let taken = taken(&Division::new(cut, remaining), &done)?;
-    Cursor::from_consumed(before.identity().clone(), before.epoch(), consumed.union(&taken))
-        .map(|cursor| cursor.of_pass_of(&before).with_first_epoch(before.first_epoch()))
+    let furthest = done.iter().max().copied().unwrap_or_default();
+    let merged = Cursor::from_consumed(before.identity().clone(), before.epoch(), consumed.union(&taken))?;
+    let merged = merged.of_pass_of(&before).with_first_epoch(before.first_epoch());
+    Ok(match states.iter().find_map(Cursor::earlier_batches) {
+        Some(earlier) => merged.with_earlier_batches(earlier.saturating_add(before.steps() + furthest)),
+        None => merged,
+    })
+}
+
+/// Checks that two cursors are of the same pass of the same job.
+fn check_same_pass(mine: &Cursor, theirs: &Cursor) -> std::result::Result<(), String> {
+    let told = |cursor: &Cursor| {
+        let identity = cursor.identity();
+        [
+            ("dataset", identity.fingerprint.clone()),
+            ("selection of rows", identity.selection_name()),
+            ("order", serde_json::to_string(&identity.order).unwrap_or_default()),
+            ("epoch", cursor.epoch().to_string()),
+            ("first_epoch", cursor.first_epoch().to_string()),
+        ]
+    };
+    for ((what, mine), (_, theirs)) in told(mine).iter().zip(&told(theirs)) {
+        if mine != theirs {
+            return Err(format!("{what} {} and {what} {}", quoted(mine), quoted(theirs)));
+        }
+    }
+    if mine.consumed != theirs.consumed {
+        return Err("they began with different intervals consumed".into());
+    }
+    // A rank that was given nothing yet may not have counted them.
+    if let (Some(mine), Some(theirs)) = (mine.earlier_batches(), theirs.earlier_batches())
+        && mine != theirs
+    {
+        return Err(format!("earlier_batches {mine} and earlier_batches {theirs}"));
+    }
+    if mine.generations != theirs.generations {
+        return Err("rows came to them at different places of the pass".into());
+    }
+    Ok(())
 }
 
 /// Refuses states that are not those of all ranks: the others may be behind, and their rows would be lost.

@@ -248,7 +248,7 @@ impl Cursor {
         let sources = mixture.sources.iter().map(|source| source.in_stage(number as u64)).collect();
         let of_stage = Mixture { weights: weights.clone(), stages, sources, ..mixture.clone() };
         let begun = Self::start(identity(OrderKind::Mixture(Box::new(of_stage)), *positions));
-        Some(Self { cuts, epoch: self.epoch, first_epoch: self.first_epoch, ..begun })
+        Some(Self { cuts, ..self.place_of(begun) })
     }
 
     /// The start of the present pass of a mixture.
@@ -261,7 +261,13 @@ impl Cursor {
         });
         let sources = sources.collect();
         let begun = Self::stage(Mixture { stages: Vec::new(), sources, ..mixture.clone() }).ok()?;
-        Some(Self { epoch: self.epoch, first_epoch: self.first_epoch, ..begun })
+        Some(self.place_of(begun))
+    }
+
+    /// Another cursor as one of the same pass of the same job.
+    fn place_of(&self, other: Self) -> Self {
+        let (first_epoch, epoch, earlier_batches) = (self.first_epoch, self.epoch, self.earlier_batches);
+        Self { first_epoch, epoch, earlier_batches, ..other }
     }
 
     /// The same place in a mixture, of which a new stage begins here if it has other sources, weights or another end.
@@ -329,8 +335,7 @@ impl Cursor {
             }
         }
         next.check().map_err(Error::State)?;
-        let place = |cursor: Self| Self { epoch: self.epoch, first_epoch: self.first_epoch, ..cursor };
-        let begun = place(Self::stage(next)?);
+        let begun = self.place_of(Self::stage(next)?);
         let is_over = begun.identity.num_rows < least && is_begun;
         Ok(if is_over { begun.next_pass() } else { begun })
     }

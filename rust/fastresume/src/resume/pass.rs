@@ -37,7 +37,12 @@ impl Pass {
             )));
         }
         let division = Division::new(cut, before.remaining()?);
-        Ok(Self { before, division, done, tail, world_size })
+        let pass = Self { before, division, done, tail, world_size };
+        if pass.before.earlier_batches().is_some() {
+            return Ok(pass);
+        }
+        let earlier = pass.presumed_earlier_batches();
+        Ok(Self { before: pass.before.with_earlier_batches(earlier), ..pass })
     }
 
     /// The pass at the cut, among a cursor's cuts, that held batch `step`; at `cut` if none did. Also returns
@@ -101,21 +106,26 @@ impl Pass {
     }
 
     /// The number of batches of the job before batch `batch` of the current cut, over all its passes.
-    ///
-    /// A cursor knows the batches of its own pass alone. What no cut tells of, passes that are done first of all,
-    /// counts as if it had been read under the first cut of the pass. A mixture's passes differ in length, but its
-    /// state tells what they took together: a tail that gives batches counts as one in each of them.
     #[must_use]
     pub fn global_step_of(&self, batch: u64) -> u64 {
+        let earlier = self.before.earlier_batches().unwrap_or(0);
+        earlier.saturating_add(self.step_of(batch))
+    }
+
+    /// The batches of the job before the cuts of this pass, where nobody counted them.
+    ///
+    /// What no cut tells of, passes that are done first of all, counts as if it had been read under the first cut of the
+    /// pass. A mixture's passes differ in length, but its state tells what they took together: a tail that gives batches
+    /// counts as one in each of them.
+    fn presumed_earlier_batches(&self) -> u64 {
         if let Some(rows) = self.before.rows_of_earlier_passes() {
             let tails = if self.tail == Tail::Drop { 0 } else { self.before.epoch() };
-            let earlier = rows / self.first_cut().global_batch_rows() + tails;
-            return earlier.saturating_add(self.step_of(batch));
+            return (rows / self.first_cut().global_batch_rows()).saturating_add(tails);
         }
         let passes = self.before.epoch() - self.before.first_epoch();
         let of_passes = passes.saturating_mul(self.batches_of(self.before.rows_at_begin()));
         let of_consumed = self.batches_of(self.before.rows_without_cut());
-        of_passes.saturating_add(of_consumed).saturating_add(self.step_of(batch))
+        of_passes.saturating_add(of_consumed)
     }
 
     /// The cut that the pass began with.

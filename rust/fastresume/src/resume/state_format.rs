@@ -26,6 +26,8 @@ struct Text {
     consumed: Vec<(u64, u64)>,
     cuts: Vec<(u64, u64, u64, u64)>,
     dataset: DatasetText,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    earlier_batches: Option<u64>,
     epoch: u64,
     fastresume: u64,
     first_epoch: u64,
@@ -90,7 +92,7 @@ impl Cursor {
     }
 
     fn from_text(text: Text) -> Result<Self> {
-        let numbers = [text.dataset.rows, text.epoch, text.first_epoch];
+        let numbers = [text.dataset.rows, text.epoch, text.first_epoch, text.earlier_batches.unwrap_or(0)];
         let pairs = text.consumed.iter().flat_map(|&(start, end)| [start, end]);
         let cuts = text.cuts.iter().flat_map(|&(lanes, groups, rows, done)| [lanes, groups, rows, done]);
         if let Some(large) = numbers.into_iter().chain(pairs).chain(cuts).find(|&number| number >= MAX_ROWS) {
@@ -131,6 +133,7 @@ impl Cursor {
             consumed: Arc::new(consumed.into()),
             cuts: Vec::with_capacity(text.cuts.len()),
             generations: Vec::with_capacity(text.generations.len()),
+            earlier_batches: text.earlier_batches,
         };
         for &(end, cuts) in &text.generations {
             let cuts = usize::try_from(cuts).unwrap_or(usize::MAX);
@@ -184,6 +187,7 @@ impl Cursor {
                 .map(|&(cut, done)| (cut.lanes(), cut.groups(), cut.rows(), done))
                 .collect(),
             dataset: DatasetText { fingerprint: fingerprint.clone(), rows: *num_rows },
+            earlier_batches: self.earlier_batches,
             epoch: self.epoch,
             fastresume: FORMAT,
             first_epoch: self.first_epoch,
