@@ -33,11 +33,11 @@ pub type OfGroups = Vec<Vec<Stretch>>;
 pub fn of_costs(costs: impl IntoIterator<Item = u64>, most: Most) -> Result<Vec<Stretch>> {
     let (mut found, mut last) = (Vec::new(), Stretch { rows: 0, cost: 0 });
     for cost in costs {
-        let sum = last.cost.saturating_add(cost);
-        if last.rows > 0 && (sum > most.cost || last.rows >= most.rows) {
-            push(&mut found, std::mem::replace(&mut last, Stretch { rows: 1, cost }))?;
-        } else {
-            last = Stretch { rows: last.rows + 1, cost: sum };
+        let sum = last.cost.checked_add(cost).filter(|&sum| sum <= most.cost && last.rows < most.rows);
+        match sum {
+            _ if last.rows == 0 => last = Stretch { rows: 1, cost },
+            Some(cost) => last = Stretch { rows: last.rows + 1, cost },
+            None => push(&mut found, std::mem::replace(&mut last, Stretch { rows: 1, cost }))?,
         }
     }
     if last.rows > 0 {
