@@ -189,7 +189,7 @@ class Mixture(ResumableDataset):
 
         Examples:
             >>> mixture.remaining()["code"]
-            fr.Intervals([[0, 100]])
+            fr.Intervals([[0, 43]])
         """
         cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
         return {name: RowIntervals(rows) for name, rows in remaining_rows(self.spec, cursor).items()}

@@ -186,5 +186,5 @@ def test_what_is_no_row_of_a_batch_is_refused_in_words(small_dataset: Dataset) -
     with pytest.raises(fr.StateError, match="of epoch 0, asked for was epoch 1"):
         dataset.batch_of_row(1, 3, state=dataset.state_dict())
     mixture = fr.Mixture({"a": (make(small_dataset, None), 1)}, batch_size=10, stop=50, **parallel())
-    with pytest.raises(TypeError, match="of a Mixture, or of units, take batch_at"):
+    with pytest.raises(TypeError, match="In a Mixture a row may come several times in a pass"):
         fr.Loader(mixture).batch_of_row(0, 3)

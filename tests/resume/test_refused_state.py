@@ -195,7 +195,7 @@ def test_a_state_without_one_of_its_keys_is_refused(
     paused: tuple[fr.ParquetDataset, dict[str, str]],
 ) -> None:
     dataset, state = paused
-    for key in fields_of(state):
+    for key in fields_of(state).keys() - {"earlier_batches"}:  # states of earlier releases lack it
         fields = {name: value for name, value in fields_of(state).items() if name != key}
         text = json.dumps(fields) if key == "check" else oracle.checked(fields)
         assert_refused(dataset, {"fastresume": text})

@@ -67,7 +67,7 @@ def index_of(
         layout = numbers_of(manifest, unit.name)
     core, damage, files_read, not_kept = _core.UnitTable.of(manifest, (columns, layout), asked, how, told)
     if not_kept is not None:
-        warnings.warn(not_kept, stacklevel=6)
+        warnings.warn(not_kept, stacklevel=7)
     readable, left_out = manifest, 0
     if most_bad is not None:
         readable, left_out = without(manifest, damage, most_bad)
