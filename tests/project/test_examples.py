@@ -312,13 +312,9 @@ def test_pretraining_that_is_killed_goes_on_with_a_source_added(tmp_path: Path) 
     assert example.train(tmp_path, tmp_path / "b.pt", two, 12) == unbroken
     example.train(tmp_path, tmp_path / "b.pt", three, 15)
     told = assert_proven(tmp_path / "b.audit", 0)
-    assert (
-        "web 70.00%, code 30.00%: 144 sequences, each exactly once, with all its tokens; batches 0-11" in told
-    )
-    assert (
-        "web 60.00%, code 20.00%, books 20.00%: 36 sequences, each exactly once, with all its tokens; batches 0-11"
-        in told
-    )
+    whole = "sequences, each exactly once, with all its tokens; batches"
+    assert f"web 70.00%, code 30.00%: 144 {whole} 0-11 on 1 rank" in told
+    assert f"web 60.00%, code 20.00%, books 20.00%: 36 {whole} 12-14 on 1 rank" in told
     batch = next(iter(example.mixture_of(tmp_path, three)))
     assert batch["tokens"].shape == (12, 49)
     assert set(batch.source.tolist()) == {0, 1, 2}
