@@ -24,6 +24,7 @@ from torch.utils.data import (
 )
 
 import fastresume as fr
+from fastresume.reading import spec
 from fastresume.reading.workers import shared_memory
 from support.dataloaders import BATCH, STEPS, make, rows_of
 from support.random_states import global_states
@@ -229,6 +230,30 @@ def test_loaders_run_in_threads_and_in_a_daemon_process(data: Dataset) -> None:
     assert queue.get() == list(range(STEPS))
     child.join(10)
     assert child.exitcode == 0
+
+
+def test_a_worker_that_is_forked_while_another_thread_begins_a_loader_reads(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11's `functools.cached_property` has a lock, which would be taken for ever in the worker."""
+    begins, goes_on = threading.Event(), threading.Event()
+    of_spec, first = spec.MaskedRows, threading.current_thread()
+
+    def made(bounds: Any) -> Any:
+        if threading.current_thread() is not first:
+            begins.set()
+            goes_on.wait(60)
+        return of_spec(bounds)
+
+    monkeypatch.setattr(spec, "MaskedRows", made)
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.extend(b.step for b in loader_of(make(data), 0)))
+    thread.start()
+    assert begins.wait(60)
+    assert [batch.step for batch in loader_of(make(data), 1, timeout=30)] == list(range(STEPS))
+    goes_on.set()
+    thread.join(60)
+    assert found == list(range(STEPS))
 
 
 def draw(directory: Path, queue: Any) -> None:

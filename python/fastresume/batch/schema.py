@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -69,7 +68,7 @@ class Field:
     null_count: int | None = 0
     expression: str | None = None
 
-    @cached_property
+    @property
     def width(self) -> int | None:
         """For a matrix `[B, k]`, k: its columns, or the elements in a row of its only column; else None."""
         return len(self.columns) if self.is_stacked else self.size

@@ -6,7 +6,6 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -142,10 +141,12 @@ class ReadSpec(ABC):
         last = planned.batches - 1
         return last * self.batch_size + planned.shape(last, rank)[1] if planned.batches else 0
 
-    @cached_property
+    @property
     def masked_rows(self) -> MaskedRows:
         """What was masked in this process."""
-        return MaskedRows(self.masking_bounds)
+        # Not a `functools.cached_property`: Python 3.11's has a lock, which a fork may find taken for ever.
+        made: MaskedRows | None = self.__dict__.get("masked_rows")
+        return made or self.__dict__.setdefault("masked_rows", MaskedRows(self.masking_bounds))
 
     @property
     @abstractmethod
