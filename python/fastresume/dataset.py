@@ -169,6 +169,7 @@ class ParquetDataset(FilesDataset):
             can't be read are in none. See docs/how-to/pack.md.
         max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
             rows that this rank gets: damaged ones, and those that functions given to `map` mask or fail over.
+            None for a thousandth of them, or for what a `Mixture(max_bad_rows=)` over the dataset allows.
             One more is a DataError before its batch. Each row counts once in a pass, however often it is
             read. The limit also counts, of all rows, those that `filter` could not read.
         rank: which of the ranks this is, from 0; together with `world_size` or not at all.
@@ -236,7 +237,7 @@ class ParquetDataset(FilesDataset):
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
         bad_rows: Literal["error", "mask"] = "error",
-        max_bad_rows: float = 0.001,
+        max_bad_rows: float | None = None,
         unit: Packed | Bins | None = None,
         rank: int | None = None,
         world_size: int | None = None,

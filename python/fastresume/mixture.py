@@ -16,6 +16,7 @@ from fastresume.mixing.blend import Blend
 from fastresume.mixing.plan import MixturePlan, make_mixture_plan
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
+from fastresume.options.bad_rows import checked_bound
 from fastresume.options.checks import at_least, one_of, quoted, scalar
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 Sources = Mapping[str, tuple[ParquetDataset, float]]
 Stages = Sequence[tuple[int, Mapping[str, float]]]
-
-_MAX_BAD_ROWS = 0.001
-"""Over such a share of a pass functions of `map(..., on_error="mask")` may fail."""
 
 _MOST_WEIGHT = 1e300
 """A weight is less."""
@@ -54,10 +52,10 @@ class Mixture(ResumableDataset):
     Args:
         sources: `{"web": (dataset, 0.7), "code": (dataset, 0.3)}`. The datasets are made without a batch
             size; where one has a batch size, ranks or lanes, the mixture's own count. What becomes of files
-            that come (`on_change`) and of rows that can't be read (`bad_rows`, `max_bad_rows`) is each
-            dataset's own. Weights are numbers above 0; they become integers that sum to at most 65,536.
-            Integers whose sum is no more, once their common divisor is gone, stay exact. Where others
-            are rounded, a warning or the log says to what, and so does `plan()`.
+            that come (`on_change`) and of rows that can't be read (`bad_rows`, and `max_bad_rows` if it is
+            named) is each dataset's own. Weights are numbers above 0; they become integers that sum to at
+            most 65,536. Integers whose sum is no more, once their common divisor is gone, stay exact. Where
+            others are rounded, a warning or the log says to what, and so does `plan()`.
         batch_size: rows per rank and step.
         global_batch_size: rows of all ranks per step, in the place of `batch_size`.
         stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
@@ -73,6 +71,10 @@ class Mixture(ResumableDataset):
         lanes: as of a `ParquetDataset`, and so are the next five.
         tail: what becomes of rows that make no whole batch.
         on_iter: whether `iter()` goes on or begins anew.
+        max_bad_rows: how many rows of a pass may be masked in this process over all sources, or as a float
+            which share of the rows that this rank gets: damaged ones, and those that functions given to `map`
+            mask or fail over. A source's own bound counts beside it, if its dataset names one. With None,
+            damaged rows count under the bound of their source alone, and functions under a thousandth.
         rank: the rank that reads.
         world_size: how many ranks read.
         world: both of them, as a `World`, a process group or a device mesh.
@@ -112,6 +114,7 @@ class Mixture(ResumableDataset):
         lanes: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
         on_iter: Literal["continue", "restart"] = "continue",
+        max_bad_rows: float | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         world: World | ProcessGroup | DeviceMesh | None = None,
@@ -142,7 +145,7 @@ class Mixture(ResumableDataset):
                 lanes=named_lanes,
                 groups=None,
                 on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
-                max_bad_rows=_MAX_BAD_ROWS,
+                max_bad_rows=checked_bound(max_bad_rows),
                 sources=tuple((name, dataset.spec) for name, dataset in datasets.items()),
                 blends=(*_stages(stages, datasets), Blend(weights, end)),
                 renamed=_renamed(renamed, datasets),

@@ -118,6 +118,140 @@ def test_a_share_counts_of_what_a_source_gives(files: dict[str, Path]) -> None:
         rows_of(mixture(files, source={"max_bad_rows": 0.09}, stop=600))
 
 
+# ----------------------------------------------------------------------------- the bound of the whole mixture
+
+READERS: dict[str, Any] = {
+    "alone": lambda mixture: mixture,
+    "threads": lambda mixture: fr.Loader(mixture, threads=2),
+    "worker": lambda mixture: fr.Loader(mixture, num_workers=1),
+    "torch": lambda mixture: DataLoader(mixture, batch_size=None, num_workers=1),
+}
+
+
+def bounded(files: dict[str, Path], most: float | None, source: Any = None, **how: Any) -> fr.Mixture:
+    """A mixture with a bound of its own, whose sources name none unless they are given one."""
+    return mixture(files, source={"max_bad_rows": source}, max_bad_rows=most, **how)
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [each if each in ("alone", "torch") else pytest.param(each, marks=pytest.mark.slow) for each in READERS],
+)
+def test_a_bound_of_the_mixture_counts_the_damage_of_all_sources(files: dict[str, Path], reader: str) -> None:
+    assert len(rows_of(READERS[reader](bounded(files, 20)))) == 200
+    # Each source has 10 rows that can't be read: it is their sum that is too much.
+    with pytest.raises(fr.DataError, match="max_bad_rows of the Mixture allows 19 masked rows of a pass"):
+        list(READERS[reader](bounded(files, 19)))
+
+
+def test_what_functions_mask_counts_under_it_too(files: dict[str, Path]) -> None:
+    def one_more(batch: fr.Batch) -> fr.Batch:
+        batch.mask([0], "the first one")
+        return batch
+
+    made = bounded(files, 40).map(one_more)
+    found = rows_of(made)
+    masked = sum(not is_valid for _, _, is_valid, *_ in found)
+    assert 20 < masked <= 40, "a row that is damaged counts once"
+    assert made.spec.masked_rows.count.rows == (10, 10, masked)
+    with pytest.raises(fr.DataError, match="of the Mixture allows"):
+        list(bounded(files, masked - 1).map(one_more))
+
+
+def test_without_one_of_its_own_a_thousandth_bounds_functions_alone(files: dict[str, Path]) -> None:
+    assert bounded(files, None, source=10).spec.masked_rows.most_failed == 0
+    assert len(rows_of(bounded(files, None, source=10))) == 200
+    with pytest.raises(fr.DataError, match=r"max_bad_rows of source '(web|code)' allows 0 "):
+        list(bounded(files, None))
+
+
+def test_a_source_keeps_the_bound_that_its_dataset_names(files: dict[str, Path]) -> None:
+    with pytest.raises(fr.DataError, match=r"max_bad_rows of source '(web|code)' allows 3 "):
+        list(bounded(files, 1.0, source=3))
+
+
+@pytest.mark.parametrize("tail", ["drop", "short", "pad"])
+def test_as_a_share_it_is_of_the_rows_of_this_rank(files: dict[str, Path], tail: str) -> None:
+    def all_of(batch: fr.Batch) -> fr.Batch:
+        batch.mask(range(batch.num_rows), "all of them")
+        return batch
+
+    how: dict[str, Any] = {"batch_size": 7, "tail": tail, "world_size": 3, "stop": 64}
+    for rank in range(3):
+        batches = list(bounded(files, 1.0, rank=rank, **how).map(all_of))
+        rows = sum(batch._origin.valid_rows for batch in batches if batch.epoch == 0)
+        with pytest.raises(fr.DataError, match=f"allows {rows // 4} masked rows"):
+            list(bounded(files, 0.25, rank=rank, **how).map(all_of))
+        made = bounded(files, 0.25, rank=rank, **how)
+        assert made.plan().max_bad_rows == rows // 4
+        assert f"at most {rows // 4} rows" in repr(made.plan())
+
+
+def test_it_does_not_add_up_over_evaluations(files: dict[str, Path]) -> None:
+    made = bounded(files, 20, on_iter="restart")
+    for _ in range(3):
+        assert len(rows_of(made)) == 200
+    trained = bounded(files, 20)
+    for _ in range(3):
+        assert len(rows_of(trained)) == 200
+
+
+def rows_of_passes(made: Any, passes: int) -> int:
+    return sum(batch.num_rows for _ in range(passes) for batch in made)
+
+
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["dataset", "mixture"])
+def test_a_pass_that_goes_on_with_files_that_came_counts_each_row_once(
+    tmp_path: Path, is_mixed: bool
+) -> None:
+    def come(day: int) -> None:
+        path = tmp_path / f"day={day}" / "part.parquet"
+        path.parent.mkdir()
+        write_file(path, "1.0", has_index=False)
+        rot(path, next(page for page in pages_of(path, "1.0", has_index=False) if page.column == "x"))
+
+    def made(most: float) -> Any:
+        how: dict[str, Any] = {"rank": 0, "world_size": 1, "max_bad_rows": most, "batch_size": 10}
+        given: dict[str, Any] = {"columns": ["x"], "on_change": "append", "bad_rows": "mask"}
+        if not is_mixed:
+            return fr.ParquetDataset(tmp_path, **given, **how)
+        return fr.Mixture({"web": (fr.ParquetDataset(tmp_path, **given), 1)}, **how)
+
+    come(0)
+    first = made(1.0)
+    batches = list(first)
+    damaged = sum(int((~batch.valid).sum()) for batch in batches)
+    rows = sum(batch.num_rows for batch in batches)
+    assert 0 < damaged < rows
+    state = batches[-3].state_dict()
+    left = sum(int((~batch.valid).sum()) for batch in batches[-2:])
+    come(1)
+    for most in (left + damaged, 1.0):
+        grown = made(most)
+        grown.load_state_dict(state)
+        found = list(grown)
+        while is_mixed and sum(batch.num_rows for batch in found) < 20 + rows:
+            found += list(grown)  # the stage ends first where the source ended before
+        assert sum(int((~batch.valid).sum()) for batch in found) == left + damaged
+    less = made(damaged - 1)
+    less.load_state_dict(state)
+    with pytest.raises(fr.DataError, match=f"allows {damaged - 1} masked rows"):
+        rows_of_passes(less, 3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"), [(1.5, ValueError), (-1, ValueError), (True, TypeError), ("all", TypeError)], ids=str
+)
+def test_a_bound_that_is_none_is_refused_as_a_datasets_is(
+    files: dict[str, Path], wrong: Any, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind, match="max_bad_rows") as of_mixture:
+        bounded(files, wrong)
+    with pytest.raises(kind, match="max_bad_rows") as of_dataset:
+        fr.ParquetDataset(files["web"], max_bad_rows=wrong)
+    assert str(of_mixture.value) == str(of_dataset.value)
+
+
 def test_the_audit_lists_masked_rows_and_proves_all(files: dict[str, Path], tmp_path: Path) -> None:
     loader = fr.Loader(mixture(files), audit=tmp_path / "logs")
     list(loader)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import fastresume._core as _core
 from fastresume.buffers import of_buffer, row_count
 from fastresume.mixing.spec import MixtureSpec
+from fastresume.reading.masked_rows import bound_of
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class MixturePlan:
         rounded: the share that was asked for, of each source whose whole weight makes another one.
         rows: how many rows each source gives to what is left.
         passes: how many passes of each source that is.
+        max_bad_rows: how many rows of a pass may be masked in each process; None if no bound is named.
     """
 
     epoch: int
@@ -45,9 +47,11 @@ class MixturePlan:
     rounded: Mapping[str, float]
     rows: Mapping[str, int]
     passes: Mapping[str, float]
+    max_bad_rows: int | None = None
 
     def __repr__(self) -> str:
         workers = f" x {self.workers} workers" if self.workers else ""
+        most = self.max_bad_rows
         steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
         return "\n".join(
             [
@@ -61,6 +65,7 @@ class MixturePlan:
                 f"  ranks    {self.world_size:,}{workers}",
                 f"  steps    {steps}",
                 f"  tail     {self.tail}: {self.dropped_rows:,} dropped",
+                *([] if most is None else [f"  masked   at most {most:,} rows of a pass in each process"]),
             ]
         )
 
@@ -96,4 +101,5 @@ def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> 
         rounded=spec.rounded(cursor.epoch),
         rows=rows,
         passes={name: count / sizes[name].num_rows for name, count in rows.items()},
+        max_bad_rows=None if spec.max_bad_rows is None else bound_of(spec.max_bad_rows, spec.rows_of_rank),
     )

@@ -66,20 +66,20 @@ class MixtureSpec(ReadSpec):
 
     @property
     def masking_bounds(self) -> Sequence[Bound]:
-        """How many rows of each source may be masked, and how many functions may mask."""
-        rows, ranks = self._most_rows_given(), self.world.world_size
-        of_sources = [
-            Bound.of(spec.max_bad_rows, rows[name] // ranks, spec.manifest, name)
-            for name, spec in self.sources
-        ]
-        first = self.sources[0][1].manifest
-        return [*of_sources, Bound.of(self.max_bad_rows, self.rows_of_rank, first)]
+        """How many rows of each source may be masked; and how many functions may mask, or of all in all."""
+        rows, ranks, own = self._most_rows_given(), self.world.world_size, self.max_bad_rows
+        of_sources = []
+        for name, spec in self.sources:
+            of_source = spec.max_bad_rows
+            most = 1.0 if of_source is None and own is not None else of_source
+            of_sources.append(Bound.of(most, rows[name] // ranks, spec.manifest, name))
+        of_all = Bound.of(own, self.rows_of_rank, self.sources[0][1].manifest)
+        return [*of_sources, of_all._replace(is_of_all=own is not None)]
 
     @property
     def rows_of_rank(self) -> int:
         """The number of rows of the longest pass that this rank gets."""
-        rows = max(core.start(self.global_batch_size).num_rows for core in self._cores)
-        return rows // self.world.world_size
+        return max(self.rows_of(core.start(self.global_batch_size)) for core in self._cores)
 
     def _most_rows_given(self) -> dict[str, int]:
         """The rows of a pass of each source, or what it gives to one of the mixture if that is more."""

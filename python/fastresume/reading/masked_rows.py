@@ -31,6 +31,9 @@ _NAMED = 3
 _MOST_LOGGED = 4096
 """The most ranges of rows that are remembered as logged."""
 
+_SHARE = 0.001
+"""Such a share of a pass may be masked where nothing is named."""
+
 RowNumbers = npt.NDArray[np.int64]
 
 
@@ -61,17 +64,19 @@ class Bound(NamedTuple):
         rows: so many; infinity where all may be.
         manifest: the files whose rows they are.
         source: of a mixture, the name of the source.
+        is_of_all: of a mixture, whether the damaged rows of all sources count under it, too.
     """
 
     rows: float
     manifest: _core.Manifest
     source: str | None = None
+    is_of_all: bool = False
 
     @classmethod
-    def of(cls, most: float, rows: int, manifest: _core.Manifest, source: str | None = None) -> Self:
+    def of(cls, most: float | None, rows: int, manifest: _core.Manifest, source: str | None = None) -> Self:
         """That of `max_bad_rows`, where this rank reads so many rows."""
-        is_count = isinstance(most, int)
-        return cls(bound_of(most, rows) if is_count or most < 1 else math.inf, manifest, source)
+        is_all = isinstance(most, float) and most >= 1
+        return cls(math.inf if is_all else bound_of(most, rows), manifest, source)
 
 
 class MaskedRows:
@@ -115,7 +120,7 @@ class MaskedRows:
                 return before._replace(rows=rows, step=step, rows_of_batch=nothing)
             return before._replace(step=step, rows_of_batch=nothing)
         masked = _Masked(batch, origin)
-        own = masked.counts(len(self._bounds))
+        own = masked.counts(self._bounds)
         counts = tuple(np.add(np.subtract(before.rows, again or nothing), own).tolist())
         texts = [*map(self._text, masked.damage), *(mark.cause for mark in origin.marks)]
         new = [text for text in dict.fromkeys(texts) if text not in before.causes]
@@ -123,6 +128,7 @@ class MaskedRows:
         for bound, count in zip(self._bounds, counts, strict=True):
             if count > bound.rows:
                 of = "" if bound.source is None else f"of source {bound.source!r} "
+                of = "of the Mixture " if bound.is_of_all else of
                 raise _core.DataError(
                     f"max_bad_rows {of}allows {bound.rows} masked rows of a pass in this process, pass "
                     f"{batch.epoch} has {count} by now: {'; '.join(causes)}. The state stands before this "
@@ -224,19 +230,22 @@ class _Masked:
         for mark, is_marked in self._units():
             yield mark, np.repeat(is_marked, np.diff(self._offsets))
 
-    def counts(self, bounds: int) -> tuple[int, ...]:
+    def counts(self, bounds: Sequence[Bound]) -> tuple[int, ...]:
         """How many of them are masked under each bound; units that functions masked, under the last one."""
         sources = np.zeros(len(self.rows), np.int64) if self.sources is None else self.sources
-        found = np.bincount(sources[self._is_damaged], minlength=bounds)
+        found = np.bincount(sources[self._is_damaged], minlength=len(bounds))
         found[-1] += sum(int(is_marked.sum()) for _, is_marked in self._units())
+        if bounds[-1].is_of_all:
+            found[-1] += found[:-1].sum()
         return tuple(found.tolist())
 
 
-def bound_of(most: float, rows: int) -> int:
+def bound_of(most: float | None, rows: int) -> int:
     """How many rows may be masked, of so many: a count as it is, a share of them rounded down.
 
     Examples:
-        >>> bound_of(7, 1000), bound_of(0.001, 1999)
-        (7, 1)
+        >>> bound_of(7, 1000), bound_of(0.01, 1999), bound_of(None, 1999)
+        (7, 19, 1)
     """
+    most = _SHARE if most is None else most
     return most if isinstance(most, int) else math.floor(Fraction(str(most)) * rows)

@@ -86,7 +86,8 @@ class ReadSpec(ABC):
         lanes, groups: what was named of the cut; None for the default.
         on_iter: what `iter()` means.
         masks_damage: whether damaged rows are masked; else one is an error.
-        max_bad_rows: how many rows of a pass may be masked, or which share of this rank's.
+        max_bad_rows: how many rows of a pass may be masked, or which share of this rank's; None if it is not
+            named.
         transforms: what `map` was given, in the order of their calls.
         masking: the numbers of the transforms whose failure masks a batch.
 
@@ -104,7 +105,7 @@ class ReadSpec(ABC):
     groups: int | None
     on_iter: Literal["continue", "restart"]
     masks_damage: bool = False
-    max_bad_rows: int | float = 0
+    max_bad_rows: int | float | None = None
     transforms: tuple[Transform, ...] = ()
     masking: frozenset[int] = frozenset()
     draws: Draws = field(init=False, compare=False, repr=False)
@@ -137,9 +138,13 @@ class ReadSpec(ABC):
     @property
     def rows_of_rank(self) -> int:
         """The number of rows of a pass that this rank gets."""
-        planned, rank = self.pass_from(self.start(), 1), self.world.rank
+        return self.rows_of(self.start())
+
+    def rows_of(self, start: _core.Cursor) -> int:
+        """The number of rows that this rank gets of the pass that begins with a cursor."""
+        planned = _core.Pass(start, self.cut(1), self.tail, self.world.world_size)
         last = planned.batches - 1
-        return last * self.batch_size + planned.shape(last, rank)[1] if planned.batches else 0
+        return last * self.batch_size + planned.shape(last, self.world.rank)[1] if planned.batches else 0
 
     @property
     def masked_rows(self) -> MaskedRows:
