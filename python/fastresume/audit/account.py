@@ -161,8 +161,10 @@ class Account:
     def _tell_mixture(self) -> None:
         for _, group in groupby(self._stretches, key=lambda stretch: stretch.place.stage):
             self._tell_stage(list(group))
-        places = self._history.known.values()
-        for name in dict.fromkeys(name for place in places for name in place.names):
+        names = dict.fromkeys(name for place in self._history.known.values() for name in place.names)
+        moved = [stand.names for stand in self._way]
+        gone = {old for each in moved for old in each} - {new for each in moved for new in each.values()}
+        for name in (name for name in names if name not in gone):
             read = [stand.told.place for stand in self._way if name in stand.told.place.names]
             place = next((place for place in reversed(read) if place.weights[place.names.index(name)]), None)
             self._report.finished.append(self._tell_source(name, place or (read[-1] if read else None)))
@@ -231,8 +233,11 @@ class Account:
         return sum(each in self._proof.untold for of in stretches for each in of.index.tolist())
 
     def _trusted(self) -> Mapping[str, Taken]:
-        """What is taken on trust of each source."""
-        return self._way[0].delivered if self._way else {}
+        """What is taken on trust of each source, by its name at the end of the way."""
+        trusted = self._way[0].delivered if self._way else {}
+        for stand in self._way:
+            trusted = {stand.names.get(name, name): taken for name, taken in trusted.items()}
+        return trusted
 
     def _batches(self, stretches: Sequence[Stretch]) -> str:
         spans: list[tuple[int, int, int]] = []

@@ -39,7 +39,10 @@ def tell_beginnings(lineage: Lineage, history: History, way: Sequence[Stand], re
     if len(others) == 1 and (number := runs.index(next(iter(others)))) < len(ORDINALS):
         whose = ORDINALS[number]
     do = "batch of the {} does not count" if lost == 1 else "batches of the {} do not count"
-    report.note(f"{len(runs)} runs began at the start of pass 0; {lost} {do.format(whose)}")
+    told = f"{len(runs)} runs began at the start of pass 0; {lost} {do.format(whose)}"
+    if len({lineage.states[run] for run in runs}) > 1:
+        told += "; their sources or weights differ: give another job a directory of its own"
+    report.note(told)
 
 
 def _batches_of_runs(lineage: Lineage, history: History) -> Mapping[int, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fastresume.audit.axis import by_pass
@@ -14,6 +14,9 @@ from fastresume.audit.ranges import chunks
 from fastresume.buffers import Intervals
 
 NAMED_AT_ONCE = 1 << 20
+
+Renamed = Mapping[str, str | None]
+"""The names that sources had in states, with those of now."""
 
 
 class Descriptions:
@@ -61,14 +64,33 @@ class Descriptions:
         )
         return list(dict.fromkeys(name for place, name in read if self.of(place, name) is None))
 
-    def are_related(self, one: Place, other: Place, name: str) -> bool:
-        """Whether a source has the same order and files in two states, or the first files of the other's."""
-        if one.orders[name] != other.orders[name]:
+    def are_related(self, one: Place, name: str, other: Place, new: str) -> bool:
+        """Whether a source of a state has the order and the files of one of another, or the first of them."""
+        if name not in one.files or new not in other.files or one.orders[name] != other.orders[new]:
             return False
-        if one.files[name] == other.files[name]:
+        if one.files[name] == other.files[new]:
             return True
-        older, newer = self.of(one, name), self.of(other, name)
+        older, newer = self.of(one, name), self.of(other, new)
         return older is not None and newer is not None and older.begins(newer)
+
+    def names_now(self, one: Place, other: Place, renamed: Renamed) -> Mapping[str, str]:
+        """The name in a later state of each source of one: it is another one if it has to be.
+
+        Names that change places do so together.
+        """
+        told = {old: new for old, new in renamed.items() if old in one.files and new in other.files}
+        moved = {old for old in told if not self.are_related(one, old, other, old)}
+        while more := {old for old in told if old in map(told.get, moved) or told[old] in moved} - moved:
+            moved |= more
+        names = {name: told[name] or name if name in moved else name for name in one.names}
+        return names if len(set(names.values())) == len(names) else {name: name for name in one.names}
+
+    def share_a_source(self, one: Place, other: Place, renamed: Renamed) -> bool:
+        """Whether a source of a state goes on in another one, maybe under another name."""
+        if one.is_mixture != other.is_mixture:
+            return False
+        pairs = [(name, new) for name in one.names for new in (name, renamed.get(name)) if new is not None]
+        return any(self.are_related(one, name, other, new) for name, new in pairs)
 
     def counted(self, place: Place) -> str:
         """What positions are, in a word."""

@@ -20,7 +20,7 @@ import numpy as np
 
 from fastresume.audit.axis import Taken
 from fastresume.audit.batch_graph import Edge, Lineage
-from fastresume.audit.descriptions import Descriptions
+from fastresume.audit.descriptions import Descriptions, Renamed
 from fastresume.audit.log_format import Integers
 from fastresume.audit.place import Place
 from fastresume.audit.ranges import NOTHING, common, coverage, size, union, without
@@ -70,6 +70,7 @@ class Stand:
         next: the pass and the number of the batch that follows; None if they are not known.
         before: the state before; None where a way begins.
         stretch: the batches between these; None if there are none.
+        names: how the sources of the state before are named here, if some have other names.
     """
 
     delivered: Mapping[str, Taken]
@@ -80,6 +81,7 @@ class Stand:
     next: tuple[int, int] | None = None
     before: int | None = None
     stretch: Stretch | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 class History:
@@ -111,12 +113,15 @@ class History:
         of_states, of_stages = places
         self.known: dict[int, Place] = dict(declared)
         self._files: dict[int, str] = {}
+        self._renamed: dict[int, Renamed] = {}
+        self._new_names: dict[int, Mapping[str, str]] = {}  # of the states that are joined
         # The stages that begin or go on at a state, by their topologies.
         self._stages: dict[int, dict[int, Place]] = defaultdict(dict)
         for index, state in lineage.states.items():
             self.known[state] = of_states[index]
             self._stages[state][int(lineage.topology_of[index])] = of_stages[index]
             self._files.setdefault(state, lineage.starts[index].file)
+            self._renamed.setdefault(state, lineage.starts[index].renamed)
         self.roots = {state for state, place in self.known.items() if place.is_start and not place.epoch}
         lineage.prove([*self.roots, *declared])
         self._join()
@@ -141,7 +146,12 @@ class History:
                 by_mark[found.mark].append(state)
 
         def joins(state: int, other: int) -> bool:
-            return other != state and self._are_one(told[other], self.known[state])
+            if other == state:
+                return False
+            place, before = self.known[state], told[other]
+            names = self._descriptions.names_now(before.place, place, self._renamed.get(state, {}))
+            self._new_names[state] = {old: new for old, new in names.items() if old != new}
+            return self._are_one(before, place, names)
 
         is_found = True
         while is_found:
@@ -186,19 +196,22 @@ class History:
     def _dropped(self, edge: Edge) -> Intervals:
         return self._lineage.dropped(int(self._lineage.kept[edge.first]))
 
-    def _are_one(self, told: Told, place: Place) -> bool:
-        """Whether a state says that the same was taken of the same sources as is told of another one."""
+    def _are_one(self, told: Told, place: Place, names: Mapping[str, str]) -> bool:
+        """Whether a state says that the same was taken of the same sources as is told of another one.
+
+        `names` has how these are named in it.
+        """
         if told.place.is_mixture != place.is_mixture:
             return False
-        before = told.place.taken_without(told.left)
+        before = {names[name]: axis for name, axis in told.place.taken_without(told.left).items()}
+        old_names = {new: old for old, new in names.items()}
         for name, axis in place.taken.items():
             taken = Taken.of(before[name]) if name in before else Taken()
             if any(map(len, taken.differences(axis))):
                 return False
         taken_of = [name for name, axis in before.items() if len(axis.told)]
         return all(
-            name in place.files and self._descriptions.are_related(told.place, place, name)
-            for name in taken_of
+            self._descriptions.are_related(told.place, old_names[name], place, name) for name in taken_of
         )
 
     # --------------------------------------------------------------------------------------------- the ways
@@ -238,8 +251,9 @@ class History:
                 delivered, place.mark[1] * (not is_root), Told(place), next=(0, 0) if is_root else None
             )
         if lineage.proven[state] is None:
-            stand = self.stands[before]
-            return Stand(stand.delivered, stand.rows, Told(self.known[state]), before=before)
+            stand, names = self.stands[before], self._new_names[state]
+            delivered = {names.get(name, name): taken for name, taken in stand.delivered.items()}
+            return Stand(delivered, stand.rows, Told(self.known[state]), before=before, names=names)
         at, edges = self._from_stand(state)
         return self._follow(at, edges)
 

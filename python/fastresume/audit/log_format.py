@@ -14,7 +14,7 @@ import re
 import struct
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Self
@@ -124,7 +124,7 @@ class Start:
     """A place at which a rank began to iterate.
 
     Of a mixture, `stage` is the state as the stage that begins has it. `sources` has the fingerprint and
-    selection of each source's files.
+    selection of each source's files, `renamed` the names that sources had in states, with those of now.
     """
 
     file: str
@@ -139,6 +139,7 @@ class Start:
     continues: str | None
     stage: str | None = None
     sources: Mapping[str, tuple[str, str | None]] | None = None
+    renamed: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -75,12 +75,14 @@ def _jobs(
     _, stages = places
     descriptions = Descriptions(directory, ((starts[index], stages[index]) for index in stages))
     trusted = {state_hash(text): Place(text) for text in declared}
-    for members in _grouped(stages, descriptions):
+    for members in _grouped(starts, stages, descriptions):
         report = Report()
         own_places = [stages[index] for index in members]
-        _introduce(own_places, len({starts[index].file for index in members}), descriptions, report)
+        own_starts = [starts[index] for index in members]
+        _introduce(own_places, own_starts, descriptions, report)
         lineage = Lineage(starts, members, records, stages, report.problem)
         own = {name for place in own_places for name in place.names}
+        own |= {old for start in own_starts for old in start.renamed}
         of_job = {
             state: place
             for state, place in trusted.items()
@@ -92,23 +94,29 @@ def _jobs(
         yield report
 
 
-def _grouped(stages: Mapping[int, Place], descriptions: Descriptions) -> list[list[int]]:
-    """The starts of each job: those of a mixture are of one, those of others by their files and order."""
-    kinds: dict[tuple[object, ...], list[int]] = defaultdict(list)
+def _grouped(
+    starts: Sequence[Start], stages: Mapping[int, Place], descriptions: Descriptions
+) -> list[list[int]]:
+    """The starts of each job: those that have a source in common, by its name, files and order."""
+    kinds: dict[object, list[int]] = defaultdict(list)
     for index, place in stages.items():
-        key = () if place.is_mixture else (place.files[ALONE], str(place.orders[ALONE]))
-        kinds[key].append(index)
-    jobs: list[list[int]] = []
+        sources = sorted((name, place.files[name], str(place.orders[name])) for name in place.names)
+        kinds[place.is_mixture, str(sources), str(starts[index].renamed)].append(index)
+    jobs: list[list[list[int]]] = []
     # The most files come last: each dataset goes on in one that begins with it.
-    for members in sorted(kinds.values(), key=lambda members: _extent(stages[members[0]], descriptions)):
-        place = stages[members[0]]
-        lasts = ((job, stages[job[-1]]) for job in reversed(jobs) if not place.is_mixture)
-        older = (job for job, last in lasts if descriptions.are_related(last, place, ALONE))
-        if (found := next(older, None)) is None:
-            jobs.append(members)
-        else:
-            found += members
-    return jobs
+    for kind in sorted(kinds.values(), key=lambda members: _extent(stages[members[0]], descriptions)):
+
+        def is_of(job: list[list[int]], own: int = kind[0]) -> bool:
+            pairs = [pair for of in reversed(job) for pair in ((of[0], own), (own, of[0]))]
+            return any(
+                descriptions.share_a_source(stages[one], stages[other], starts[other].renamed)
+                for one, other in pairs
+            )
+
+        found = [job for job in jobs if is_of(job)]
+        jobs = [job for job in jobs if job not in found]
+        jobs.append([each for job in found for each in job] + [kind])
+    return [[index for kind in job for index in kind] for job in jobs]
 
 
 def _extent(place: Place, descriptions: Descriptions) -> tuple[bool, int, int]:
@@ -116,11 +124,12 @@ def _extent(place: Place, descriptions: Descriptions) -> tuple[bool, int, int]:
     return place.is_mixture, place.positions, 0 if dataset is None else len(dataset.files)
 
 
-def _introduce(places: Sequence[Place], logs: int, descriptions: Descriptions, report: Report) -> None:
-    last = places[-1]
+def _introduce(
+    places: Sequence[Place], starts: Sequence[Start], descriptions: Descriptions, report: Report
+) -> None:
+    last, logs = places[-1], len({start.file for start in starts})
     if last.is_mixture:
-        names = dict.fromkeys(name for place in places for name in place.names)
-        report.lines.append(f"mixture of {', '.join(names)}: {logs} logs")
+        _introduce_mixture(places, starts, descriptions, report)
     else:
         dataset, order = descriptions.of(last, ALONE), last.orders[ALONE]
         of_files = "" if dataset is None else f" in {len(dataset.files)} files"
@@ -144,3 +153,24 @@ def _introduce(places: Sequence[Place], logs: int, descriptions: Descriptions, r
         report.problem(f"the description of the {what} is missing or damaged: rows have no names")
     for contradiction in descriptions.contradictions:
         report.problem(contradiction)
+
+
+def _introduce_mixture(
+    places: Sequence[Place], starts: Sequence[Start], descriptions: Descriptions, report: Report
+) -> None:
+    """Tells of which sources a mixture is, and which of them have other names now, or were begun anew."""
+    names: dict[str, str | None] = dict.fromkeys(name for place in places for name in place.names)
+    notes = list[str]()
+    for place, start in zip(places, starts, strict=True):
+        for old, new in start.renamed.items():
+            if new is not None and old not in place.names and new in place.names:
+                names.pop(old, None)
+                names[new] = old
+            own = [name for name in place.names if new is None and name != old]
+            for name in (name for name in own if descriptions.are_related(place, old, place, name)):
+                notes.append(f"{name} has the files of {old}, which was let go: their rows are read anew")
+    each = (name if old is None else f"{name} (before: {old})" for name, old in names.items())
+    logs = len({start.file for start in starts})
+    report.lines.append(f"mixture of {', '.join(each)}: {logs} logs")
+    for note in dict.fromkeys(notes):
+        report.note(note)

@@ -60,9 +60,10 @@ class MixtureLog(DeliveryLog):
         return 0
 
     def stage_at(self, before: _core.Cursor) -> Mapping[str, Any]:
-        """The state as the stage has it that begins there or goes on, and the files of the sources."""
+        """The state as the stage has it that begins there or goes on; the sources' files, and older names."""
         files = {name: (spec.fingerprint, spec.hash_of_selection) for name, spec in self.spec.sources}
-        return {"stage": self.spec.fitted(before).to_json(), "sources": files}
+        renamed = {"renamed": dict(self.spec.renamed)} if self.spec.renamed else {}
+        return {"stage": self.spec.fitted(before).to_json(), "sources": files, **renamed}
 
     def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
         """The files that describe what is read, by their names."""
