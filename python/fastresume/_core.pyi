@@ -37,6 +37,7 @@ _Sequences: TypeAlias = tuple[tuple[Sequence[str], int, Sequence[bytes] | None],
 _Cut: TypeAlias = tuple[int, int, int]
 _Files: TypeAlias = tuple[Manifest, Layout]
 _Bins: TypeAlias = tuple[Units, UnitTable]
+_Lists: TypeAlias = tuple[Units, UnitTable, list[str], list[bytes] | None]
 _Costs: TypeAlias = tuple[Sequence[str], Layout | None]
 _Unit: TypeAlias = tuple[str, int, int | None, bool, bool]
 _Indexing: TypeAlias = tuple[str | None, int, int | None]
@@ -413,7 +414,7 @@ class Delivered:
     step: Final[int]
     number: Final[int]
     ends_pass: Final[bool]
-    def unit_offsets(self) -> Buffer | None: ...
+    def unit_offsets(self) -> tuple[Buffer, bool] | None: ...
 
 @final
 class Reader:
@@ -425,6 +426,10 @@ class Reader:
     @staticmethod
     def of_bins(
         files: _Files, bins: _Bins, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
+    ) -> Reader: ...
+    @staticmethod
+    def of_sequences(
+        files: _Files, packed: _Lists, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
     ) -> Reader: ...
     @property
     def activity(self) -> Activity: ...

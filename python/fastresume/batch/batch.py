@@ -417,7 +417,7 @@ def of_delivered(
     is_mixed: bool = False,
 ) -> Batch:
     """The batch that the core delivered, with the cursor after it; a mixture's rows have their sources."""
-    offsets = delivered.unit_offsets()
+    units = delivered.unit_offsets()
     origin = Origin(
         cursor,
         delivered.epoch,
@@ -429,7 +429,7 @@ def of_delivered(
         share,
         tuple(delivered.damage),
         delivered.written if is_mixed else None,
-        None if offsets is None else UnitRows(of_words(offsets), are_documents=False),
+        None if units is None else UnitRows(of_words(units[0]), units[1]),
     )
     return Batch(schema.tensors(delivered.memory), origin)
 

@@ -24,6 +24,9 @@ Packing = tuple[tuple[str, ...], int, list[bytes] | None]
 CHUNK_TOKENS = 1 << 21
 """About so many tokens are decoded in one go: fewer, and what a page says of rows is read again too often."""
 
+ANCHOR_TOKENS = 1 << 16
+"""Between two anchors of the index are so many tokens at most, but for one list that is longer."""
+
 
 @dataclass(frozen=True)
 class PackedTable:

@@ -14,12 +14,12 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
-from fastresume.buffers import Intervals, of_buffer
+from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.cutting import UnitSource
 from fastresume.packing.index import index_of
-from fastresume.packing.packed_table import Digests, PackedTable, Packing
+from fastresume.packing.packed_table import ANCHOR_TOKENS, Digests, PackedTable, Packing
 from fastresume.packing.reader import UnitsReader, chunks_of
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
@@ -83,7 +83,7 @@ class UnitsSpec(FilesSpec):
     @property
     def is_mixed_here(self) -> bool:
         """Whether a batch is put together in Python of what the core has decoded."""
-        return isinstance(self.unit, Packed) or self.order_choice is not None or self.is_audited
+        return self.is_audited or (isinstance(self.unit, Bins) and self.order_choice is not None)
 
     @property
     def hash_of_selection(self) -> str:
@@ -113,18 +113,33 @@ class UnitsSpec(FilesSpec):
     def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
         """The most bytes that a rank holds, and what each decoding thread adds.
 
-        Of bins in their order, those of as many rows as they have on the average; of others, the chunks that
-        readers keep, and one more of each.
+        Of what the core's threads decode, that of as many rows as units have on the average, and the lists of
+        windows in a shuffled order. Of other units, the chunks that readers keep, and one more of each.
         """
-        if not self.is_mixed_here:
-            lanes, groups, bins = planned.cut
-            rows = -(-bins * self.manifest.num_selected // max(self.num_rows, 1))
-            start = _core.Cursor.start(self.manifest, None)
-            of_rows = _core.Pass(start, (lanes, groups, max(rows, 1)), self.tail, self.world.world_size)
-            return super().memory_bound(self.row_order(start), of_rows, processes)
-        size, kept = chunks_of(self.units_table, planned, order, self.world.world_size * processes)
-        chunk = size * self.row_bytes
-        return (kept + 1) * chunk * processes, 2 * chunk
+        if self.is_mixed_here:
+            size, kept = chunks_of(self.units_table, planned, order, self.world.world_size * processes)
+            chunk = size * self.row_bytes
+            return (kept + 1) * chunk * processes, 2 * chunk
+        lanes, groups, units = planned.cut
+        rows = -(-units * self.manifest.num_selected // max(self.num_rows, 1))
+        start = _core.Cursor.start(self.manifest, None)
+        of_rows = _core.Pass(start, (lanes, groups, max(rows, 1)), self.tail, self.world.world_size)
+        of_rank, of_thread = super().memory_bound(self.row_order(start), of_rows, processes)
+        if isinstance(self.units_table, PackedTable):
+            of_rank += 2 * self.batch_bytes
+            if order.sizes is not None:
+                of_rank += processes * self._window_bytes(order.sizes, lanes, processes)
+        return of_rank, of_thread
+
+    def _window_bytes(self, sizes: tuple[int, int, int], lanes: int, processes: int) -> int:
+        """The bytes of the lists of a reader's windows: one of each lane, and one that comes next."""
+        blocks, windows, window_units = sizes
+        tokens = window_units * self.unit.length if isinstance(self.unit, Packed) else 0
+        # Around each block, tokens are decoded up to the next anchors of the index.
+        tokens += 2 * ANCHOR_TOKENS * -(-blocks // max(windows, 1))
+        open_windows = max(lanes // (self.world.world_size * processes), 1) + 1
+        token_bytes = sum(self.schema.row_widths[:-2]) // max(self.schema.row_widths[-1] // 4, 1)
+        return min(open_windows, windows) * tokens * token_bytes
 
     @property
     def _source(self) -> UnitSource:
@@ -163,13 +178,17 @@ class UnitsSpec(FilesSpec):
     ) -> PassReader:
         """The batches of a rank's worker, from a cursor on.
 
-        Bins in their order are decoded as rows are; other units are put together of those that are decoded
-        many at a time.
+        Sequences, and bins in their order, are decoded by the core's threads, as rows are. Other units are
+        put together of those that are decoded many at a time.
         """
         if self.is_mixed_here:
             return self._reader(cursor, planned, place)
-        given = (self.manifest, self.layout), (self._units, self.units_table.core)
-        return _core.Reader.of_bins(*given, cursor, planned, place, (threads, prefetch_bytes, page_lock))
+        files, units = (self.manifest, self.layout), (self._units, self.units_table.core)
+        whose = cursor, planned, place, (threads, prefetch_bytes, page_lock)
+        if self._packing is None:
+            return _core.Reader.of_bins(files, units, *whose)
+        names, _, separators = self._packing
+        return _core.Reader.of_sequences(files, (*units, list(names), separators), *whose)
 
     def _reader(
         self,
@@ -212,8 +231,14 @@ class UnitsSpec(FilesSpec):
 
     def next_chunk(self, reader: Any) -> Chunk | None:
         """The units that a reader gives next; None at its end."""
-        own: UnitsReader = reader
-        return own.next_chunk()
+        if isinstance(reader, UnitsReader):
+            return reader.next_chunk()
+        delivered = reader.front()
+        if delivered is None:
+            return None
+        reader.advance()
+        rows = of_runs(of_buffer(delivered.written.runs()))
+        return Chunk(delivered.memory, rows, of_words(delivered.unit_offsets()[0]), tuple(delivered.damage))
 
     def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
         """So many units of a pass from a cursor on, and nothing else."""

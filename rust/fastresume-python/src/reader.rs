@@ -2,16 +2,18 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fastresume::vectors::collected;
 use fastresume::{
-    BinBatch, BinRows, Bins, Delivered as CoreDelivered, Error, FileSource, MixedOrder,
-    PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled, ReadSource, Sources,
-    UnitTable as CoreTable, WorkerId,
+    BinRows, Bins, Delivered as CoreDelivered, DeliveredUnits, Error, FileSource, MixedOrder, PackedRows,
+    Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled, ReadSource,
+    SequencePass, Sources, UnitTable as CoreTable, WorkerId,
 };
 use pyo3::prelude::*;
 
 use crate::activity::Activity;
 use crate::buffer::Buffer;
 use crate::cursor::Cursor;
+use crate::error::to_python;
 use crate::gate;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
@@ -52,7 +54,7 @@ pub struct Delivered {
     number: u64,
     pass: Arc<CorePass>,
     rank: u64,
-    bins: Option<Arc<BinBatch>>,
+    units: Option<DeliveredUnits>,
 }
 
 #[pymethods]
@@ -79,6 +81,9 @@ impl Delivered {
         gate::run(py, || {
             let all = self.written.get().rows()?;
             let mut left = self.valid_rows as u64;
+            if let Some(of) = self.units.as_ref().filter(|of| of.are_documents) {
+                left = of.offsets.get(self.valid_rows).copied().unwrap_or(0);
+            }
             let valid = all.into_iter().map_while(|run| {
                 let end = run.end.min(run.start + left);
                 left -= end - run.start;
@@ -88,9 +93,11 @@ impl Delivered {
         })
     }
 
-    /// Where each bin begins among the rows, then their number; `None` where rows are counted.
-    fn unit_offsets(&self) -> Option<Buffer> {
-        self.bins.as_ref().map(|bins| Buffer::of_words(bins.offsets.clone()))
+    /// Where the rows of each unit begin, then their number, and whether these are documents; `None` where rows are counted.
+    fn unit_offsets(&self, py: Python<'_>) -> PyResult<Option<(Buffer, bool)>> {
+        let Some(of) = &self.units else { return Ok(None) };
+        let offsets = collected(of.offsets.iter().copied()).map_err(|error| to_python(py, &error))?;
+        Ok(Some((Buffer::of_words(offsets), of.are_documents)))
     }
 
     /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
@@ -108,6 +115,10 @@ impl Delivered {
 
 /// How many threads decode ahead, how many bytes, and what locks the pages of batches, if anything does.
 type Ahead<'py> = (usize, u64, Option<PyRef<'py, PageLock>>);
+
+/// The sequences, the table of them, and how lists are packed: the names of the tensors, and the bytes of the element behind each
+/// list, of each tensor.
+type Lists<'py> = (PyRef<'py, Units>, PyRef<'py, UnitTable>, Vec<String>, Option<Vec<Vec<u8>>>);
 
 /// Returns the batches of what is left of a pass, in order.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -215,6 +226,38 @@ impl Reader {
         Self::of(py, pipeline, activity, stores, None, own)
     }
 
+    /// The batches of what is left of a pass of sequences.
+    #[staticmethod]
+    fn of_sequences(
+        py: Python<'_>,
+        files: (PyRef<'_, Manifest>, PyRef<'_, Layout>),
+        packed: Lists<'_>,
+        cursor: &Cursor,
+        pass_: &Pass,
+        place: (u64, u64, u64, u64),
+        ahead: Ahead<'_>,
+    ) -> PyResult<Self> {
+        let (threads, prefetch_bytes, page_lock) = ahead;
+        let ((manifest, layout), (units, table, names, separators)) = (files, packed);
+        let files = FileSource { manifest: Arc::clone(&manifest.inner), layout: layout.inner.clone() };
+        let sources = Arc::new(Sources::one(Arc::clone(&files.manifest), files.layout.clone()));
+        let (rows, units, table) = (Arc::clone(&manifest.selection), units.selection(), table.sequences()?);
+        let pipeline = gate::run(py, || {
+            let length = usize::try_from(table.length)
+                .map_err(|_| Error::Argument("no memory for sequences as long as these".into()))?;
+            let packing = Arc::new(Packing { names, length, separators });
+            let of = PackedRows { packing, table: Arc::clone(table), rows };
+            let (pass, order) = (Arc::clone(&pass_.inner), order::of_cursor(cursor, units)?);
+            let sequences = SequencePass::new(&files, of, order, (Arc::clone(&pass), place.0))?;
+            let order = PassOrder::Sequences(Arc::new(sequences));
+            Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)
+        })?;
+        let stores = vec![Arc::clone(&manifest.stores)];
+        let activity = Activity::new(pipeline.view(), sources);
+        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
+        Self::of(py, pipeline, activity, stores, None, own)
+    }
+
     /// What the reader's threads are doing.
     #[getter]
     fn activity(&self, py: Python<'_>) -> Py<Activity> {
@@ -312,22 +355,22 @@ impl Reader {
 
     fn wrapped(&self, py: Python<'_>, delivered: CoreDelivered) -> PyResult<Delivered> {
         let ends_pass = delivered.ends_pass();
+        let documents = delivered.units.as_ref().filter(|of| of.are_documents);
+        let num_numbers =
+            documents.and_then(|of| of.offsets.last().copied()).unwrap_or(delivered.rows as u64);
         let num_bytes = delivered.fields.iter().map(|memory| memory.bytes().len()).sum();
         Ok(Delivered {
             memory: Py::new(py, Memory::from(delivered.fields))?,
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,
-            written: Py::new(
-                py,
-                Written::new(delivered.written, delivered.rows as u64, self.sources.clone()),
-            )?,
+            written: Py::new(py, Written::new(delivered.written, num_numbers, self.sources.clone()))?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,
             number: delivered.batch,
             rank: self.rank,
-            bins: delivered.bins,
+            units: delivered.units,
         })
     }
 }

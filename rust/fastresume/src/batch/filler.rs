@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::batch::fetches::{Fetches, Soon};
 use crate::batch::mending::{FieldColumn, GroupFile, Masking, Surveys};
 use crate::batch::open_files::OpenFiles;
+use crate::batch::packed_lists::PackedLists;
 use crate::batch::padded::PadDecoder;
 use crate::batch::routing::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
 use crate::batch::segment::{Places, Segment, to_usize};
@@ -49,6 +50,7 @@ pub struct Filler {
 }
 
 /// What was decoded of a segment.
+#[derive(Default)]
 pub struct Filled {
     /// The rows that each batch, or bunch, got.
     pub rows: Vec<(u64, u64)>,
@@ -56,6 +58,8 @@ pub struct Filled {
     pub left: Option<Segment>,
     /// Its rows, where they wait for their batches.
     pub waiting: Option<Waiting>,
+    /// Its lists, where sequences are cut from them.
+    pub lists: Vec<PackedLists>,
 }
 
 /// Memory that one thread reuses from segment to segment.
@@ -140,15 +144,19 @@ impl Filler {
                 let rows = collected_results(noted)?;
                 let (group, places) = (segment.group, Places::Pieces(collected(later.iter().cloned())?));
                 let left = (!later.is_empty()).then_some(Segment { group, places });
-                Ok(Filled { rows, left, waiting: None })
+                Ok(Filled { rows, left, ..Filled::default() })
             }
             Places::Combed { comb, bunches, pieces } => {
                 let (rows, left) = self.fill_combed(segment.group, (comb, *bunches), pieces, stop)?;
-                Ok(Filled { rows: Vec::new(), left, waiting: Some(Waiting::Combed(rows)) })
+                Ok(Filled { left, waiting: Some(Waiting::Combed(rows)), ..Filled::default() })
             }
             Places::Scattered { part, stretches } if part.is_waiting() => {
                 let rows = self.fill_sorted(segment.group, part, stretches, stop)?;
-                Ok(Filled { rows: Vec::new(), left: None, waiting: Some(Waiting::Sorted(rows)) })
+                Ok(Filled { waiting: Some(Waiting::Sorted(rows)), ..Filled::default() })
+            }
+            Places::Lists { of, spans, .. } => {
+                let lists = self.fill_lists(segment.group, of, spans, stop)?;
+                Ok(Filled { lists, ..Filled::default() })
             }
             Places::Scattered { part, stretches } => {
                 let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
@@ -172,7 +180,7 @@ impl Filler {
                 }
                 let rows = collected(scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)))?;
                 locked(&self.scatters).push(scatter);
-                Ok(Filled { rows, left: None, waiting: None })
+                Ok(Filled { rows, ..Filled::default() })
             }
         }
     }

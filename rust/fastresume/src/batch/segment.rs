@@ -4,6 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
+use crate::batch::list_span::ListSpan;
+use crate::batch::packing::PackedRows;
+use crate::batch::slots::pending::waiting;
 use crate::batch::window::{Stretch, WindowPart};
 use crate::error::{Error, Result};
 use crate::order::comb::Comb;
@@ -57,17 +60,30 @@ pub enum Places {
         /// The rows of the dataset to decode, ascending, with their blocks in the window.
         stretches: Vec<Stretch>,
     },
+    /// Rows of lists, from which sequences are cut.
+    Lists {
+        /// How.
+        of: Arc<PackedRows>,
+        /// The first batch that needs them.
+        first_batch: u64,
+        /// The bytes of the lists.
+        bytes: u64,
+        /// The rows, ascending. Never empty.
+        spans: Vec<ListSpan>,
+    },
 }
 
 impl Segment {
-    /// The number of rows that wait until their batches are ended; 0 of rows that are decoded in place.
-    pub fn waiting_rows(&self) -> u64 {
+    /// The bytes of rows that wait until their batches are ended, of so many bytes each; 0 of rows that are decoded in place.
+    pub fn waiting_bytes(&self, row_bytes: u64) -> u64 {
+        let of_rows = |rows: u64| waiting(rows.saturating_mul(row_bytes));
         match &self.places {
             Places::Pieces(_) => 0,
             Places::Combed { pieces, .. } => {
-                pieces.iter().map(|piece| piece.rows.end - piece.rows.start).sum()
+                of_rows(pieces.iter().map(|piece| piece.rows.end - piece.rows.start).sum())
             }
-            Places::Scattered { stretches, .. } => stretches.iter().map(Stretch::count).sum(),
+            Places::Scattered { stretches, .. } => of_rows(stretches.iter().map(Stretch::count).sum()),
+            Places::Lists { bytes, .. } => *bytes,
         }
     }
 
@@ -78,6 +94,7 @@ impl Segment {
                 pieces.first().map_or(0, |piece| piece.batch)
             }
             Places::Scattered { part, .. } => part.first_batch(),
+            Places::Lists { first_batch, .. } => *first_batch,
         }
     }
 
@@ -85,7 +102,7 @@ impl Segment {
     pub fn first_needing_batch(&self) -> u64 {
         match &self.places {
             Places::Scattered { part, stretches } => part.first_batch_of(stretches).ok().flatten(),
-            Places::Pieces(_) | Places::Combed { .. } => None,
+            Places::Pieces(_) | Places::Combed { .. } | Places::Lists { .. } => None,
         }
         .unwrap_or_else(|| self.first_batch())
     }

@@ -5,9 +5,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::batch::documents::Documents;
 use crate::batch::filler::Filler;
+use crate::batch::packing::Packing;
 use crate::batch::segment::to_usize;
-use crate::batch::sequences::{Documents, Packing, Part, Sequences, cut};
+use crate::batch::sequences::{Part, Sequences, cut};
 use crate::batch::sources::Sources;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};

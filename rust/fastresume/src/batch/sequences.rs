@@ -4,7 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::batch::documents::{Documents, SequenceMemory};
 use crate::batch::filler::Filler;
+use crate::batch::packing::{Packing, field_of};
 use crate::batch::segment::to_usize;
 use crate::batch::slots::pending::repeat;
 use crate::decode::decoder::JaggedRows;
@@ -12,31 +14,6 @@ use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::memory::buffer::{Memory, Pool};
 use crate::memory::vectors::{push, room_for, with_room};
-use crate::projection::layout::Layout;
-
-/// How sequences are made of lists.
-#[derive(Debug, Clone)]
-pub struct Packing {
-    /// The tensors of lists that are packed alike.
-    pub names: Vec<String>,
-    /// The elements of a sequence.
-    pub length: usize,
-    /// What stands behind each list that is not empty, as bytes of an element of each column; or nothing.
-    pub separators: Option<Vec<Vec<u8>>>,
-}
-
-/// Rows of lists, from which sequences are cut.
-#[derive(Debug, Default)]
-pub struct Documents {
-    /// The lists of each column.
-    columns: Vec<JaggedRows>,
-    /// The bytes of an element of each.
-    widths: Vec<usize>,
-    /// Where each list that is not empty ends among the tokens, separators included.
-    ends: Vec<u64>,
-    /// The numbers of the rows of these.
-    rows: Vec<u64>,
-}
 
 /// Sequences: the memory of each column, of the documents' numbers and of the places in them.
 #[derive(Debug)]
@@ -101,58 +78,11 @@ impl Documents {
             }
             filler.append_lists(group, &spans, &fields, &mut columns, stop)?;
         }
-        let mut found = Self { columns, widths, ends, rows: numbers };
+        let mut found = Self { columns, widths, first: 0, ends, rows: numbers };
         found.check(packing)?;
-        found.count(rows, packing.separators.is_some())?;
+        found.count(rows.ranges().iter().cloned().flatten(), packing)?;
         Ok(found)
     }
-
-    /// Refuses nulls in lists, and lists of other lengths than those of the first column.
-    fn check(&self, packing: &Packing) -> Result<()> {
-        for (name, column) in packing.names.iter().zip(&self.columns) {
-            if column.marks.has_nulls() {
-                return Err(Error::refused(format!(
-                    "column '{name}': an element of a list is null, and has no number in a sequence: \
-                     fr.col('{name}').fill_null(value) says which one it gets"
-                )));
-            }
-        }
-        let mut each = packing.names.iter().zip(&self.columns).zip(&self.widths);
-        let Some(((first, column), &width)) = each.next() else { return Ok(()) };
-        let ends = column.ends.iter().map(|end| end / width);
-        let is_other = |of: &JaggedRows, width: usize| of.ends.iter().map(|end| end / width).ne(ends.clone());
-        match each.find(|((_, column), width)| is_other(column, **width)) {
-            None => Ok(()),
-            Some(((name, _), _)) => Err(Error::data(format!(
-                "column '{name}': its lists have other lengths than those of '{first}'"
-            ))),
-        }
-    }
-
-    /// Notes where documents end.
-    fn count(&mut self, rows: &Intervals, has_separator: bool) -> Result<()> {
-        let (Some(column), Some(&width)) = (self.columns.first(), self.widths.first()) else { return Ok(()) };
-        room_for(&mut self.ends, column.ends.len())?;
-        room_for(&mut self.rows, column.ends.len())?;
-        let (mut before, mut end) = (0, 0);
-        for (row, &bytes) in rows.ranges().iter().cloned().flatten().zip(&column.ends) {
-            if bytes > before {
-                end += ((bytes - before) / width) as u64 + u64::from(has_separator);
-                self.ends.push(end);
-                self.rows.push(row);
-            }
-            before = bytes;
-        }
-        Ok(())
-    }
-}
-
-/// The number of a field of lists of values, and the bytes of an element.
-fn field_of(layout: &Layout, name: &str) -> Result<(usize, usize)> {
-    let mut fields = layout.fields().iter().enumerate();
-    let found = fields.find(|(_, field)| field.name == name && field.kind.is_jagged() && field.depth == 1);
-    let found = found.map(|(index, field)| (index, field.element_bytes())).filter(|(_, width)| *width > 0);
-    found.ok_or_else(|| Error::data(format!("column '{name}' is no list of values, and can't be packed")))
 }
 
 /// The sequences of all parts, over and over until there are `count`.
@@ -175,21 +105,21 @@ pub fn cut(packing: &Packing, parts: &[Part], count: usize, pool: &Pool) -> Resu
         each.map(|&width| pool.memory(tokens.saturating_mul(width))).collect::<Result<Vec<_>>>()?;
     let (mut rows, mut offsets) = (Vec::new(), with_room(count + 1)?);
     offsets.push(0);
-    let [columns @ .., document, position] = &mut fields[..] else { return Err(beyond()) };
-    let (document, position) = (numbers(document)?, numbers(position)?);
+    let mut memory = SequenceMemory::new(fields.iter_mut().map(Memory::bytes_mut).collect())?;
+    let length = packing.length;
     let mut at = 0;
     for part in parts {
         if part.documents.widths != widths {
             return Err(beyond());
         }
-        let mut begin = part.skipped;
+        let mut token = part.skipped;
         for _ in 0..part.count {
-            let place = at..at + packing.length;
-            let ways = (&mut document[place.clone()], &mut position[place]);
-            fill(packing, &part.documents, begin, at, columns, ways, &mut rows)?;
+            let mut begun = SequenceMemory::begin(at);
+            let tokens = token..token + length as u64;
+            memory.append((packing, &part.documents), tokens, &mut begun, &mut rows)?;
+            memory.fill_up(begun, length, widths.iter().copied())?;
             offsets.push(rows.len() as u64);
-            at += packing.length;
-            begin += packing.length as u64;
+            (at, token) = (at + length, token + length as u64);
         }
     }
     for (memory, width) in fields.iter_mut().zip(widths.iter().chain(&[4, 4])) {
@@ -203,63 +133,6 @@ pub fn cut(packing: &Packing, parts: &[Part], count: usize, pool: &Pool) -> Resu
         offsets.push(rows.len() as u64);
     }
     Ok(Sequences { fields, rows, offsets })
-}
-
-/// Fills one sequence, which begins behind `begin` tokens of the documents and at the token `at` of the columns' memory.
-fn fill(
-    packing: &Packing,
-    documents: &Documents,
-    begin: u64,
-    at: usize,
-    columns: &mut [Memory],
-    (document, position): (&mut [i32], &mut [i32]),
-    rows: &mut Vec<u64>,
-) -> Result<()> {
-    let beyond = || Error::data("a document is beyond its column");
-    let separator = usize::from(packing.separators.is_some());
-    let mut number = documents.ends.partition_point(|&end| end <= begin);
-    let (mut filled, mut own) = (0, 0);
-    while filled < packing.length
-        && let Some(&end) = documents.ends.get(number)
-    {
-        let before = number.checked_sub(1).map_or(0, |last| documents.ends[last]);
-        let to_usize = |tokens: u64| usize::try_from(tokens).map_err(|_| beyond());
-        let from = to_usize((begin + filled as u64).saturating_sub(before))?;
-        let length = to_usize(end - before)?;
-        let some = (length - from).min(packing.length - filled);
-        let first = i32::try_from(from).map_err(|_| beyond())?;
-        document[filled..filled + some].fill(own);
-        for (place, within) in position[filled..filled + some].iter_mut().zip(first..) {
-            *place = within;
-        }
-        let elements = some.min((length - separator).saturating_sub(from));
-        // Each list before this one has a separator among the tokens, and none in its column.
-        let element = to_usize(before)? - number * separator + from;
-        let lists = documents.columns.iter().zip(&documents.widths);
-        for (index, (memory, (lists, width))) in columns.iter_mut().zip(lists).enumerate() {
-            let source = lists.values.bytes().get(element * width..(element + elements) * width);
-            let output = &mut memory.bytes_mut()[(at + filled) * width..(at + filled + some) * width];
-            let (elements, behind) = output.split_at_mut(elements * width);
-            elements.copy_from_slice(source.ok_or_else(beyond)?);
-            if !behind.is_empty() {
-                let separators = packing.separators.as_ref().and_then(|of| of.get(index));
-                let given = separators.filter(|bytes| bytes.len() == behind.len());
-                behind.copy_from_slice(given.ok_or_else(beyond)?);
-            }
-        }
-        push(rows, documents.rows[number])?;
-        (filled, own, number) = (filled + some, own + 1, number + 1);
-    }
-    document[filled..].fill(-1);
-    position[filled..].fill(0);
-    for (memory, width) in columns.iter_mut().zip(&documents.widths) {
-        memory.bytes_mut()[(at + filled) * width..(at + packing.length) * width].fill(0);
-    }
-    Ok(())
-}
-
-fn numbers(memory: &mut Memory) -> Result<&mut [i32]> {
-    bytemuck::try_cast_slice_mut(memory.bytes_mut()).map_err(|_| Error::data("memory is not aligned"))
 }
 
 #[cfg(test)]
@@ -285,7 +158,7 @@ mod tests {
             ends.push(end);
             rows.push(row);
         }
-        Documents { columns, widths: vec![2, 4], ends, rows }
+        Documents { columns, widths: vec![2, 4], first: 0, ends, rows }
     }
 
     /// Of each token of all documents its value, its document's number and its place there; None where tokens end.

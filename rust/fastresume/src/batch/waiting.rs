@@ -4,6 +4,7 @@
 //! arithmetic what it takes, when its turn comes.
 
 use crate::batch::combed_rows::{CombedRows, CombedShare};
+use crate::batch::packed_lists::SequenceShare;
 use crate::batch::slots::fields::Slots;
 use crate::batch::sorted_rows::{SortedRows, SortedShare};
 use crate::error::Result;
@@ -24,6 +25,8 @@ pub enum Share {
     Combed(CombedShare),
     /// Of a window.
     Sorted(SortedShare),
+    /// Sequences, cut from lists.
+    Cut(SequenceShare),
 }
 
 impl Waiting {
@@ -72,6 +75,7 @@ impl Share {
         match self {
             Self::Combed(share) => share.hand_over(slots),
             Self::Sorted(share) => share.hand_over(slots),
+            Self::Cut(share) => share.hand_over(slots),
         }
     }
 }

@@ -3,12 +3,16 @@
 pub mod stream_queue;
 pub mod bin_rows;
 pub mod lane_schedule;
+pub mod sequence_pass;
+pub mod sequence_schedule;
 pub mod mixed_queue;
 pub mod mixed_schedule;
 pub mod schedule;
 pub mod decode_cost;
 pub mod prefetch_queue;
 pub mod waiting_segments;
+pub mod waiting_lists;
+pub mod waits;
 pub mod task;
 pub mod task_queue;
 pub mod activity;

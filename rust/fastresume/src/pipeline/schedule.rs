@@ -10,6 +10,8 @@ use crate::order::pass_order::Order;
 use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::lane_schedule::LaneSchedule;
 use crate::pipeline::mixed_schedule::MixedSchedule;
+use crate::pipeline::sequence_pass::SequencePass;
+use crate::pipeline::sequence_schedule::SequenceSchedule;
 use crate::resume::lanes::WorkerId;
 use crate::resume::mixed_order::MixedOrder;
 use crate::resume::pass::Pass;
@@ -23,9 +25,20 @@ pub enum PassOrder {
     Mixed(MixedOrder),
     /// Those of bins of one dataset, which the pass counts, in their order.
     Bins(Arc<BinRows>),
+    /// Sequences of one dataset, which the pass counts.
+    Sequences(Arc<SequencePass>),
 }
 
 impl PassOrder {
+    /// The sequences, where the pass counts these.
+    #[must_use]
+    pub fn sequences(&self) -> Option<Arc<SequencePass>> {
+        match self {
+            Self::Sequences(sequences) => Some(Arc::clone(sequences)),
+            _ => None,
+        }
+    }
+
     /// The bins, where the pass counts these.
     #[must_use]
     pub fn bins(&self) -> Option<Arc<BinRows>> {
@@ -40,6 +53,7 @@ impl PassOrder {
 pub enum Schedule {
     One(Box<LaneSchedule>),
     Mixed(Box<MixedSchedule>),
+    Sequences(Box<SequenceSchedule>),
 }
 
 impl Schedule {
@@ -59,6 +73,9 @@ impl Schedule {
             PassOrder::Mixed(order) => {
                 Self::Mixed(Box::new(MixedSchedule::new(sources, order, pass, reader)?))
             }
+            PassOrder::Sequences(of) => {
+                Self::Sequences(Box::new(SequenceSchedule::new(&sources, of, pass, reader)?))
+            }
         })
     }
 
@@ -67,17 +84,31 @@ impl Schedule {
         match self {
             Self::One(lanes) => lanes.bunches(),
             Self::Mixed(mixed) => mixed.bunches(),
+            Self::Sequences(sequences) => sequences.bunches(),
         }
     }
 
-    /// Whether rows come scattered over the batches of a window.
+    /// Whether the rows of a row group are decoded for many batches, some at a time.
     pub fn is_shuffled(&self) -> bool {
-        matches!(self, Self::One(lanes) if lanes.is_shuffled())
+        match self {
+            Self::One(lanes) => lanes.is_shuffled(),
+            Self::Mixed(_) => false,
+            Self::Sequences(sequences) => sequences.is_shuffled(),
+        }
+    }
+
+    /// Whether batches get memory with their rows, which come scattered, and not before.
+    pub fn is_scattered(&self) -> bool {
+        match self {
+            Self::One(lanes) => lanes.is_shuffled(),
+            Self::Mixed(_) => true,
+            Self::Sequences(_) => false,
+        }
     }
 
     /// Whether rows wait until their batches are ended, which take them then.
     pub fn is_waiting(&self) -> bool {
-        matches!(self, Self::Mixed(_))
+        matches!(self, Self::Mixed(_) | Self::Sequences(_))
     }
 
     /// The bytes of what is decoded in one go, over all streams, until batches are made of it.
@@ -85,6 +116,7 @@ impl Schedule {
         match self {
             Self::One(lanes) => lanes.open_bytes(),
             Self::Mixed(mixed) => mixed.open_bytes(),
+            Self::Sequences(sequences) => sequences.open_bytes(),
         }
     }
 
@@ -96,6 +128,7 @@ impl Schedule {
         match self {
             Self::One(lanes) => lanes.next_segment().map(Ok),
             Self::Mixed(mixed) => mixed.next_segment(),
+            Self::Sequences(sequences) => sequences.next_segment(),
         }
     }
 }

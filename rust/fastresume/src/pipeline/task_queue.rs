@@ -20,7 +20,7 @@ use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::prefetch_queue::{BatchSlots, Filling, New};
 use crate::pipeline::schedule::{PassOrder, Schedule};
 use crate::pipeline::task::{Decoding, Front, Task};
-use crate::pipeline::waiting_segments::WaitingSegments;
+use crate::pipeline::waits::Waits;
 use crate::projection::layout::Layout;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
@@ -58,7 +58,7 @@ pub struct Agenda {
     bunches: Bunches,
     filling: Filling,
     /// What waits for its batches, where rows do, and what batches have taken that are to be ended.
-    waits: Option<WaitingSegments>,
+    waits: Option<Waits>,
     taken: BTreeMap<u64, Vec<Share>>,
     /// The bunch from which batches are delivered, and the batch behind the last one of it that may be.
     open: Option<(Arc<EndedBunch>, u64)>,
@@ -96,10 +96,9 @@ impl Agenda {
     ) -> Result<Self> {
         let most_ahead = if sources.has_objects() { MOST_AHEAD } else { 1 };
         let fetched_bytes = sources.read_bytes();
-        let bins = order.bins();
+        let (bins, sequences) = (order.bins(), order.sequences());
         let schedule = Schedule::new(sources, order, Arc::clone(&pass), reader)?;
         let is_waiting = schedule.is_waiting();
-        let is_scattered = schedule.is_shuffled() || is_waiting;
         let with_open = budget_bytes.saturating_add(schedule.open_bytes());
         let stated_bytes = with_open.saturating_add(fetched_bytes);
         // What waits of each stream is there whatever is decoded ahead.
@@ -108,9 +107,10 @@ impl Agenda {
         let front = pass.done() + reader.worker;
         let bunches = schedule.bunches();
         let first = bunches.of(front);
-        let waits = is_waiting
-            .then(|| WaitingSegments::new(first, shape_of(&pass, &bunches, first, reader.rank).0.distinct));
+        let rows = shape_of(&pass, &bunches, first, reader.rank).0.distinct;
+        let waits = Waits::new(is_waiting, sequences, (first, rows))?;
         Ok(Self {
+            filling: Filling::new(schedule.is_scattered()),
             waits,
             taken: BTreeMap::new(),
             bunches,
@@ -126,7 +126,6 @@ impl Agenda {
             most_ahead,
             divided: Vec::new(),
             window: None,
-            filling: Filling::new(is_scattered),
             decoding_bytes: 0,
             front,
             given_up: None,
@@ -208,7 +207,7 @@ impl Agenda {
         match self.slots_for(&segment, layout) {
             Ok(slots) => {
                 let row_bytes = layout.row_bytes().saturating_add(layout.jagged_row_bytes()) as u64;
-                let bytes = waiting(segment.waiting_rows().saturating_mul(row_bytes));
+                let bytes = segment.waiting_bytes(row_bytes);
                 self.decoding_bytes = self.decoding_bytes.saturating_add(bytes);
                 self.decoding += 1;
                 Some(Task::Decode(Decoding { segment, slots, bytes }))
@@ -247,10 +246,11 @@ impl Agenda {
         self.decoding_bytes = self.decoding_bytes.saturating_sub(decoding.bytes);
         self.decoding -= 1;
         match filled {
-            Ok(Filled { rows, left, waiting }) => {
-                self.filling.count(&rows);
-                if let Some((waits, segment)) = self.waits.as_mut().zip(waiting) {
-                    waits.put(segment);
+            Ok(mut filled) => {
+                self.filling.count(&filled.rows);
+                let left = filled.left.take();
+                if let Some(waits) = &mut self.waits {
+                    waits.put(filled);
                 }
                 let slots = &decoding.slots;
                 let left = left.map(|segment| Decoding { segment, slots: Arc::clone(slots), bytes: 0 });
@@ -320,7 +320,7 @@ impl Agenda {
     fn take_end(&mut self, behind: u64, layout: &Layout) -> Option<Task> {
         let among = self.among(behind);
         if self.takes_next(&among)
-            && let Some(bunch) = self.waits.as_ref().map(WaitingSegments::next)
+            && let Some(bunch) = self.waits.as_ref().map(Waits::next)
             && let Err(error) = self.take_waiting(bunch, layout)
         {
             self.note_failed(bunch, error);
@@ -362,7 +362,7 @@ impl Agenda {
         let end = self.failed.as_ref().map_or(u64::MAX, |(first, _)| *first);
         // With its rows, those of its bunch are needed.
         let front = self.bunches.last(self.bunches.of(self.front));
-        let waiting = self.waits.as_ref().map_or(0, WaitingSegments::bytes);
+        let waiting = self.waits.as_ref().map_or(0, Waits::bytes);
         let held = self.filling.bytes().saturating_add(self.decoding_bytes).saturating_add(waiting);
         let is_full = held >= self.budget_bytes;
         let may_go = |segment: &Segment| {
@@ -399,7 +399,7 @@ impl Agenda {
     /// The memory of each batch that a segment goes to; new memory for new batches.
     fn slots_for(&mut self, segment: &Segment, layout: &Layout) -> Result<Arc<BatchSlots>> {
         match &segment.places {
-            Places::Combed { .. } => Ok(Arc::default()),
+            Places::Combed { .. } | Places::Lists { .. } => Ok(Arc::default()),
             Places::Pieces(pieces) => {
                 let slots = self.slots_of(pieces.iter().map(|piece| piece.batch), layout)?;
                 Ok(Arc::new(slots))
@@ -419,7 +419,7 @@ impl Agenda {
     }
 
     fn slots_of(&mut self, batches: impl Iterator<Item = u64>, layout: &Layout) -> Result<BatchSlots> {
-        let is_shuffled = self.schedule.is_shuffled() || self.schedule.is_waiting();
+        let is_shuffled = self.schedule.is_scattered();
         let Self { pass, reader, pool, filling, bunches, bins, .. } = self;
         filling.slots_of(batches, |batch| {
             let of_rows = || Ok(shape_of(pass, bunches, batch, reader.rank));

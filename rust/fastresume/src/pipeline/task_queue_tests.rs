@@ -33,6 +33,7 @@ fn rows_of(segment: &Segment) -> Vec<(u64, u64)> {
             part.scatter(stretches, &mut scatter).unwrap();
             scatter.bunches().iter().map(|(bunch, of)| (*bunch, of.len() as u64)).collect()
         }
+        Places::Lists { .. } => Vec::new(),
     }
 }
 
@@ -44,6 +45,7 @@ fn decoded(made: &Made, segment: &Segment) -> Vec<Range<u64>> {
             pieces.iter().map(|piece| start + piece.rows.start..start + piece.rows.end).collect()
         }
         Places::Scattered { stretches, .. } => stretches.iter().map(|of| of.rows.clone()).collect(),
+        Places::Lists { .. } => Vec::new(),
     }
 }
 
@@ -65,8 +67,7 @@ fn ending(task: Option<Task>) -> Option<u64> {
 /// Takes the next segment, and notes that all of it was decoded.
 fn decode_one(agenda: &mut Agenda, made: &Made) {
     let decoding = decoding(agenda.take(&made.layout));
-    agenda
-        .note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), left: None, waiting: None }));
+    agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), ..Filled::default() }));
 }
 
 fn front(agenda: &mut Agenda, made: &Made) -> Option<u64> {
@@ -122,7 +123,7 @@ fn few_batches_behind_the_front_one_are_ended() {
         }
     }
     assert!(!agenda.has_front() && agenda.take(&made.layout).is_none());
-    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None, waiting: None }));
+    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), ..Filled::default() }));
     assert_eq!(ending(agenda.take(&made.layout)), Some(0));
     agenda.note_ended(0);
     assert_eq!(front(&mut agenda, &made), Some(0));
@@ -136,7 +137,7 @@ fn what_is_left_of_a_segment_is_taken_before_the_next_one() {
     let first = decoding(agenda.take(&made.layout));
     let Places::Pieces(pieces) = &first.segment.places else { panic!("it is scattered") };
     let left = Segment { group: 0, places: Places::Pieces(pieces[1..].to_vec()) };
-    agenda.note_decoded(&first, Ok(Filled { rows: vec![(0, 10)], left: Some(left), waiting: None }));
+    agenda.note_decoded(&first, Ok(Filled { rows: vec![(0, 10)], left: Some(left), ..Filled::default() }));
     assert_eq!(ending(agenda.take(&made.layout)), Some(0));
     let rest = decoding(agenda.take(&made.layout)).segment;
     assert_eq!(decoded(&made, &rest), [10..20, 20..30]);
@@ -151,7 +152,7 @@ fn batches_before_a_failed_one_are_delivered_and_nothing_behind_it_is_decoded() 
     agenda.note_decoded(&second, Err((1, Error::data("damaged"))));
     agenda.note_failed(2, Error::data("later"));
     assert!(!agenda.has_task() && !agenda.has_front());
-    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), left: None, waiting: None }));
+    agenda.note_decoded(&first, Ok(Filled { rows: rows_of(&first.segment), ..Filled::default() }));
     assert_eq!(ending(agenda.take_front_end(&made.layout)), Some(0));
     agenda.note_ended(0);
     assert_eq!(front(&mut agenda, &made), Some(0));
@@ -180,7 +181,7 @@ fn batches_of_a_bunch_before_a_failed_one_are_delivered() {
         for decoding in decoded {
             agenda.note_decoded(
                 &decoding,
-                Ok(Filled { rows: rows_of(&decoding.segment), left: None, waiting: None }),
+                Ok(Filled { rows: rows_of(&decoding.segment), ..Filled::default() }),
             );
         }
         // As if no row of it came to an earlier batch.
@@ -283,7 +284,7 @@ impl Play<'_> {
                         left = Some(later);
                     }
                 }
-                self.agenda.note_decoded(&decoding, Ok(Filled { rows, left, waiting: None }));
+                self.agenda.note_decoded(&decoding, Ok(Filled { rows, left, ..Filled::default() }));
             }
         }
     }

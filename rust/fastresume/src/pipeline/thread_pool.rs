@@ -12,10 +12,11 @@ use crate::batch::slots::row_ids::Written;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
 use crate::memory::buffer::Memory;
-use crate::memory::vectors::check_reserve;
+use crate::memory::vectors::{check_reserve, collected};
 use crate::pipeline::activity::{Activity, Doing};
-use crate::pipeline::bin_rows::{BinBatch, BinRows};
+use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::schedule::PassOrder;
+use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::task::{Decoding, Front, Task};
 use crate::pipeline::task_queue::Agenda;
 use crate::projection::layout::Layout;
@@ -41,8 +42,17 @@ pub struct Delivered {
     pub pass: Arc<Pass>,
     /// Its number within the current cut.
     pub batch: u64,
-    /// Its bins, where these are counted in the place of rows.
-    pub bins: Option<Arc<BinBatch>>,
+    /// Which rows its units have, where units are counted in the place of rows.
+    pub units: Option<UnitRows>,
+}
+
+/// Which rows the units of a batch have.
+#[derive(Debug)]
+pub struct UnitRows {
+    /// Where those of each unit begin, copies among them, then their number.
+    pub offsets: Vec<u64>,
+    /// Whether they are documents, of which units are parts, and not the rows of the batch.
+    pub are_documents: bool,
 }
 
 impl Delivered {
@@ -69,6 +79,7 @@ struct Work {
     filler: Filler,
     pass: Arc<Pass>,
     bins: Option<Arc<BinRows>>,
+    sequences: Option<Arc<SequencePass>>,
     rank: u64,
     stop: Stop,
     /// The activity of the threads, then of the consumer.
@@ -113,12 +124,13 @@ impl Pipeline {
         if pass.rank_rows() > u64::from(u32::MAX) {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
-        let bins = order.bins();
+        let (bins, sequences) = (order.bins(), order.sequences());
         let agenda = Agenda::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {
             filler: Filler::new(sources),
             pass,
             bins,
+            sequences,
             rank: reader.rank,
             stop: Stop::default(),
             activity: Arc::new(Activity::new(threads + 1)),
@@ -157,7 +169,7 @@ impl Pipeline {
         self.start()?;
         let mut state = locked(&self.work.state);
         loop {
-            if let Some(front) = state.agenda.take_front(self.work.filler.layout()) {
+            if let Some(front) = state.agenda.take_front(self.work.layout()) {
                 self.work.call_one(state);
                 return match front? {
                     Front::Batch(batch, slots) => {
@@ -174,7 +186,7 @@ impl Pipeline {
             }
             let task = if self.threads > 0 {
                 // The threads may be busy with later batches.
-                state.agenda.take_front_end(self.work.filler.layout())
+                state.agenda.take_front_end(self.work.layout())
             } else {
                 self.work.take(&mut state)
             };
@@ -267,6 +279,11 @@ impl Work {
         }
     }
 
+    /// The tensors of batches.
+    fn layout(&self) -> &Layout {
+        self.sequences.as_ref().map_or_else(|| self.filler.layout(), |sequences| &sequences.layout)
+    }
+
     fn delivered(
         &self,
         batch: u64,
@@ -274,22 +291,29 @@ impl Work {
     ) -> Result<Polled> {
         let bins = self.bins.as_ref().map(|bins| bins.delivered(batch)).transpose()?;
         let shape = bins.as_ref().map_or_else(|| self.pass.shape(batch, self.rank), |bins| bins.shape);
-        let (fields, written) = parts(shape, self.filler.layout())?;
+        let (fields, written) = parts(shape, self.layout())?;
+        let rows = to_usize(shape.rows)?;
+        let units = match &bins {
+            Some(bins) => {
+                Some(UnitRows { offsets: collected(bins.offsets.iter().copied())?, are_documents: false })
+            }
+            None => written.document_offsets(rows)?.map(|offsets| UnitRows { offsets, are_documents: true }),
+        };
         Ok(Polled::Batch(Box::new(Delivered {
-            rows: to_usize(shape.rows)?,
+            rows,
             valid_rows: to_usize(shape.valid)?,
             fields,
             written,
             cursor: self.pass.cursor_after(batch + 1),
             pass: Arc::clone(&self.pass),
             batch,
-            bins,
+            units,
         })))
     }
 
     /// The next task, if there is one.
     fn take(&self, state: &mut State) -> Option<Task> {
-        let task = state.agenda.take(self.filler.layout());
+        let task = state.agenda.take(self.layout());
         // There may be no memory for the front batch.
         if task.is_none() && state.agenda.has_front() {
             self.ready.notify_one();
@@ -316,7 +340,7 @@ impl Work {
                 self.note(|agenda| agenda.note_decoded(decoding, filled))
             }
             Task::End(batch, slots, shape, shares) => {
-                let layout = self.filler.layout();
+                let layout = self.layout();
                 let finish = || {
                     let mut slots = locked(slots);
                     shares.iter().try_for_each(|share| share.hand_over(&mut slots))?;

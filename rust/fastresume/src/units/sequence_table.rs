@@ -47,6 +47,15 @@ struct Place {
     tokens: u64,
 }
 
+/// A row of which the index knows how many tokens lie before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Anchor {
+    /// The ordinal of the row, over all files.
+    pub ordinal: u64,
+    /// The tokens of its file before it.
+    pub tokens: u64,
+}
+
 /// Rows of one file that some sequences are cut from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceRows {
@@ -144,6 +153,47 @@ impl SequenceTable {
         SequenceRows { ordinals: first + before.rows..first + behind.rows, skipped: begin - before.tokens }
     }
 
+    /// The file of sequences that follow one another, as far as they are of one, and which of its tokens they have.
+    #[must_use]
+    pub fn tokens(&self, sequences: &Range<u64>) -> (usize, Range<u64>) {
+        let file = self.file_of(sequences.start);
+        let place = |sequence: u64| {
+            let before = sequence.min(self.starts[file + 1]).saturating_sub(self.starts[file]);
+            before.saturating_mul(self.length).min(self.tokens[file])
+        };
+        (file, place(sequences.start)..place(sequences.end))
+    }
+
+    /// The number, among the anchors of a file, of the last one before a token of it.
+    #[must_use]
+    pub fn anchor_before(&self, file: usize, token: u64) -> usize {
+        self.anchors_below(file, |tokens| tokens <= token).saturating_sub(1)
+    }
+
+    /// An anchor of a file; its end behind the last one.
+    #[must_use]
+    pub fn anchor_of(&self, file: usize, number: usize) -> Anchor {
+        let place = self.anchor(file, number);
+        Anchor { ordinal: self.first_ordinals[file] + place.rows, tokens: place.tokens }
+    }
+
+    /// The first anchor of a file behind one that has `tokens` before it or more, or is at an ordinal or behind it.
+    #[must_use]
+    pub fn anchor_behind(&self, file: usize, number: usize, tokens: u64, ordinal: u64) -> Anchor {
+        let count = self.end_of(file) - self.bases.get(self.file_bases[file]).map_or(0, |base| base.first);
+        let (mut low, mut high) = (number + 1, count.max(number + 1));
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let anchor = self.anchor_of(file, middle);
+            if anchor.tokens >= tokens || anchor.ordinal >= ordinal {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        self.anchor_of(file, low)
+    }
+
     /// How many anchors of a file have so many tokens before them that `is_below` holds, which it does up to a bound.
     fn anchors_below(&self, file: usize, is_below: impl Fn(u64) -> bool) -> usize {
         let bases = &self.bases[self.file_bases[file]..self.file_bases[file + 1]];
@@ -225,6 +275,27 @@ mod tests {
         assert_eq!(rows(&table, 3..4), (5..7, 0));
         assert_eq!(rows(&table, 4..5), (5..7, 3));
         assert_eq!(table.starts, [0, 5]);
+    }
+
+    #[test]
+    fn tokens_lie_between_anchors_of_one_row_group() {
+        let files = [groups(&[&[3, 3, 3], &[], &[0, 0], &[5, 1], &[2]]), groups(&[&[4]])];
+        let table = SequenceTable::of_files(3, true, &files).unwrap();
+        assert_eq!(table.tokens(&(1..4)), (0, 3..12));
+        assert_eq!(table.tokens(&(5..9)), (0, 15..17));
+        assert_eq!(table.tokens(&(6..8)), (1, 0..4));
+        let behind = |token, end, ordinal| {
+            let number = table.anchor_before(0, token);
+            let Anchor { ordinal: from, tokens } = table.anchor_of(0, number);
+            let behind = table.anchor_behind(0, number, end, ordinal);
+            (from, tokens, behind.ordinal, behind.tokens)
+        };
+        assert_eq!(behind(2, 3, 3), (0, 0, 2, 6));
+        assert_eq!(behind(2, 9, 3), (0, 0, 3, 9));
+        // At the end of a row group.
+        assert_eq!(behind(7, 99, 3), (2, 6, 3, 9));
+        assert_eq!(behind(9, 15, 7), (5, 9, 7, 15));
+        assert_eq!(behind(16, 17, 8), (7, 15, 8, 17));
     }
 
     #[test]

@@ -103,6 +103,12 @@ impl Slots {
         self.flat(field).map_or(&mut [], |flat| flat.memory.bytes_mut())
     }
 
+    /// The values of all scalar fields, and where the numbers of written rows are noted.
+    pub fn values(&mut self) -> (Vec<&mut [u8]>, &mut Written) {
+        let values = self.fields.iter_mut().filter_map(|slot| slot.flat(false));
+        (values.map(|flat| flat.memory.bytes_mut()).collect(), &mut self.written)
+    }
+
     /// Keeps rows of a scalar field, or of its mask, until the batch is finished, unless they are in place
     /// already. The rows of a bundle, or of its masks, are kept with its first field that has any.
     pub fn keep(&mut self, field: (usize, bool), parts: impl Iterator<Item = PendingRows>) {

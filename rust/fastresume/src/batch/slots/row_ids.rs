@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::batch::slots::interleave::Move;
 use crate::error::{Error, Result};
-use crate::memory::vectors::{collected, filled, push, room_for};
+use crate::memory::vectors::{collected, filled, push, room_for, with_room};
 
 /// The row numbers of a batch: noted as rows are written, worked out on request.
 #[derive(Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Written {
     segments: Vec<(usize, Arc<[Range<u64>]>)>,
     /// Which rows can't be decoded, of those of the row groups that it takes from.
     damage: Vec<Damage>,
+    /// Where the numbers of each sequence end, if rows are those of the documents of sequences.
+    ends: Vec<u64>,
 }
 
 /// Rows that can't be read or decoded.
@@ -44,6 +46,34 @@ impl Written {
     /// `Argument` if the system does not give so much memory.
     pub fn note(&mut self, slot_row: u64, rows: Range<u64>) -> Result<()> {
         push(&mut self.runs, (slot_row, rows))
+    }
+
+    /// Notes the rows of the documents of the next sequence.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn note_documents(&mut self, rows: impl Iterator<Item = u64>) -> Result<()> {
+        for row in rows {
+            let place = self.runs.len() as u64;
+            push(&mut self.runs, (place, row..row + 1))?;
+        }
+        push(&mut self.ends, self.runs.len() as u64)
+    }
+
+    /// Where the documents of each sequence begin among the row numbers, then the number of these, repeated until there are so
+    /// many sequences; nothing where rows are no documents.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn document_offsets(&self, sequences: usize) -> Result<Option<Vec<u64>>> {
+        let Some(&last) = self.ends.last() else { return Ok(None) };
+        let mut offsets = with_room(sequences.saturating_add(1))?;
+        offsets.push(0);
+        for place in 0..sequences {
+            let turn = (place / self.ends.len()) as u64;
+            offsets.push(turn * last + self.ends[place % self.ends.len()]);
+        }
+        Ok(Some(offsets))
     }
 
     /// Notes rows of a segment, ascending; the segment has the rows of `numbers`. Gives how many rows came scattered before.
@@ -182,5 +212,15 @@ mod tests {
         assert_eq!(written.moves(), moves);
         let numbers = [110, 10, 132, 9, 101];
         assert_eq!(written.runs(5).unwrap(), numbers.map(|row| row..row + 1));
+    }
+
+    #[test]
+    fn documents_are_told_sequence_by_sequence_and_again_where_a_batch_is_filled_up() {
+        let mut written = Written::default();
+        written.note_documents([7, 8].into_iter()).unwrap();
+        written.note_documents([8].into_iter()).unwrap();
+        assert_eq!(written.document_offsets(5).unwrap().unwrap(), [0, 2, 3, 5, 6, 8]);
+        assert_eq!(written.runs(8).unwrap(), [7, 8, 8, 7, 8, 8, 7, 8].map(|row| row..row + 1));
+        assert_eq!(Written::default().document_offsets(2).unwrap(), None);
     }
 }

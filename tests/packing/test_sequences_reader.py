@@ -1,0 +1,218 @@
+"""The core's threads cut sequences from lists: the same as were put together of chunks."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+import fastresume._core as _core
+from support.devices import Driver
+from support.documents import documents, opened, write
+from support.jobs import arrays_of, assert_batch_values
+
+LENGTHS = (1, 3, 16, 60, 500)
+
+
+def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
+    """Assert that two batches of sequences are equal in everything that a user can see."""
+    assert_batch_values(one, arrays_of(other))
+    assert one.rows().to_list() == other.rows().to_list()  # type: ignore[union-attr]
+    assert one.valid.tolist() == other.valid.tolist()
+    assert (one.epoch, one.step, one.state_dict()) == (other.epoch, other.step, other.state_dict())
+
+
+class Job:
+    """The lives of a job over sequences: each under other ranks, lanes and batch sizes."""
+
+    def __init__(self, root: Path, seed: int) -> None:
+        self.draw = draw = random.Random(seed)
+        sizes = [(draw.choice([0, 1, 50, 400]), draw.choice([7, 40, 300])) for _ in range(3)]
+        files = [documents(seed + number, *size) for number, size in enumerate(sizes)]
+        files.append([*documents(seed + 9, 300, 30), list(range(2000))])
+        groups, pages = draw.choice([9, 64, 1000]), draw.choice([64, 900, 1 << 20])
+        self.path = write(root / str(seed), files, row_group_size=groups, data_page_size=pages)
+        self.num_rows = sum(map(len, files))
+        names = draw.choice([("tokens",), ("tokens", "labels"), ("labels", "tokens")])
+        length, separator = draw.choice(LENGTHS), draw.choice([None, -1])
+        self.unit = fr.Packed(*names, length=length, separator=separator, rest=draw.choice(["drop", "pad"]))
+        self.order: dict[str, Any] = {}
+        if draw.random() < 0.5:
+            blocks = {"block_rows": draw.choice([1, 5, 40]), "window_rows": draw.choice([40, 200])}
+            self.order = {"shuffle": True, "seed": draw.randrange(9), **blocks}
+        if draw.random() < 0.4:
+            some = fr.Intervals([[row, row + 1 + row % 3] for row in range(0, self.num_rows - 3, 50)])
+            self.order["rows"] = ~some
+        self.cursor: _core.Cursor | None = None
+
+    def begin(self) -> tuple[Any, _core.Cursor]:
+        """What the next life reads, and from where."""
+        draw = self.draw
+        world = draw.choice([1, 1, 2, 3])
+        lanes, groups = draw.choice([(None, None), (world, 1), (2 * world, 1), (4 * world, 2)])
+        tail = draw.choice(["drop", "short", "pad"])
+        cut: dict[str, Any] = {"lanes": lanes, "groups": groups, "tail": tail}
+        rows = draw.choice([1, 4, 12]) * (4 if lanes else 1)
+        if world * rows > opened(self.path, self.unit, 1, **self.order).num_rows:
+            rows, cut = 1, {"tail": "pad"}
+        whose = {"rank": draw.randrange(world), "world_size": world}
+        spec: Any = opened(self.path, self.unit, rows, **cut, **whose, **self.order).spec
+        self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
+        return spec, self.cursor
+
+    def end(self, spec: Any, cursor: _core.Cursor) -> None:
+        """It is killed somewhere in the pass."""
+        planned = spec.pass_from(cursor, 1)
+        done = planned.batches - planned.batches_left
+        self.cursor = planned.cursor_after(done + self.draw.randint(0, planned.batches_left))
+
+
+def pairs(spec: Any, cursor: _core.Cursor, threads: int, ahead: int) -> Iterator[tuple[fr.Batch, fr.Batch]]:
+    """Each batch as the core's threads deliver it, and as it is put together of chunks."""
+    planned = spec.pass_from(cursor, 1)
+    share = spec.share(planned, planned.cursor_after(0))
+    place = (spec.world.rank, spec.world.world_size, 0, 1)
+    new, old = spec.reader(cursor, planned, place, threads, ahead), spec._reader(cursor, planned, place)
+    assert isinstance(new, _core.Reader)
+    while True:
+        fronts = new.front(), old.front()
+        assert (fronts[0] is None) == (fronts[1] is None)
+        if fronts[0] is None:
+            break
+        one, other = (spec.batch(front, front.cursor, share) for front in fronts)
+        yield one, other
+        new.advance()
+        old.advance()
+    new.close()
+    old.close()
+
+
+def check(root: Path, seed: int) -> int:
+    job, count = Job(root, seed), 0
+    for life in range(3):
+        spec, cursor = job.begin()
+        for one, other in pairs(spec, cursor, life, job.draw.choice([1, 1 << 12, 1 << 20])):
+            assert_same_batch(one, other)
+            count += 1
+        job.end(spec, cursor)
+    return count
+
+
+@pytest.mark.law(2)
+@pytest.mark.parametrize("seed", range(6))
+def test_threads_cut_the_sequences_that_were_put_together_of_chunks(tmp_path: Path, seed: int) -> None:
+    check(tmp_path, seed)
+
+
+@pytest.mark.slow  # the same over many more histories
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_threads_cut_the_same_sequences_in_many_histories(tmp_path: Path, first: int) -> None:
+    assert sum(check(tmp_path, seed) for seed in range(1000 + first, 1050 + first)) > 1000
+
+
+ORDERS: list[dict[str, Any]] = [{}, {"shuffle": True, "seed": 3, "block_rows": 8, "window_rows": 64}]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    files = [documents(1, 700, 40), [[]], documents(2, 900, 40)]
+    return write(tmp_path_factory.mktemp("lists") / "data", files, row_group_size=64, data_page_size=200)
+
+
+def reader_of(dataset: fr.ParquetDataset, *ahead: Any) -> _core.Reader:
+    spec: Any = dataset.spec
+    reader = spec.reader(spec.start(), spec.pass_from(spec.start(), 1), (0, 1, 0, 1), *ahead)
+    assert isinstance(reader, _core.Reader)
+    return reader
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["in order", "shuffled"])
+def test_as_many_threads_work_as_were_asked_for(data: Path, order: dict[str, Any]) -> None:
+    reader = reader_of(opened(data, fr.Packed("tokens", length=16), 4, **order), 3, 1 << 20)
+    assert reader.front() is not None
+    assert len(reader.activity.threads()) == 3 + 1, "and the one that asks"
+    assert reader.activity.seconds > 0
+    reader.close()
+
+
+@pytest.mark.law(6)
+@pytest.mark.parametrize("order", ORDERS, ids=["in order", "shuffled"])
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_threads_and_bytes_ahead_change_nothing(data: Path, order: dict[str, Any], threads: int) -> None:
+    def dataset() -> fr.ParquetDataset:
+        return opened(data, fr.Packed("tokens", "labels", length=21), 6, lanes=2, tail="pad", **order)
+
+    for prefetch_bytes in (1, 1 << 20):
+        with fr.Loader(dataset(), threads=threads, prefetch_bytes=prefetch_bytes) as loader:
+            for one, other in zip(loader, dataset(), strict=True):
+                assert_same_batch(one, other)
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["in order", "shuffled"])
+def test_what_is_copied_to_a_device_was_cut_into_locked_pages(tmp_path: Path, order: dict[str, Any]) -> None:
+    driver = Driver()
+    tokens = pa.array([list(range(1000))] * 400, pa.list_(pa.int64()))
+    pq.write_table(pa.table({"tokens": tokens}), tmp_path / "0.parquet")
+    dataset = opened(tmp_path, fr.Packed("tokens", length=1000), 100, **order)
+    reader = reader_of(dataset, 1, 1 << 20, driver.page_lock)
+    before = sum(driver.locked.values())
+    assert reader.front() is not None
+    assert sum(driver.locked.values()) - before >= 100 * 1000 * 8
+    reader.close()
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=["in order", "shuffled"])
+def test_workers_and_resumes_give_the_same_sequences(data: Path, order: dict[str, Any]) -> None:
+    def dataset() -> fr.ParquetDataset:
+        return opened(data, fr.Packed("tokens", length=21), 4, tail="pad", lanes=2, groups=2, **order)
+
+    expected = list(dataset())
+    with fr.Loader(dataset(), num_workers=2) as loader:
+        for one, other in zip(loader, expected, strict=True):
+            assert_same_batch(one, other)
+    for stop in (1, 7, len(expected) - 1):
+        first = dataset()
+        batches = iter(first)
+        for _ in range(stop):
+            state = next(batches).state_dict()
+        second = dataset()
+        second.load_state_dict(state)
+        for one, other in zip(second, expected[stop:], strict=True):
+            assert_same_batch(one, other)
+
+
+def test_all_sequences_come_whatever_may_be_decoded_ahead(tmp_path: Path) -> None:
+    lengths = np.random.default_rng(3).integers(0, 200, 20_000)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    tokens = pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.arange(offsets[-1], dtype=np.int32)))
+    pq.write_table(pa.table({"tokens": tokens}), tmp_path / "0.parquet", row_group_size=500)
+    dataset = opened(tmp_path, fr.Packed("tokens", length=128), 8, tail="short")
+    whole = offsets[-1] // 128 * 128
+    for threads, prefetch_bytes in ((0, 1), (2, 1), (2, 64 << 20)):
+        with fr.Loader(dataset, threads=threads, prefetch_bytes=prefetch_bytes) as loader:
+            found = np.concatenate([batch["tokens"].numpy().reshape(-1) for batch in loader])
+        assert (found == np.arange(whole)).all()
+    assert dataset.plan().bytes_per_rank > 0
+
+
+def test_lists_that_are_not_those_of_the_index_are_an_error_that_names_it(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5]]}), tmp_path / "0.parquet")
+    dataset = opened(tmp_path, fr.Packed("tokens", length=2), 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5, 6]]}), other / "0.parquet")
+    spec: Any = dataset.spec
+    strange: Any = opened(other, fr.Packed("tokens", length=2), 1).spec
+    files, units = (spec.manifest, spec.layout), (spec._units, strange.units_table.core)
+    cursor = spec.start()
+    whose = cursor, spec.pass_from(cursor, 1), (0, 1, 0, 1), (0, 0, None)
+    reader = _core.Reader.of_sequences(files, (*units, ["tokens"], None), *whose)
+    with pytest.raises(fr.DataError, match=r"have 5 tokens, and 6 in the index of units.*row group 0"):
+        reader.front()

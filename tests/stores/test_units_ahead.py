@@ -1,0 +1,67 @@
+"""Lists that sequences are cut from are asked for ahead, as rows are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.fault_proxy import Proxy
+from support.jobs import arrays_of, assert_batch_values
+from support.object_server import S3Server
+
+ANSWER_SECONDS = 0.02
+
+
+class CountingProxy(Proxy):
+    """Tells how many requests were under way at a time, at most."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(port)
+        self.under_way = self.most = 0
+        self.counting = threading.Lock()
+
+    def fault(self) -> str | None:
+        with self.counting:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+        time.sleep(ANSWER_SECONDS)
+        with self.counting:
+            self.under_way -= 1
+        return super().fault()
+
+
+@pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 1}], ids=["in order", "shuffled"])
+def test_several_requests_for_lists_are_under_way(
+    server: S3Server, tmp_path: Path, order: dict[str, Any]
+) -> None:
+    values = np.random.default_rng(5).integers(0, 1 << 31, 2_000_000, dtype=np.int32)
+    offsets = np.arange(0, len(values) + 1, 500, dtype=np.int32)
+    tokens = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
+    table = pa.table({"tokens": tokens})
+    pq.write_table(table, tmp_path / "0.parquet", row_group_size=500, compression="none")
+    address = server.put_tree("bucket", tmp_path, f"lists-{len(order)}/")
+    whose = {"batch_size": 100, "rank": 0, "world_size": 1}
+    how: dict[str, Any] = {"unit": fr.Packed("tokens", length=1000), **whose, **order}
+    proxy = CountingProxy(server.port)
+    serving = threading.Thread(target=proxy.serve_forever)
+    serving.start()
+    try:
+        options = {**server.options, "endpoint_url": proxy.endpoint}
+        dataset = fr.ParquetDataset(address, storage_options=options, **how)
+        proxy.most = 0
+        with fr.Loader(dataset, threads=1) as loader:
+            for one, other in zip(loader, fr.ParquetDataset(tmp_path, **how), strict=True):
+                assert_batch_values(one, arrays_of(other))
+        assert proxy.most > 1
+    finally:
+        proxy.shutdown()
+        proxy.server_close()
+        serving.join()
