@@ -10,11 +10,15 @@
 import logging
 import os
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fastresume._core import DataError, FastresumeError, SourceError, StateError, __version__
 
-_IS_COMMAND = os.path.basename((getattr(sys, "argv", None) or [""])[0]) == "fastresume"  # noqa: PTH119
+_IS_COMMAND = (
+    os.path.basename((getattr(sys, "argv", None) or [""])[0]) == "fastresume"  # noqa: PTH119
+    or ("-m", "fastresume") in pairwise(sys.orig_argv)
+)
 """Whether this process is the command `fastresume`. Torch takes seconds to import, and `--help` needs
 none of it: there a name is imported when it is asked for. Everywhere else all are here at once."""
 

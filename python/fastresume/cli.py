@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -69,7 +68,9 @@ def add_inspect(command: argparse.ArgumentParser) -> None:
 def add_state(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `fastresume state`."""
     command.add_argument(
-        "file", metavar="FILE", help="the JSON of a state_dict(), or a file of torch.save that holds one"
+        "file",
+        metavar="FILE",
+        help="the JSON of a state_dict(), a file of torch.save that holds one, or a directory of checkpoints",
     )
     command.add_argument("path", metavar="PATH", nargs="?", help="files that it is compared with")
     command.add_argument("--json", action="store_true", help="print JSON")
@@ -78,7 +79,9 @@ def add_state(command: argparse.ArgumentParser) -> None:
 
 def add_audit(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `fastresume audit`."""
-    command.add_argument("directory", metavar="DIR", type=Path, help="where the logs are")
+    command.add_argument(
+        "directory", metavar="DIR", type=Path, help="where the logs are, or the run's directory"
+    )
     command.add_argument(
         "--start",
         metavar="STATE",
@@ -94,6 +97,7 @@ def add_audit(command: argparse.ArgumentParser) -> None:
         default=0,
         help="demand N finished passes of each dataset and order",
     )
+    command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run_audit)
 
 
@@ -129,7 +133,3 @@ def run_bench(given: argparse.Namespace) -> int:
     from fastresume.bench import command
 
     return command.run(given)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from types import FunctionType, TracebackType
 from typing import ParamSpec, TypeVar
@@ -20,6 +21,13 @@ OPERATORS = {"__init__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge
 def bounded(message: str) -> str:
     """The message as the core's errors have it: long words lose their middle, then the whole does."""
     return _core.bounded(message.encode(errors="backslashreplace").decode())  # names of files need be no text
+
+
+def in_words(error: BaseException) -> str:
+    """The message of an error; of the system's the file and what is wrong with it, without the number."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return bounded(f"{os.fsdecode(error.filename)}: {error.strerror.lower()}")
+    return bounded(str(error))
 
 
 def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

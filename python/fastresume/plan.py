@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.amounts import in_units
 from fastresume.buffers import row_count
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.state.cursor import Cursor
@@ -217,17 +218,3 @@ def _remedy(
     else:
         return said
     return f"{said}: {remedy}"
-
-
-def in_units(count: float) -> str:
-    """A number of bytes as people read it."""
-    for unit in ("bytes", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
-
-
-def plural(number: int, noun: str) -> str:
-    """The number and the noun, in the plural if needed."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

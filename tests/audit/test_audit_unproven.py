@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -100,3 +101,19 @@ def test_passes_that_files_came_to_count_once(tmp_path: Path, capsys: pytest.Cap
     said = capsys.readouterr().out
     assert "problem: --passes 3: 1 finished pass is proven" in said
     assert "files came behind a finished pass 2 times: it went on with them, and counts once" in said
+
+
+def test_the_logs_of_a_run_are_found_and_told_to_programs(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    Ranks(data, run / "data" / "audit", 2).finish()
+    assert main(["audit", str(run), "--json", "--passes", "1"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["proven"], found["finished_passes"], found["logs"]) == (True, [1], 2)
+    assert found["directory"] == str(run / "data" / "audit")
+    Ranks(data, run / "evaluation" / "audit").steps(1)
+    assert main(["audit", str(run)]) == 2
+    assert "2 directories in it have delivery logs; name one: " in capsys.readouterr().err
+    assert main(["audit", str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err == f"fastresume audit: {tmp_path}/nowhere: no such file or directory\n"

@@ -63,7 +63,7 @@ def test_what_footers_do_not_count_is_said_and_masked(
     lines = {line.split()[0]: line for line in told.splitlines() if line}
     assert lines["told"].endswith("  0")
     assert lines["lists"].endswith("  1")
-    assert lines["untold"].endswith("  not told by footers")
+    assert lines["untold"].endswith("  not counted in footers")
     assert "columns=['*', fr.col('untold').mask_null(), fr.col('lists').mask_null()]" in told
 
 
@@ -108,3 +108,28 @@ def test_a_column_that_is_text_here_and_numbers_there_is_left_out(
     told = capsys.readouterr().out
     assert "columns=['y']" in told
     assert "expected int64" in told
+
+
+def test_types_of_files_and_units_are_shown_and_decimals_pasted_as_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {
+        "price": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
+        "tax": pa.array([1, None]).cast(pa.decimal128(21, 2)).cast(pa.decimal128(9, 2)),
+        "at": pa.array([1, 2], pa.timestamp("us", "UTC")),
+        "tokens": [[1], [2, 3]],
+    }
+    pq.write_table(pa.table(table), tmp_path / "a.parquet")
+    assert cli.main(["inspect", str(tmp_path), "--batch-size", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    told = {each["name"]: (each["type"], each["dtype"], each["unit"]) for each in found["columns"]}
+    assert told["price"] == ("decimal(21, 2)", "float64", None)
+    assert told["tax"] == ("decimal(9, 2)", "float64", "decimal(9, 2)")
+    assert told["at"] == ("timestamp[us, UTC]", "int64", "timestamp[us, UTC]")
+    assert told["tokens"][0] == "list<int64>"
+    assert "fr.col('price').decimal('float64')" in found["python"]
+    assert "fr.col('tax').decimal('float64').mask_null()" in found["python"]
+    dataset = eval(found["python"], {"fr": fr, "torch": torch})  # noqa: S307  (it is to paste)
+    assert dataset.peek()["price"].tolist() == [1.0, 2.0]
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    assert "timestamp[us, UTC]  int64" in capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import torch
 
 import fastresume as fr
 from fastresume import cli
+from fastresume.checkpoint import Checkpointer
 from support.delta_tables import adds, append, delete_rows
 from support.tables import ids
 
@@ -139,3 +141,28 @@ def test_what_is_no_state_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
         told = capsys.readouterr().err
         assert said in told
         assert "weights_only" not in told
+
+
+def test_the_newest_state_of_a_directory_is_shown(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    (run / "kept").mkdir(parents=True)
+
+    def step() -> int:
+        assert cli.main(["state", str(run), "--json"]) == 0
+        found: int = json.loads(capsys.readouterr().out)["step"]
+        return found
+
+    for steps in (2, 5):
+        (run / "kept" / f"{steps}.json").write_text(json.dumps(state_of(files, steps)))
+        os.utime(run / "kept" / f"{steps}.json", (steps, steps))
+    assert step() == 5
+    dataset = fr.ParquetDataset(files, batch_size=8, rank=0, world_size=1)
+    checkpointer = Checkpointer(run / "checkpoints")
+    for batch, number in zip(dataset, (7, 9), strict=False):
+        checkpointer.save(number, loader=batch)
+    assert step() == 2
+    (tmp_path / "empty").mkdir()
+    assert cli.main(["state", str(tmp_path / "empty")]) == 2
+    assert "has no checkpoint" in capsys.readouterr().err

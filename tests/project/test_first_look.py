@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
 import fastresume as fr
 from fastresume.bench.arguments import MIX_NAMES, NAMES, PACK_NAMES
@@ -17,13 +22,18 @@ import contextlib, io, sys
 sys.argv = ["/usr/bin/fastresume"]
 from fastresume.cli import main
 
-for arguments in (["--help"], ["--version"], ["audit", "--help"], ["bench", "--help"]):
+def said_to(*arguments):
     said = io.StringIO()
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):
         main(arguments)
     assert said.getvalue(), arguments
-print(*sys.modules)
-sys.stdout.flush()
+
+for arguments in (["--help"], ["--version"], ["audit", "--help"], ["bench", "--help"]):
+    said_to(*arguments)
+assert not {"torch", "numpy", "pyarrow", "polars"} & set(sys.modules)
+for arguments in (["inspect", FILES], ["inspect", FILES, "--json"], ["state", STATE, FILES]):
+    said_to(*arguments)
+assert not {"torch", "pyarrow", "polars"} & set(sys.modules)
 import fastresume as fr
 for name in fr.__all__:
     assert name in dir(fr) and getattr(fr, name) is getattr(fr, name), name
@@ -32,9 +42,21 @@ assert "torch" in sys.modules
 
 
 @pytest.mark.processes
-def test_help_waits_for_no_package_that_takes_long_to_import() -> None:
-    ended = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
-    assert not {"torch", "numpy", "pyarrow", "polars"} & set(ended.stdout.split())
+def test_commands_wait_for_no_package_that_takes_long_to_import(tmp_path: Path) -> None:
+    for number, value in enumerate((1, 1.5)):  # files that differ
+        pq.write_table(pa.table({"x": [value, None]}), tmp_path / f"{number}.parquet")
+    rows = [fr.col("x").cast(torch.float64).mask_null()]
+    dataset = fr.ParquetDataset(tmp_path, batch_size=1, columns=rows, rank=0, world_size=1)
+    state = tmp_path / "state.json"
+    state.write_text(json.dumps(next(iter(dataset)).state_dict()))
+    code = HELP.replace("FILES", repr(str(tmp_path))).replace("STATE", repr(str(state)))
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.processes
+def test_the_package_is_its_command() -> None:
+    told = subprocess.run([sys.executable, "-m", "fastresume", "--version"], capture_output=True, check=True)
+    assert told.stdout.decode().split() == ["fastresume", fr.__version__]
 
 
 def test_all_names_of_the_package_are_there() -> None:

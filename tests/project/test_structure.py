@@ -39,6 +39,7 @@ RUST_ROOMS = [
 
 PYTHON_ROOMS = [
     "_core",
+    "amounts",
     "messages",
     "files",
     "rng",
@@ -68,6 +69,7 @@ PYTHON_ROOMS = [
     "bench",
     "commands",
     "cli",
+    "__main__",
     "__init__",
 ]
 

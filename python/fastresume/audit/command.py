@@ -10,6 +10,7 @@ from pathlib import Path
 from fastresume._core import StateError
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
+from fastresume.messages import in_words
 from fastresume.state.cursor import KEY, Cursor
 
 PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
@@ -18,11 +19,10 @@ PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if all is proven, 1 if it is not, 2 if the logs can't be read."""
     try:
-        report = audit(given.directory, [declared(text) for text in given.start])
+        directory = logged(given.directory)
+        report = audit(directory, [declared(text) for text in given.start])
     except (OSError, StateError) as cause:
-        return _refuse(str(cause))
-    if report.logs == 0:
-        return _refuse(f"{given.directory}: there is no delivery log (rank-*.log) in this directory")
+        return _refuse(in_words(cause))
     if min(report.finished, default=0) < given.passes:
         found, details = min(report.finished, default=0), []
         if report.reopened:
@@ -30,10 +30,48 @@ def run(given: argparse.Namespace) -> int:
             details = [f"files came behind a finished pass {times}: it went on with them, and counts once"]
         passes = "1 finished pass is" if found == 1 else f"{found} finished passes are"
         report.problem(f"--passes {given.passes}: {passes} proven", details)
-    lines = "\n".join([*report.lines, verdict(report)]) + "\n"
+    text = as_json(directory, report) if given.json else "\n".join([*report.lines, verdict(report)])
     # Names of files need be no text.
-    sys.stdout.write(lines.encode(errors="backslashreplace").decode())
+    sys.stdout.write(f"{text}\n".encode(errors="backslashreplace").decode())
     return NOT_PROVEN if report.problems else PROVEN
+
+
+def logged(directory: Path) -> Path:
+    """The directory if it has delivery logs, else the one inside it that has.
+
+    Raises:
+        StateError: if none has, or several have.
+        OSError: if it can't be read.
+    """
+    if not directory.is_dir():
+        next(directory.iterdir())  # the error of the system, which names it
+    for level in ("", "*/", "*/*/"):
+        found = sorted({log.parent for log in directory.glob(f"{level}rank-*.log")})
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(str(each) for each in found[:5])
+            raise StateError(
+                f"{directory}: {len(found)} directories in it have delivery logs; name one: {names}"
+            )
+    raise StateError(f"{directory}: there is no delivery log (rank-*.log) in this directory")
+
+
+def as_json(directory: Path, report: Report) -> str:
+    """The report for programs."""
+    found = {
+        "directory": str(directory),
+        "proven": report.problems == 0,
+        "verdict": verdict(report),
+        "problems": report.problems,
+        "finished_passes": report.finished,
+        "counted": sorted(report.counted),
+        "masked": report.masked,
+        "reopened": report.reopened,
+        "logs": report.logs,
+        "lines": report.lines,
+    }
+    return json.dumps(found, indent=2)
 
 
 def verdict(report: Report) -> str:

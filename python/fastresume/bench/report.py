@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fastresume.amounts import plural
 from fastresume.bench import machine
 from fastresume.bench.contenders import REFERENCE
 from fastresume.bench.figures import Figures, places_of
@@ -13,7 +14,6 @@ from fastresume.bench.reading import SKIPPING
 from fastresume.bench.survey import Survey
 from fastresume.bench.task import Task
 from fastresume.bench.turns import Answer, Measured
-from fastresume.plan import plural
 
 FORMAT = 1
 """The version of the JSON's format."""

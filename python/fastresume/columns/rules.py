@@ -7,16 +7,16 @@ from typing import cast
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 Number = bool | int | float
 
 CASTS = (
-    torch.bool,
-    *(torch.int8, torch.int16, torch.int32, torch.int64),
-    *(torch.uint8, torch.uint16, torch.uint32, torch.uint64),
-    *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    "bool",
+    *("int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64"),
 )
+"""The names of torch's dtypes that a cast may make."""
 
 
 def dtype_name(what: str, dtype: object) -> str:
@@ -25,12 +25,16 @@ def dtype_name(what: str, dtype: object) -> str:
     Raises:
         TypeError: if it is none.
     """
+    import torch  # takes seconds: `fastresume inspect` writes expressions without it
+
     if not isinstance(dtype, torch.dtype):
-        meant = next((f": write {known}" for known in CASTS if str(known) == f"torch.{_name(dtype)}"), "")
+        known = _name(dtype)
+        meant = f": write torch.{known}" if known in CASTS else ""
         raise TypeError(f"{what} takes a torch.dtype, found {dtype!r}{meant}")
-    if dtype not in CASTS:
+    name = str(dtype).removeprefix("torch.")
+    if name not in CASTS:
         raise TypeError(f"{what} takes a dtype of integers, floats or bool, found {dtype}")
-    return str(dtype).removeprefix("torch.")
+    return name
 
 
 def _name(dtype: object) -> str:

@@ -6,16 +6,15 @@ import argparse
 import json
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import fastresume._core as _core
+from fastresume.amounts import in_units, plural
 from fastresume.columns.expression import Column, col
 from fastresume.columns.request import Entry, column_request
-from fastresume.plan import in_units, plural
 from fastresume.tables.named_table import open_manifest
 
 FINE, UNUSABLE = 0, 2
@@ -23,11 +22,13 @@ FINE, UNUSABLE = 0, 2
 
 @dataclass(frozen=True)
 class Told:
-    """What is told of a tensor: its dtype, the kind of its rows, and how many nulls footers tell."""
+    """What is shown of a tensor: its column's type in the files, its dtype and unit, its rows and nulls."""
 
     name: str
+    type: str | None
     dtype: str
     kind: str
+    unit: str | None
     nulls: int | None
     expression: str | None
 
@@ -54,11 +55,22 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
     manifest = open_manifest(path)
     entries, drift = _columns(manifest)
     masked = column_request(entries, "mask").layout(manifest)
+    units = {field.name: field.unit for field in masked.fields}
     nulls = {field.name: field.null_count for field in masked.fields if field.kind != "mask"}
     entries = [_with_nulls(entry, nulls) for entry in entries]
+    entries = [_in_floats(entry, masked.fields) for entry in entries]
     layout = column_request(entries, "error").layout(manifest)
+    types = dict(zip(manifest.column_names, manifest.column_types, strict=True))
     tensors = [
-        Told(field.name, field.dtype, field.kind, field.null_count, field.expression)
+        Told(
+            field.name,
+            types.get(field.name),
+            field.dtype,
+            field.kind,
+            units.get(field.name),
+            field.null_count,
+            field.expression,
+        )
         for field in layout.fields
         if field.kind != "mask"
     ]
@@ -88,11 +100,14 @@ def shown(found: dict[str, Any]) -> str:
         f"a row is about {in_units(found['row_bytes'])} of tensors, a batch {in_units(found['batch_bytes'])}",
         "",
     ]
-    rows = [("tensor", "dtype", "rows are", "nulls")]
+    rows: list[tuple[str, ...]] = [("tensor", "in files", "dtype", "rows are", "unit", "nulls")]
     for told in found["columns"]:
-        nulls = "not told by footers" if told["nulls"] is None else f"{told['nulls']:,}"
-        rows.append((told["name"], told["dtype"], told["kind"], nulls))
-    widths = [max(len(row[place]) for row in rows) for place in range(4)]
+        nulls = "not counted in footers" if told["nulls"] is None else f"{told['nulls']:,}"
+        unit = "" if told["unit"] in (None, told["type"]) else told["unit"]
+        rows.append((told["name"], told["type"] or "", told["dtype"], told["kind"], unit, nulls))
+    if not any(row[4] for row in rows[1:]):
+        rows = [(*row[:4], row[5]) for row in rows]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if found["drift"]:
         lines += ["", "where files differ, or can't be delivered as they are:", *found["drift"]]
@@ -139,8 +154,10 @@ def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
             cast = re.search(r"\.cast\(torch\.(\w+)\)", str(cause))
             if ".optional()" in str(cause):
                 entry = column.optional()
+            elif ".decimal(" in str(cause) and column.rules.decimal is None:
+                entry = column.decimal("float64")
             elif cast is not None and column.rules.cast is None:
-                entry = column.cast(getattr(torch, cast[1]))
+                entry = column._with(cast=cast[1])  # `.cast` takes torch's dtype, and torch takes seconds
             else:
                 return None
         else:
@@ -153,6 +170,16 @@ def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
     if nulls.get(_name(entry), 0) == 0:
         return entry
     return (col(entry) if isinstance(entry, str) else entry).mask_null()  # type: ignore[union-attr]
+
+
+def _in_floats(entry: Entry, fields: Sequence[_core.Field]) -> Entry:
+    """The column; of decimals as the numbers that they stand for, and not as their unscaled integers."""
+    told = next((field for field in fields if field.name == _name(entry)), None)
+    if told is None or not (told.unit or "").startswith("decimal(") or told.kind != "scalar":
+        return entry
+    column = col(entry) if isinstance(entry, str) else entry
+    is_plain = isinstance(column, Column) and column.rules.cast is column.rules.decimal is None
+    return column.decimal("float64") if is_plain else entry  # type: ignore[union-attr]
 
 
 def _name(entry: Entry) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.messages import in_words
 from fastresume.state.cursor import KEY, Cursor
 from fastresume.tables.named_table import open_manifest
 
@@ -19,16 +20,37 @@ FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if it is a state, and fits; 1 if it does not fit; 2 if it is none."""
     try:
-        cursor = read(Path(given.file))
-        found = told(cursor)
+        path = newest(Path(given.file))
+        cursor = read(path)
+        found = {"file": str(path), **told(cursor)}
         if given.path is not None:
             found |= compared(cursor, given.path)
     except (_core.FastresumeError, OSError, ValueError, ImportError) as cause:
-        sys.stderr.write(f"fastresume state: {cause}\n")
+        sys.stderr.write(f"fastresume state: {in_words(cause)}\n")
         return UNUSABLE
     text = json.dumps(found, indent=2) + "\n" if given.json else shown(found)
     sys.stdout.write(text.encode(errors="backslashreplace").decode())
     return FITS if found.get("fits", True) else FITS_NOT
+
+
+def newest(path: Path) -> Path:
+    """The file itself; of a directory the newest state in it: its last checkpoint, else its newest file.
+
+    Raises:
+        StateError: if the directory has none, nor has one of those in it.
+        OSError: if it can't be read.
+    """
+    if not path.is_dir():
+        return path
+    levels = ("", "*/", "*/*/")
+    saved = [file for level in levels for file in path.glob(f"{level}manifest.json")]
+    if saved:  # `Checkpointer` counts its saves in the names of their directories
+        return max(saved, key=lambda file: file.parent.name.rpartition("-")[2])
+    for level in levels:
+        kept = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
+        if kept:
+            return max(kept, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    raise _core.StateError(f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file")
 
 
 def read(path: Path) -> Cursor:
@@ -134,12 +156,13 @@ def compared(cursor: Cursor, path: str) -> dict[str, Any]:
 def shown(found: dict[str, Any]) -> str:
     """The same as lines for people."""
     if "sources" in found:
-        return shown_of_mixture(found)
+        return f"state    {found['file']}\n" + shown_of_mixture(found)
     order = found["order"]
     how = order["kind"] + (f" with seed {order['seed']}" if "seed" in order else "")
     chosen = "all rows" if found["selection"] is None else f"a selection, {found['selection'][:16]}"
     total = found["rows_delivered"] + found["rows_left"]
     lines = [
+        f"state    {found['file']}",
         f"dataset  {found['dataset']['fingerprint']}: {total:,} rows, {chosen}",
         f"order    {how}",
         f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job)",

@@ -1,5 +1,6 @@
 //! The manifest with the selected rows, as a Python class.
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -215,6 +216,15 @@ impl Manifest {
         gate::run(py, || {
             let schemas = unify::Schemas::new(self.inner.schemas().collect())?;
             Ok(schemas.names(false).into_iter().map(str::to_owned).collect())
+        })
+    }
+
+    /// The types of these columns in the files, for people: each as in the first file that has it.
+    #[getter]
+    fn column_types(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        gate::run(py, || {
+            let schemas = unify::Schemas::new(self.inner.schemas().collect())?;
+            Ok(schemas.types().into_iter().map(Cow::into_owned).collect())
         })
     }
 

@@ -1,5 +1,6 @@
 //! A column of all files as one: the type in which it is delivered.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -50,6 +51,13 @@ impl<'a> Schemas<'a> {
         let all = self.each.iter().flat_map(|(columns, _)| columns.iter());
         let own = all.filter(|column| (column.kind == Kind::Mask) == are_structs);
         own.map(|column| column.name.as_str()).filter(|name| seen.insert(*name)).collect()
+    }
+
+    /// The columns' types, for people, in the order of `names`: each as in the first schema that has it.
+    #[must_use]
+    pub fn types(&self) -> Vec<Cow<'a, str>> {
+        let first = |name: &str| self.columns(name).find_map(|(column, _)| column.map(Column::type_of_rows));
+        self.names(false).into_iter().filter_map(first).collect()
     }
 
     /// The column of a name in each schema, and a file of it.
