@@ -78,7 +78,8 @@ class ParquetDataset(FilesDataset):
             `["*", fr.col("label").cast(torch.float32)]` is all columns, one of them cast. A column may be
             delivered more than once under different names.
         rows: which rows the dataset consists of: a boolean mask (an array or tensor with one value for each
-            row of the files), intervals of row numbers (int64 `[n, 2]`, half open), `fr.Intervals` of these,
+            row of the files), row numbers (integers `[n]`, rising), intervals of them (int64 `[n, 2]`, half
+            open), `fr.Intervals` of these,
             or a `fr.Split`, a share of the rows by a hash of their numbers. `~` is all rows but these, `&`
             what two have in common, `|` what is in one of two: `~fr.Intervals([[512, 640]])` leaves rows out.
             All rows if None. A state belongs to one selection of rows.
@@ -309,6 +310,7 @@ class ParquetDataset(FilesDataset):
         spec, report = found(opened, table)
         if on_change == "append":
             request.check_appendable()
+        request.warn_of_absent(opened)
         super().__init__(spec)
         self._orders = None
         if table is not None and table.other_orders:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from hypothesis import given
@@ -252,7 +255,9 @@ def test_attention_sees_where_documents_end() -> None:
     document = torch.tensor([[0, 0, 1, 2], [0, 0, 0, 0], [0, 1, -1, -1]], dtype=torch.int32)
     assert fr.cu_seqlens(document).tolist() == [0, 2, 3, 4, 8, 9, 10, 12]
     assert fr.cu_seqlens(document).dtype == torch.int32
-    for other in (document[0], [[0, 0]]):
+    tokens = torch.tensor([[5, 6, 7]], dtype=torch.int32)
+    position = torch.tensor([[0, 1, 0, 1]], dtype=torch.int32)
+    for other in (document[0], [[0, 0]], document.long(), tokens, position, document.flip(1)):
         with pytest.raises(ValueError, match=r"batch\['document'\]"):
             fr.cu_seqlens(other)  # type: ignore[arg-type]
 
@@ -266,3 +271,36 @@ def test_null_and_empty_lists_have_no_tokens(tmp_path: Path, columns: Any) -> No
     (batch,) = dataset
     assert batch["tokens"].tolist() == [[1, 2, 0]]
     assert dataset.plan().dropped_tokens == 2
+
+
+@pytest.mark.parametrize("separator", [70_000, -1, 2**63])
+def test_a_separator_that_the_column_can_not_hold_is_refused(tmp_path: Path, separator: int) -> None:
+    table = pa.table({"tokens": pa.array([[1, 2], [3]], pa.list_(pa.uint16()))})
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(
+        ValueError, match=rf"separator={separator} does not fit 'tokens', which is torch.uint16"
+    ):
+        fr.ParquetDataset(tmp_path, batch_size=1, unit=fr.Packed("tokens", length=2, separator=separator))
+
+
+@pytest.mark.parametrize("columns", ["*", ["tokens", "label"], [fr.col("label"), "tokens"]], ids=repr)
+def test_columns_that_sequences_would_leave_out_are_refused(tmp_path: Path, columns: Any) -> None:
+    pq.write_table(pa.table({"tokens": [[1, 2], [3]], "label": [0, 1]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match=r"fr.Packed\('tokens', length=2\) would leave out 'label'"):
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=columns, unit=fr.Packed("tokens", length=2))
+
+
+@pytest.mark.filterwarnings("default:fr.Packed drops")
+def test_many_dropped_tokens_are_told(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"tokens": [[1] * 97, [2] * 3]}), tmp_path / "a.parquet")
+
+    def made(length: int, **how: Any) -> fr.ParquetDataset:
+        return fr.ParquetDataset(tmp_path, batch_size=1, unit=fr.Packed("tokens", length=length, **how))
+
+    with pytest.warns(UserWarning, match=r"fr.Packed drops 4 of 100 tokens.*rest='pad'") as told:
+        made(6)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(6, rest="pad")
+        made(7)  # two tokens of a hundred

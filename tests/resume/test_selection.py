@@ -117,13 +117,16 @@ def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any)
         ),
         ({"rows": [[-1, 4]]}, ValueError, r"an interval is negative: \[-1, 4\)"),
         ({"rows": [[5, 4]]}, ValueError, r"an interval ends before it starts: \[5, 4\)"),
-        ({"rows": [3, 4, 5]}, ValueError, r"rows must be intervals, a boolean mask or a Split.*\[n, 2\]"),
+        ({"rows": [3, 5, 4]}, ValueError, r"each once, in the order of the files: write rows=numpy.unique"),
+        ({"rows": [3, 3]}, ValueError, "numpy.unique"),
+        ({"rows": [3, 103]}, ValueError, "rows must be numbers from 0 to 102, found 103"),
+        ({"rows": [-1, 3]}, ValueError, "rows must be numbers from 0 to 102, found -1"),
+        ({"rows": [[[3, 4]]]}, ValueError, r"rows must be intervals, a boolean mask, row numbers or a Split"),
         ({"rows": [[0.0, 4.0]]}, ValueError, "rows must be intervals.*found dtype float64"),
         ({"rows": [range(3, 9)]}, ValueError, r"rows must be intervals.*write \[3, 9\] for range\(3, 9\)"),
         ({"rows": [range(3, 5), range(7, 9)]}, ValueError, r"write \[3, 5\] for range\(3, 5\)"),
-        ({"rows": "x > 3"}, ValueError, "rows must be intervals, a boolean mask or a Split, found 'x > 3'"),
+        ({"rows": "x > 3"}, ValueError, "a boolean mask, row numbers or a Split, found 'x > 3'"),
         ({"rows": 0.9}, ValueError, r"a Split, found 0\.9: write .*for each of the 103 rows, or fr\.Split\("),
-        ({"rows": [1, 2, 3]}, ValueError, r"a Split, found \[1, 2, 3\]: write \[\[start, stop\], \.\.\.\]"),
         ({"rows": []}, ValueError, "no batch would come from 0 of 103 rows"),
         ({"rows": [[7, 11]]}, ValueError, "no batch would come from 4 of 103 rows: a global batch has 5"),
         ({"rows": fr.Split(0.3, 0.3)}, ValueError, "no batch would come from 0 of 103 rows"),
@@ -385,3 +388,12 @@ def test_the_hash_of_a_selection_is_the_golden_one(small_dataset: Dataset) -> No
     for entry in entries:
         dataset = make(small_dataset, 1, rows=entry["rows"])
         assert fields_of(dataset.state_dict())["selection"] == entry["hash"]
+
+
+@pytest.mark.parametrize("kind", [list, np.array, np.uint16, torch.tensor])
+def test_rows_by_their_numbers_are_those_of_a_mask(small_dataset: Dataset, kind: Any) -> None:
+    chosen = [0, 1, 2, 7, 9, 10, 64, 101, 102]
+    mask = np.isin(np.arange(103), chosen)
+    by_number, by_mask = make(small_dataset, 1, rows=kind(chosen)), make(small_dataset, 1, rows=mask)
+    assert by_number.state_dict() == by_mask.state_dict()
+    assert [batch.rows().tolist() for batch in by_number] == [[row] for row in chosen]

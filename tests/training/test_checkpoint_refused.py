@@ -146,6 +146,43 @@ def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Data
         assert torch.equal(given["model"].state_dict()["norm.num_batches_tracked"], torch.tensor(3))
 
 
+@pytest.mark.parametrize("kind", ["batch", "cursor", "state"])
+def test_the_global_batch_is_compared_whatever_the_place_was_saved_from(
+    data: Dataset, directory: Path, kind: str
+) -> None:
+    def made(batch_size: int) -> fr.ParquetDataset:
+        return fr.ParquetDataset(list(data.files), batch_size=batch_size, columns=["y"])
+
+    batch = next(iter(made(4)))
+    place = {"batch": batch, "cursor": batch.cursor, "state": batch.state_dict()}[kind]
+    Checkpointer(directory).save(1, model=small(), loader=place)
+    with pytest.raises(fr.StateError, match="global_batch was 4, and is 8"):
+        Checkpointer(directory).restore(model=small(), loader=made(8))
+    assert Checkpointer(directory).restore(model=small(), loader=made(4)) is not None
+
+
+def test_a_job_that_saved_its_place_in_the_data_saves_it_ever_after(data: Dataset, directory: Path) -> None:
+    dataset = fr.ParquetDataset(list(data.files), batch_size=4, columns=["y"])
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, model=small())
+    checkpointer.save(2, model=small(), loader=next(iter(dataset)))
+    resumed = Checkpointer(directory)
+    resumed.restore(model=small(), loader=dataset)
+    for one in (checkpointer, resumed):
+        with pytest.raises(ValueError, match=r"step 3 is saved without loader=.*Pass loader="):
+            one.save(3, model=small())
+    assert [entry.step for entry in resumed.entries()] == [1, 2]
+    resumed.save(3, model=small(), loader=dataset)
+
+
+def test_a_checkpoint_that_is_required_is_missed(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    with pytest.raises(fr.StateError, match=rf"{directory} has no checkpoint, and restore\(required=True\)"):
+        checkpointer.restore(model=small(), required=True)
+    checkpointer.save(1, model=small())
+    assert checkpointer.restore(model=small(), required=True) is not None
+
+
 def test_parts_that_are_not_passed_are_missed(data: Dataset, directory: Path) -> None:
     job = training.job(data)
     checkpointer = Checkpointer(directory)

@@ -141,3 +141,8 @@ def test_a_stack_is_a_value(tmp_path: Path) -> None:
     assert repr(stack) == "fr.stack(fr.col('i_*'), fr.col('x').cast(torch.float32), name='dense')"
     assert pickle.loads(pickle.dumps(stack)).equals(stack)
     assert not stack.equals(fr.stack("i_*", name="dense"))
+
+
+def test_a_list_of_columns_is_as_its_parts() -> None:
+    assert fr.col(["a", "b"]).equals(fr.col("a", "b"))
+    assert fr.stack(["a", fr.col("b").fill_null(0)]).equals(fr.stack("a", fr.col("b").fill_null(0)))

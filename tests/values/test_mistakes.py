@@ -36,8 +36,8 @@ def path(tmp_path: Path) -> Path:
 
 
 EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "a list of names": (lambda: ANY.col(["a", "b"]), TypeError, "write fr.col('a', 'b')"),
-    "a list of columns": (lambda: ANY.stack(["a", "b"]), TypeError, "write fr.stack('a', 'b')"),
+    "a list of numbers": (lambda: ANY.col([1, 2]), TypeError, "takes names or patterns of columns, found 1"),
+    "a list of lists": (lambda: ANY.stack([["a"], "b"]), TypeError, "takes names, patterns and fr.col"),
     "a stack in a stack": (lambda: ANY.stack(fr.stack("a")), TypeError, "takes names, patterns and fr.col"),
     "a type of Python": (lambda: x.cast(float), TypeError, "write torch.float64"),
     "a type of numpy": (lambda: x.cast(np.int32), TypeError, "write torch.int32"),

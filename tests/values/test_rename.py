@@ -172,3 +172,14 @@ def test_a_column_that_is_called_as_lengths_are_has_a_name_of_its_own(path: Path
         assert {name: value.tolist() for name, value in batch.items()} == expected
     with pytest.raises(ValueError, match="two tensors are called 'l_length'"):
         fr.ParquetDataset(path, batch_size=2, columns=["*", padded])
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_an_alias_takes_no_name_of_a_column_that_is_delivered(tmp_path: Path, turn: int) -> None:
+    """The column of that name was silently not delivered."""
+    pq.write_table(pa.table({"a": [1] * 4, "b": [2] * 4}), tmp_path / "x.parquet")
+    for other in ("a", "*"):
+        with pytest.raises(ValueError, match=r"two tensors are called 'a'.*fr.col\('b'\).alias\('a'\)"):
+            open_dataset(tmp_path, [other, fr.col("b").alias("a")][::turn])
+    swapped = open_dataset(tmp_path, [fr.col("b").alias("a"), fr.col("a").alias("b")])
+    assert swapped.peek()["a"].tolist() == [2] * 4

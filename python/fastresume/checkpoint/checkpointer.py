@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import fastresume._core as _core
 from fastresume import files
 from fastresume.checkpoint import compatibility, manifest
 from fastresume.checkpoint.best import Best, numbers
@@ -98,6 +99,7 @@ class Checkpointer:
         self._history = History(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
         self._is_closed = False
+        self._has_loader = False  # in what was saved or restored
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: list[Future[Saved]] = []
@@ -142,7 +144,8 @@ class Checkpointer:
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
-                `on_iter="restart"`, or there are metrics, and not that of `best`; if it is closed.
+                `on_iter="restart"`, or there are metrics, and not that of `best`; without a loader, after
+                a save or restore with one; if it is closed.
             StateError: on all ranks, if they are at different steps or places, or if the directory has
                 checkpoints of which none was restored, damaged ones too; if another process has saved there
                 since this job began or restored; if the step is lower than the last one; if the loader is a
@@ -164,6 +167,12 @@ class Checkpointer:
             parts = Parts.of(model, optimizer, scheduler, loader, extra)
             parts.check_ranks(self._ranks.world_size)
             parts.check_place()
+            if loader is None and self._has_loader:
+                raise ValueError(
+                    f"step {step} is saved without loader=, and those before have one: a job that resumes "
+                    "from it would start its data over. Pass loader=, or save into another directory"
+                )
+            self._has_loader |= loader is not None
             number, evaluation = at_least(0, "step", step), numbers(metrics)
             if self.best is not None and self._ranks.rank == 0:
                 self.best.check(evaluation)
@@ -196,6 +205,7 @@ class Checkpointer:
         partial: bool = False,
         allow: Collection[str] = (),
         random: bool = True,
+        required: bool = False,
     ) -> Restored | None:
         """Goes on from a checkpoint: the latest, or that of a step, or the best one; None if there is none.
 
@@ -222,6 +232,7 @@ class Checkpointer:
                 "accumulation", "global_batch", "dataset" and "order" (the data begin anew), "ranks" (where
                 there are others now, what each had of its own is taken from the lowest one).
             random: if False, the random generators stay as they are; `Restored.restore_random` sets them.
+            required: an error instead of None where there is no checkpoint, as for a job that must resume.
 
         Warns:
             RuntimeWarning: if something there has the name of a checkpoint and is none, and others are whole.
@@ -231,7 +242,8 @@ class Checkpointer:
                 `on_iter="restart"`.
             StateError: on all ranks, if the checkpoint is damaged, or of a job that differs; both values are
                 named. If the step that is named is not there. If there are checkpoints and all are damaged.
-                If there were some, and are none any more, or directories below have some.
+                If there were some, and are none any more, or directories below have some. If there is none,
+                and one is `required`.
             CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
         """
         self.wait()
@@ -250,9 +262,15 @@ class Checkpointer:
             warnings.warn(f"{path} is not whole, and is passed over", RuntimeWarning, stacklevel=2)
         chosen = restoring.choose(step, self._timeline.since, surveys[0] if surveys else None)
         if chosen is None:
+            if required:
+                raise _core.StateError(
+                    f"{self.directory} has no checkpoint, and restore(required=True) asks for one: is it the "
+                    "directory that the job saved into?"
+                )
             return None
         entry, timeline = chosen
         restored = restoring.restore(entry, parts, self.accumulation, partial, allowed)
+        self._has_loader |= loader is not None
         if not partial or self._timeline.since is None:  # a part of it is no place to go on from
             self._timeline = timeline
         if random and not partial:

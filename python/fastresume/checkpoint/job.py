@@ -138,9 +138,15 @@ class Parts:
 
     @property
     def global_batch(self) -> int | None:
-        """Rows per step over all ranks, if the loader tells."""
+        """Rows per step over all ranks, if the loader or the place in the data shows it."""
         dataset = dataset_behind(self.loader)
-        return None if dataset is None else dataset.global_batch_size
+        if dataset is not None:
+            return dataset.global_batch_size
+        cuts = (self.cursor() or {}).get("cuts")
+        if not cuts:
+            return None
+        lanes, groups, rows, _ = cuts[-1]
+        return int(rows * lanes // groups)
 
     def cursor(self) -> dict[str, Any] | None:
         """The place in the data.

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-import torch
-
-from fastresume.columns.refusals import Refusals, checked_name, checked_names
+from fastresume.columns.refusals import Refusals, checked_name, checked_names, listed
 from fastresume.columns.rules import Rules, dtype_name
 from fastresume.filter.condition import (
     Comparison,
@@ -21,6 +19,9 @@ from fastresume.filter.condition import (
 )
 from fastresume.messages import bounds_messages, bounds_methods
 from fastresume.options.checks import at_least, integer, number, one_of, text_or_bytes
+
+if TYPE_CHECKING:
+    import torch
 
 LONGEST = 200
 """An error shows no more of an expression."""
@@ -56,8 +57,8 @@ class Column(Refusals):
     rules: Rules
     tensor_name: str | None
 
-    def __init__(self, *names: str) -> None:
-        self._set(checked_names("fr.col", names), Rules(), None)
+    def __init__(self, *names: str | Sequence[str]) -> None:
+        self._set(checked_names("fr.col", listed(names)), Rules(), None)
 
     def _set(self, names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> None:
         for name, value in (("names", names), ("rules", rules), ("tensor_name", tensor_name)):
@@ -415,7 +416,7 @@ def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Colu
 
 
 @bounds_messages
-def col(*names: str) -> Column:
+def col(*names: str | Sequence[str]) -> Column:
     """Columns by names and patterns, for `columns=` (with what becomes of them) and for `filter=` (compared).
 
     Methods say what becomes of each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`,

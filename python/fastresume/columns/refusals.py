@@ -104,14 +104,17 @@ def checked_names(
     """Names and patterns of columns, each an argument of its own.
 
     Raises:
-        TypeError: if there are none, or one is no string; says what to write for a list of them.
+        TypeError: if there are none, or one is no string.
     """
     if not names:
         raise TypeError(f"{what} takes {kinds}, found none")
     found = tuple(name for name in names if isinstance(name, str))
     if len(found) < len(names):
         other = next(name for name in names if not isinstance(name, str))
-        listed = list(other) if isinstance(other, (list, tuple)) else []
-        told = f": write {what}({', '.join(map(repr, listed))})" if listed else ""
-        raise TypeError(f"{what} takes {kinds}, found {other!r}{told}")
+        raise TypeError(f"{what} takes {kinds}, found {other!r}")
     return found
+
+
+def listed(parts: tuple[object, ...]) -> tuple[object, ...]:
+    """The arguments, or what is in the list or tuple that is the only one."""
+    return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (list, tuple)) else parts

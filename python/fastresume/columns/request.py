@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -55,6 +56,18 @@ class ColumnRequest(NamedTuple):
                     f"{column!r} under on_change='append': places in the dictionary of all files change with "
                     "the files. Fix the values, as .codes(values=[...]), or write .hash(buckets)"
                 )
+
+    def warn_of_absent(self, manifest: _core.Manifest) -> None:
+        """Warns of columns that files may lack, and that no file has: they are not delivered."""
+        named = {name for name in self.optional if not any(sign in name for sign in "*?[!")}
+        there = manifest.column_names
+        for name in sorted(named - {*there, *self.of_paths}):
+            if any(other.startswith(f"{name}.") for other in there):  # it is a struct
+                continue
+            warnings.warn(
+                f"no file has the column {name!r}, which .optional() allows: batches have no such tensor",
+                stacklevel=5,
+            )
 
     @property
     def optional(self) -> list[str]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastresume.columns.expression import LONGEST, Column
-from fastresume.columns.refusals import checked_name, checked_names
+from fastresume.columns.refusals import checked_name, checked_names, listed
 from fastresume.messages import bounds_messages
 from fastresume.options.unknown import refuse_attribute
 
@@ -54,14 +55,14 @@ class Stack:
 
 
 @bounds_messages
-def stack(*parts: str | Column, name: str = "dense") -> Stack:
+def stack(*parts: str | Column | Sequence[str | Column], name: str = "dense") -> Stack:
     """Columns of one dtype side by side, as a matrix `[B, k]`, in the order of `parts`.
 
     Where nulls are masked, `name + "_valid"` is the mask `[B, k]`: of all of its columns, or of none.
 
     Args:
         parts: names, patterns, or expressions without an alias: `stack(col("i_*").fill_null(0),
-            name="dense")`.
+            name="dense")`; or one list of them.
         name: of the tensor.
 
     Raises:
@@ -78,7 +79,7 @@ def stack(*parts: str | Column, name: str = "dense") -> Stack:
             f"fr.stack(name={name!r}) holds no column: name some, as fr.stack('i_*', name={name!r})"
         )
     found = []
-    for part in parts:
+    for part in listed(parts):
         kinds = "names, patterns and fr.col(...)"
         column = part if isinstance(part, Column) else Column(*checked_names("fr.stack", (part,), kinds))
         for said, method in ((column.tensor_name, "alias"), (column.rules.pad, "pad")):

@@ -167,7 +167,7 @@ class Split(RowSet):
 
 
 Rows = RowSet | npt.ArrayLike
-"""A split, intervals, all rows but some, or a boolean mask."""
+"""A split, intervals, all rows but some, a boolean mask, or numbers of rows."""
 
 
 def select(manifest: _core.Manifest, rows: Rows | None) -> _core.Manifest:
@@ -189,6 +189,8 @@ def _rows(rows: Rows, total: int) -> RowArray:
     if isinstance(rows, RowSet):
         return rows.rows(total)
     array = np.asarray(rows)
+    if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
+        return _numbered(array, total)
     if array.dtype != np.bool_:
         return _intervals(rows, total)
     if array.shape != (total,):
@@ -199,13 +201,29 @@ def _rows(rows: Rows, total: int) -> RowArray:
     return of_buffer(_core.marked(np.ascontiguousarray(array).view(np.uint8)))
 
 
+def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:
+    """Rows by their numbers, as intervals."""
+    for number in (given.min(initial=0), given.max(initial=0)):
+        if not 0 <= number < max(total, 1):
+            raise ValueError(f"rows must be numbers from 0 to {total - 1}, found {number}")
+    numbers = given.astype(np.int64)
+    steps = np.diff(numbers)
+    if (steps <= 0).any():
+        raise ValueError(
+            "rows= chooses rows, each once, in the order of the files: write rows=numpy.unique(rows); "
+            "shuffle=True gives another order"
+        )
+    first, last = np.concatenate([[True], steps > 1]), np.concatenate([steps > 1, [True]])
+    return np.stack([numbers[first[: len(numbers)]], numbers[last[: len(numbers)]] + 1], axis=1)
+
+
 def _intervals(given: npt.ArrayLike, total: int) -> RowArray:
     try:
         array = to_array(given)
     except (TypeError, ValueError) as cause:
         raise ValueError(
-            f"rows must be intervals, a boolean mask or a Split, found {reprlib.repr(given)}: write "
-            f"[[start, stop], ...], a bool for each of the {total} rows, or fr.Split(0.0, 0.9); {cause}"
+            f"rows must be intervals, a boolean mask, row numbers or a Split, found {reprlib.repr(given)}: "
+            f"write [[start, stop], ...], a bool for each of the {total} rows, or fr.Split(0.0, 0.9); {cause}"
         ) from None
     return _inside("rows", array, total)
 

@@ -17,14 +17,24 @@ def cu_seqlens(document: Tensor) -> Tensor:
     Args:
         document: int32 `[B, length]`, `batch["document"]`; on any device, which the result is on.
 
+    Raises:
+        ValueError: if it is something else, as `batch["tokens"]` is: in each row documents are numbered from
+            0, one after another, and -1 fills up.
+
     Examples:
         >>> import torch
         >>> cu_seqlens(torch.tensor([[0, 0, 1], [0, 0, 0]], dtype=torch.int32))
         tensor([0, 2, 3, 6], dtype=torch.int32)
     """
-    if getattr(document, "ndim", None) != 2:
-        raise ValueError(f"document must be batch['document'], [B, length], found {quoted(document)}")
+    if getattr(document, "ndim", None) != 2 or document.dtype != torch.int32:
+        raise ValueError(f"document must be batch['document'], int32 [B, length], found {quoted(document)}")
     begins = torch.ones_like(document, dtype=torch.bool)
     begins[:, 1:] = document[:, 1:] != document[:, :-1]
+    # The number of a document is how many began before it in its row; what fills up comes last.
+    numbers = begins.cumsum(1, dtype=document.dtype) - 1
+    if not bool(((document == numbers) | (document == -1)).all()):
+        raise ValueError(
+            "document must be batch['document'], whose rows count documents from 0, found other numbers"
+        )
     places = begins.flatten().nonzero().flatten()
     return torch.cat([places, places.new_tensor([document.numel()])]).to(torch.int32)

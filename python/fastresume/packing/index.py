@@ -17,6 +17,9 @@ from fastresume.packing.unreadable import without
 
 _log = logging.getLogger("fastresume")
 
+_MANY = 0.02
+"""Of tokens that are dropped: a greater share is a warning."""
+
 _SECONDS = 10.0
 """So often the log tells how far it is."""
 
@@ -72,10 +75,22 @@ def index_of(
     if most_bad is not None:
         readable, left_out = without(manifest, damage, most_bad)
     table = PackedTable(unit, core) if isinstance(unit, Packed) else BinsTable(unit, core)
+    if isinstance(unit, Packed):
+        _warn_of_drops(table.dropped_tokens, int(table.starts[-1]) * unit.length)
     counted = f"{int(table.starts[-1]):,} units of {manifest.num_selected:,} rows"
     read = f"{files_read:,} of {len(manifest.files):,} files read"
     _log.info("%r: %s, %d tokens dropped; %s", unit, counted, table.dropped_tokens, read)
     return Index(table, readable, left_out, files_read)
+
+
+def _warn_of_drops(dropped: int, kept: int) -> None:
+    """Warns where the ends of files that fill no sequence are many tokens."""
+    if dropped > _MANY * (dropped + kept):
+        warnings.warn(
+            f"fr.Packed drops {dropped:,} of {dropped + kept:,} tokens, which fill no sequence at the ends "
+            "of files: rest='pad' keeps them",
+            stacklevel=8,
+        )
 
 
 class _Progress:

@@ -75,8 +75,7 @@ class PackedTable:
         """How rows of a schema are packed, as the core takes it."""
         packed, separators = self.packed, None
         if packed.separator is not None:
-            elements = [torch.full((1,), packed.separator, dtype=rows[name].dtype) for name in packed.names]
-            separators = [bytes(element.view(torch.uint8).tolist()) for element in elements]
+            separators = [separator_bytes(packed.separator, name, rows[name].dtype) for name in packed.names]
         return packed.names, packed.length, separators
 
     def ordinals(self, units: Intervals, manifest: _core.Manifest, columns: list[str]) -> Intervals:
@@ -136,6 +135,23 @@ class PackedTable:
                 before += int(tokens.sum())
                 first += len(costs)
         return found
+
+
+def separator_bytes(separator: int, name: str, dtype: torch.dtype) -> bytes:
+    """The separator as an element of a column.
+
+    Raises:
+        ValueError: if the column's type can't hold it.
+    """
+    try:
+        element = torch.tensor([separator], dtype=dtype)
+    except (RuntimeError, OverflowError, ValueError):
+        element = torch.zeros(1, dtype=dtype)
+    if element.item() != separator:
+        raise ValueError(
+            f"separator={separator} does not fit {name!r}, which is {dtype}: name a number that it can hold"
+        )
+    return bytes(element.view(torch.uint8).tolist())
 
 
 def tokens_of(packed: Packed, lengths: Words) -> Words:

@@ -304,6 +304,7 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
 
     Raises:
         DataError: if what is packed is no column of lists of values.
+        ValueError: if there are other tensors, which sequences would leave out.
     """
     if isinstance(unit, Bins):
         return rows
@@ -318,6 +319,12 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
             raise _core.DataError(f"fr.Packed takes columns of lists of values, found for '{name}': {found}")
         size = unit.length
         made.append(Field(name, own.dtype, own.columns, False, size=size, expression=own.expression))
+    others = [field.name for field in rows.values() if field.name not in unit.names and field.kind != "mask"]
+    if others:
+        raise ValueError(
+            f"{unit!r} would leave out {', '.join(map(repr, others[:8]))}: name lists of the same lengths in "
+            "fr.Packed, too, and take the others out of columns="
+        )
     columns = made[0].columns
     made += [Field(name, torch.int32, columns, False, size=unit.length) for name in ("document", "position")]
     return Schema.of_fields(made)

@@ -228,7 +228,7 @@ struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
-    /// Adds a tensor. What an expression makes takes the place of a column as it is.
+    /// Adds a tensor. What an expression makes of a column takes the place of the column as it is.
     fn add(&mut self, tensor: TensorPlan<'a>) -> Result<()> {
         match self.places.entry(tensor.name.clone()) {
             Slot::Vacant(slot) => {
@@ -237,9 +237,11 @@ impl<'a> Found<'a> {
             }
             Slot::Occupied(slot) => {
                 let other = &mut self.tensors[*slot.get()];
+                let is_same = other.parts.first().map(|part| part.column)
+                    == tensor.parts.first().map(|part| part.column);
                 match (other.make, tensor.make) {
-                    (Make::Made | Make::Plain, Make::Plain) => {}
-                    (Make::Plain, Make::Made) => *other = tensor,
+                    (Make::Made | Make::Plain, Make::Plain) if is_same => {}
+                    (Make::Plain, Make::Made) if is_same => *other = tensor,
                     _ => {
                         return Err(Error::Argument(format!(
                             "two tensors are called '{}': {} and {}; .alias(name), and the name= of a stack, name them",
