@@ -136,7 +136,13 @@ class AuditedJob:
                 made.load_state_dict(self.state)
             return fr.Loader(made, threads=0, audit=self.logs)
 
+        if not self.is_mixture and self._is_too_little_for(how):
+            how["tail"] = self._tail = "pad"
         return make
+
+    def _is_too_little_for(self, how: Mapping[str, Any]) -> bool:
+        """Whether there are too few rows, or units, for a batch on each rank."""
+        return self._source(NAMES[0]).num_rows < how["batch_size"] * how["world_size"]
 
     def live(self) -> None:
         """All lives: at the end of each, some ranks have delivered a batch more than others."""

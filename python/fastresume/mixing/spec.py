@@ -23,6 +23,9 @@ from fastresume.reading.row_places import locate
 from fastresume.reading.spec import PassReader, ReadSpec, Rows
 from fastresume.reading.workers.messages import Arrival
 
+_MOST_PASSES = 4096
+"""Passes that are gone through to find where another one begins."""
+
 
 def _told(
     name: str, spec: FilesSpec
@@ -155,6 +158,26 @@ class MixtureSpec(ReadSpec):
     def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
         """The rest of the stage that a cursor is in."""
         return super().pass_from(self.fitted(cursor), workers)
+
+    def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
+        """The beginning of a pass of which nobody has read a batch here; the cursor of the present one.
+
+        What each source has given before it tells only a job that was read without a break.
+
+        Raises:
+            StateError: if that is not known.
+        """
+        if present.epoch <= epoch <= present.epoch + _MOST_PASSES:
+            return self._ahead(present, epoch, workers)
+        if epoch < present.epoch <= _MOST_PASSES:
+            found = self._ahead(self.start(), epoch, workers)
+            unbroken = self.fitted(self._ahead(found, present.epoch, workers))
+            if unbroken == self.fitted(present).restarted():
+                return found
+        raise _core.StateError(
+            f"what the sources have given before pass {epoch} is not known here: give a state of that pass, "
+            "as batch_at(epoch, step, state=state)"
+        )
 
     def reader(
         self,

@@ -106,7 +106,8 @@ def _told(
     if epoch >= MAX_EPOCH:
         raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
     if state is None:
-        cursor, readers = shared.begun(epoch, readers)
+        known = shared.begun(epoch)
+        cursor, readers = known or (spec.at_epoch(shared.cursor, epoch, readers.workers), readers)
         return _Told(cursor, spec.pass_from(cursor, readers.workers), readers)
     cursor = spec.fitted(Cursor.from_state(state)._core)
     if cursor.epoch != epoch:

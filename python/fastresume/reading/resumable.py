@@ -272,7 +272,8 @@ class ResumableDataset(IterableDataset[Batch]):
         Without a state, of a pass as it is read in this process: of the last 64 that were begun here, by a
         `Loader` or DataLoader with workers, too, it is known how; any other is taken to be read from its
         start, without workers. With a state, of the pass whose changes that tells: any state of the pass,
-        best its last one; after the last change that it knows of, the pass is taken to go on.
+        best its last one; after the last change that it knows of, the pass is taken to go on. Where a pass of
+        a `Mixture` begins depends on those before it: if these were not read without a break, it needs one.
 
         Transforms run anew. What they draw from global generators comes again only of a pass that a `Loader`
         with workers has read; the generators of this process stay as they are.
@@ -284,7 +285,7 @@ class ResumableDataset(IterableDataset[Batch]):
 
         Raises:
             IndexError: if the pass has no such step.
-            StateError: if the state is of another dataset, order or epoch.
+            StateError: if the state is of another dataset, order or epoch, or a mixture needs one.
             ValueError: if the step was made under a cut that this number of ranks can't share.
 
         Examples:

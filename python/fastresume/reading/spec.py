@@ -25,6 +25,9 @@ from fastresume.reading.prefetch import Reader
 
 RowNumbers = npt.NDArray[np.int64]
 
+_PASSES_AHEAD = 64
+"""Of so many passes after the present one the steps are counted; those of others are presumed."""
+
 
 class PassReader(Reader, Protocol):
     """The batches of a rank's worker, each a `Delivered`."""
@@ -261,6 +264,23 @@ class ReadSpec(ABC):
     def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
         """The rest of the pass that a cursor is in."""
         return _core.Pass(cursor, self.cut(workers), self.tail, self.world.world_size)
+
+    def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
+        """The beginning of a pass of which nobody has read a batch here; the cursor of the present one.
+
+        Raises:
+            StateError: if it is not known what that pass begins with.
+        """
+        if not present.epoch < epoch <= present.epoch + _PASSES_AHEAD:
+            return present if present.epoch == epoch else present.at_epoch(epoch)
+        return self._ahead(present, epoch, workers)
+
+    def _ahead(self, cursor: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
+        """The beginning of a later pass, with the steps of those before it."""
+        while cursor.epoch < epoch:
+            planned = self.pass_from(cursor, workers)
+            cursor = planned.cursor_after(planned.batches)
+        return cursor
 
     def batches_of(self, cursor: _core.Cursor) -> int:
         """How many batches each rank gets of the pass that begins with a cursor."""

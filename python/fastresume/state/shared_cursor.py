@@ -204,13 +204,10 @@ class SharedCursor:
         if len(self._passes) > KNOWN_PASSES:
             del self._passes[min(self._passes)]
 
-    def begun(self, epoch: int, readers: Readers) -> tuple[_core.Cursor, Readers]:
-        """From which cursor on who reads, or has read, a pass: these readers, if nobody has begun with it."""
-        present = self.cursor
-        known = self._passes.get(epoch)
-        if known is not None:
-            return known
-        return (present if present.epoch == epoch else present.at_epoch(epoch)), readers
+    def begun(self, epoch: int) -> tuple[_core.Cursor, Readers] | None:
+        """From which cursor on who reads, or has read, a pass; None if nobody has begun with it."""
+        self._own()
+        return self._passes.get(epoch)
 
     def deliver(self, cursor: _core.Cursor) -> None:
         """Takes the cursor of a batch that was handed over in this process."""
