@@ -89,7 +89,7 @@ class AuditedJob:
 
     def _add_file(self, name: str) -> None:
         """Add a file behind those that are there."""
-        path = self.data / name / f"day={self._days:02}" / "part.parquet"
+        path = self.data / name / f"day={self._days:02}" / f"{name}.parquet"  # else sources may be alike
         path.parent.mkdir(parents=True)
         self._days += 1
         if self._has_damage:
