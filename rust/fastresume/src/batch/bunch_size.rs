@@ -18,9 +18,9 @@ const LEAST_BUNCHES: u64 = 16;
 
 /// So many rows of a mixture are ended in one go, if they have no more bytes than these; more where that leaves fewer rows
 /// to each segment of a window.
-const MIXED_ROWS: u64 = 4096;
+const MIXED_ROWS: u64 = 2048;
 const MIXED_BYTES: u64 = 8 << 20;
-const ROWS_OF_SEGMENT: u64 = 32;
+const ROWS_OF_SEGMENT: u64 = 16;
 
 /// No bunch has more rows.
 const MOST_ROWS: u64 = 1 << 20;

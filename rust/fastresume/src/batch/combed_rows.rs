@@ -8,31 +8,19 @@ use crate::batch::bunch::Bunches;
 use crate::batch::segment::{Piece, to_usize};
 use crate::batch::slots::fields::Slots;
 use crate::batch::slots::interleave::Move;
-use crate::batch::slots::pending::{PendingRows, Strip};
+use crate::batch::slots::pending::{FlatRows, PlacedRows};
 use crate::batch::slots::row_ids::Damage;
 use crate::decode::decoder::JaggedRows;
 use crate::error::{Error, Result};
 use crate::memory::vectors::{push, with_room};
 use crate::order::comb::Comb;
 
-/// Rows of a field, or those of several that were decoded side by side.
-#[derive(Debug)]
-pub struct FlatRows {
-    /// The field of the batch.
-    pub field: usize,
-    pub strip: Arc<Strip>,
-    /// The row of the segment with which the strip begins.
-    pub first: usize,
-    /// The columns of the field in the strip, and their masks if it has some.
-    pub columns: Range<usize>,
-    pub masks: Option<Range<usize>>,
-}
-
 /// Some rows of a segment, in all fields.
 #[derive(Debug, Default)]
 pub struct StripRows {
     /// Which, counted over all that were decoded.
     pub rows: Range<usize>,
+    /// Fields of one length, in their order.
     pub flat: Vec<FlatRows>,
     /// Fields of lists or texts, by their numbers in the batch.
     pub jagged: Vec<(usize, Arc<JaggedRows>)>,
@@ -132,11 +120,11 @@ pub struct CombedShare {
 }
 
 impl CombedShare {
-    /// Gives the rows to the slots of the bunch.
+    /// Gives the rows to the slots of the bunch; those of one length are put in their places when it is finished.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory; `Data` if a bunch has 2^32 rows or more.
-    pub fn hand_over(&self, slots: &mut Slots) -> Result<()> {
+    pub fn hand_over<'a>(&'a self, slots: &mut Slots, placed: &mut Vec<PlacedRows<'a>>) -> Result<()> {
         let moves = self.moves()?;
         let written = slots.written();
         written.note_damage(&self.damage);
@@ -144,25 +132,13 @@ impl CombedShare {
         for strip in &self.strips {
             let rows = self.rows.start.max(strip.rows.start)..self.rows.end.min(strip.rows.end);
             let before = before + (rows.start - self.rows.start);
-            for flat in &strip.flat {
-                let own = rows.start - flat.first..rows.end - flat.first;
-                let part = |columns: &Range<usize>, is_mask| PendingRows::Placed {
-                    strip: Arc::clone(&flat.strip),
-                    columns: columns.clone(),
-                    is_mask,
-                    rows: own.clone(),
-                    before,
-                };
-                slots.keep((flat.field, false), std::iter::once(part(&flat.columns, false)));
-                let masks = flat.masks.as_ref().map(|masks| part(masks, true));
-                slots.keep((flat.field, true), masks.into_iter());
-            }
             let own = rows.start - strip.rows.start..rows.end - strip.rows.start;
             for (field, lists) in &strip.jagged {
                 if let Some(slot) = slots.jagged(*field) {
                     slot.keep(lists, own.clone(), before);
                 }
             }
+            push(placed, PlacedRows { fields: &strip.flat, rows, before })?;
         }
         Ok(())
     }

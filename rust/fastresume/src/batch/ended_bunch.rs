@@ -41,9 +41,7 @@ impl EndedBunch {
         let fields = gather(&self.fields, layout, &copies)?;
         let numbers = self.numbers.get(first..first + distinct).unwrap_or_default();
         let mut written = Written::default();
-        for (slot_row, &number) in (0..).zip(numbers) {
-            written.note(slot_row, number..number + 1)?;
-        }
+        written.note_each(numbers)?;
         written.note_damage(&self.damage);
         Ok((fields, written))
     }

@@ -25,7 +25,7 @@ use crate::decode::open_file::OpenFile;
 use crate::decode::row_picker::StepRows;
 use crate::decode::survey::BadRows;
 use crate::error::{Error, Result, check, locked};
-use crate::format::page::dictionary_cache::{PageDictionaries, most_kept};
+use crate::format::page::kept_pages::KeptPages;
 use crate::format::page::reader::Buffers;
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::{collected, collected_results, with_room};
@@ -40,7 +40,7 @@ pub const DIVIDED_BYTES: usize = 64 << 20;
 pub struct Filler {
     pub(super) sources: Arc<Sources>,
     files: OpenFiles,
-    pub(super) dictionaries: Arc<PageDictionaries>,
+    pub(super) pages: Arc<KeptPages>,
     pub(super) scratch: Mutex<Vec<Scratch>>,
     scatters: Mutex<Vec<Scatter>>,
     /// What was found where column chunks are damaged.
@@ -93,14 +93,15 @@ impl Scratch {
 }
 
 impl Filler {
-    pub fn new(sources: Arc<Sources>) -> Self {
-        let most_kept = most_kept(sources.largest_group_bytes());
+    /// A filler for so many streams of rows, each of which is in a row group of its own.
+    pub fn new(sources: Arc<Sources>, streams: usize) -> Self {
+        let most_kept = sources.most_kept(streams as u64);
         let fetches = sources.has_objects().then(|| Fetches::new(sources.read_bytes()));
         Self {
             files: OpenFiles::new(Arc::clone(&sources)),
             fetches,
             sources,
-            dictionaries: Arc::new(PageDictionaries::new(most_kept)),
+            pages: Arc::new(KeptPages::new(most_kept, if streams > 1 { 2 * streams } else { 1 })),
             scratch: Mutex::default(),
             scatters: Mutex::default(),
             surveys: Surveys::default(),
@@ -257,7 +258,7 @@ impl Filler {
         let fields = StripSource::all_of(file, of_group);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = shares.spans.last().map_or(u64::MAX, |last| last.end as u64);
-        scratch.buffers.begin_part(group, end_row, &self.dictionaries);
+        scratch.buffers.begin_part(group, end_row, &self.pages);
         let mut begun = Vec::new();
         let jagged = fields.iter().filter(|source| source.field.kind.is_jagged());
         scratch.decoded.resize(jagged.clone().count(), (0, 0));

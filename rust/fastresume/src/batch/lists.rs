@@ -41,7 +41,7 @@ impl Filler {
         let sources = StripSource::all_of(file, &of);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = spans.last().map_or(0, |last| last.end as u64);
-        scratch.buffers.begin_part(group, end_row, &self.dictionaries);
+        scratch.buffers.begin_part(group, end_row, &self.pages);
         let appended = fields.iter().zip(output).try_for_each(|(&field, rows)| {
             check(stop)?;
             sources[field].append_lists(spans, rows, &mut scratch.buffers)

@@ -56,7 +56,7 @@ pub fn read(
         slot_row += run.end - run.start;
     }
     let distinct = Intervals::new(collected(runs.iter().cloned())?)?;
-    let (filler, pool) = (Filler::new(Arc::clone(&sources)), Pool::new(0));
+    let (filler, pool) = (Filler::new(Arc::clone(&sources), 1), Pool::new(0));
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
         decoded(&filler, (manifest, &pool), &distinct, Some(count), &mut written, stop)?
     } else {
@@ -99,7 +99,7 @@ fn decoded(
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }
     let mut slots = locked(&slots).taken();
-    slots.finish(filler.layout(), distinct, rows)?;
+    slots.finish(filler.layout(), (distinct, rows), &[])?;
     let (fields, found) = slots.into_parts(filler.layout());
     written.note_damage(found.damage());
     Ok(fields)

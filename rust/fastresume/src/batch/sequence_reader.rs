@@ -71,7 +71,8 @@ impl SequenceReader {
     /// About `stated_bytes` of batches are in use at a time.
     #[must_use]
     pub fn new(source: SequenceSource, chunks: Option<Chunks>, stated_bytes: usize) -> Self {
-        let filler = Filler::new(Arc::new(Sources::one(Arc::clone(&source.manifest), source.layout.clone())));
+        let filler =
+            Filler::new(Arc::new(Sources::one(Arc::clone(&source.manifest), source.layout.clone())), 1);
         let pool = Pool::new(stated_bytes);
         Self { source, filler, chunks, kept: BTreeMap::new(), uses: 0, spare: None, pool }
     }

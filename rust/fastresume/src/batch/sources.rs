@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
+use crate::format::page::kept_pages::most_kept;
 use crate::projection::layout::{Field, Layout};
 
 /// Files, and which of their columns go where.
@@ -205,13 +206,13 @@ impl Sources {
         with_objects.map(|source| source.manifest.read_bytes()).max().unwrap_or(0)
     }
 
-    /// The bytes of the rows of the largest row group, as footers lead to expect.
+    /// How many bytes of pages are kept, where so many streams are each in a row group of its own.
     #[must_use]
-    pub fn largest_group_bytes(&self) -> u64 {
+    pub fn most_kept(&self, streams: u64) -> u64 {
         let bytes = |source: &FileSource| {
             source.manifest.largest_group().saturating_mul(source.layout.row_bytes() as u64)
         };
-        self.each.iter().map(bytes).max().unwrap_or(0)
+        most_kept(self.each.iter().map(bytes).max().unwrap_or(0), streams)
     }
 }
 

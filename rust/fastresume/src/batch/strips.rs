@@ -47,7 +47,9 @@ pub fn decode_together(
     stop: &AtomicBool,
 ) -> Result<Vec<Strip>> {
     let mut decoded = |floors: Option<Arc<[u64]>>| {
-        let strip = |cut: &StripSplit| Strip::new(cut.rows.len(), shape(sources), floors.clone(), memory());
+        let whole = cuts.iter().map(|cut| cut.rows.len()).max().unwrap_or(0);
+        let strip =
+            |cut: &StripSplit| Strip::new((cut.rows.len(), whole), shape(sources), floors.clone(), memory());
         let mut strips = cuts.iter().map(strip).collect::<Result<Vec<Strip>>>()?;
         decode_columns(sources, parts, (cuts, &mut strips), floors.as_deref(), (buffers, rows), stop)?;
         Ok(strips)

@@ -131,7 +131,7 @@ impl Filler {
         let damage = self.decode(group, stop, |file| {
             let sources = StripSource::all_of(file, &of_group);
             let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
-            scratch.buffers.begin_part(group, end_row, &self.dictionaries);
+            scratch.buffers.begin_part(group, end_row, &self.pages);
             for (number, &field) in fields.iter().enumerate() {
                 check(stop)?;
                 let mut columns: Vec<_> = made.iter_mut().map(|one| &mut one.columns[number]).collect();

@@ -68,7 +68,7 @@ impl Filler {
         let (count, mut found) = (scatter.all_moves().len(), SortedRows::default());
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = spans.last().map_or(0, |last| last.end as u64);
-        scratch.buffers.begin_part(group, end_row, &self.dictionaries);
+        scratch.buffers.begin_part(group, end_row, &self.pages);
         for source in fields.iter().filter(|source| source.field.kind.is_jagged()) {
             check(stop)?;
             let lots = source.sorted_lists(spans, scatter, &mut scratch).map_err(|error| of.named(error))?;

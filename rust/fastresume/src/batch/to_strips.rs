@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::batch::bunch::Bunches;
-use crate::batch::combed_rows::{CombedRows, FlatRows, StripRows};
+use crate::batch::combed_rows::{CombedRows, StripRows};
 use crate::batch::filler::{DIVIDED_BYTES, Filler, Scratch};
 use crate::batch::mending::GroupFile;
 use crate::batch::padded::PadDecoder;
 use crate::batch::routing::{Routes, StripSplit};
 use crate::batch::segment::{Piece, Places, Segment, to_usize};
 use crate::batch::slots::jagged_append::expected_bytes;
-use crate::batch::slots::pending::{Strip, strip_rows};
+use crate::batch::slots::pending::{FlatRows, Strip, waiting_strip_rows};
 use crate::batch::sources::GroupOf;
 use crate::batch::strips::{StripSource, decode_together};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
@@ -72,7 +72,7 @@ impl Filler {
             }
         }
         let rows = spans.iter().map(ExactSizeIterator::len).sum();
-        let strip_rows = strip_rows(rows, of.source.layout.row_bytes());
+        let strip_rows = waiting_strip_rows(of.source.layout.row_bytes());
         let mut plan = Plan { spans, rows, strip_rows };
         let mut strips = Vec::new();
         let damage = self.decode(group, stop, |file| {
@@ -99,7 +99,7 @@ impl Filler {
         let fields = StripSource::all_of(file, of);
         let mut scratch = locked(&self.scratch).pop().unwrap_or_else(Scratch::new);
         let end_row = plan.spans.last().map_or(0, |last| last.end as u64);
-        scratch.buffers.begin_part(group, end_row, &self.dictionaries);
+        scratch.buffers.begin_part(group, end_row, &self.pages);
         let lists: Vec<_> = fields.iter().filter(|source| source.field.kind.is_jagged()).collect();
         let most = DIVIDED_BYTES / lists.len().max(1);
         let mut jagged = Vec::with_capacity(lists.len());
@@ -137,6 +137,9 @@ impl Filler {
             let decoded = decode_together(&sources, &parts, &cuts, memory, (buffers, step), stop);
             let decoded = decoded.map_err(|error| of.named(error))?;
             keep_columns(&mut strips, (&sources, of.places), &cuts, decoded);
+        }
+        for strip in &mut strips {
+            strip.flat.sort_by_key(|flat| flat.field);
         }
         locked(&self.scratch).push(scratch);
         Ok(strips)

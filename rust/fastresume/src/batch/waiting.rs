@@ -6,6 +6,7 @@
 use crate::batch::combed_rows::{CombedRows, CombedShare};
 use crate::batch::packed_lists::SequenceShare;
 use crate::batch::slots::fields::Slots;
+use crate::batch::slots::pending::PlacedRows;
 use crate::batch::sorted_rows::{SortedRows, SortedShare};
 use crate::error::Result;
 
@@ -67,13 +68,13 @@ impl Waiting {
 }
 
 impl Share {
-    /// Gives the rows to the slots of the bunch.
+    /// Gives the rows to the slots of the bunch, or to those that are put in their places when it is finished.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory; `Data` if a bunch has 2^32 rows or more.
-    pub fn hand_over(&self, slots: &mut Slots) -> Result<()> {
+    pub fn hand_over<'a>(&'a self, slots: &mut Slots, placed: &mut Vec<PlacedRows<'a>>) -> Result<()> {
         match self {
-            Self::Combed(share) => share.hand_over(slots),
+            Self::Combed(share) => share.hand_over(slots, placed),
             Self::Sorted(share) => share.hand_over(slots),
             Self::Cut(share) => share.hand_over(slots),
         }

@@ -22,7 +22,7 @@ use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::column_chunk::{Chunk, Encodings};
 use crate::format::metadata::writer::Writer;
-use crate::format::page::dictionary_cache::PageDictionaries;
+use crate::format::page::kept_pages::KeptPages;
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::reader::{Buffers, Pages};
 use crate::schema::cast::Delivery;
@@ -86,7 +86,7 @@ impl ChunkChoices {
     /// The pages. Readers of other parts of the rows share dictionaries and page locations with it.
     pub fn pages<'a>(&self, shared: &Shared, buffers: &'a mut Buffers) -> Result<Pages<'a>> {
         if let Some(end_row) = self.end_row {
-            buffers.begin_part(0, end_row, &shared.dictionaries);
+            buffers.begin_part(0, end_row, &shared.kept);
         }
         Pages::new(
             Arc::clone(&self.bytes) as _,
@@ -152,12 +152,12 @@ fn stated_values(choice: u64, pages: &[u8]) -> u64 {
 /// What those who read parts of a chunk have in common.
 pub struct Shared {
     places: Arc<PagePlaces>,
-    dictionaries: Arc<PageDictionaries>,
+    kept: Arc<KeptPages>,
 }
 
 impl Shared {
     pub fn new() -> Self {
-        Self { places: Arc::default(), dictionaries: Arc::new(PageDictionaries::new(1 << 16)) }
+        Self { places: Arc::default(), kept: Arc::new(KeptPages::new(1 << 16, 1)) }
     }
 }
 

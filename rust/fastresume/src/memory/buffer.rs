@@ -141,6 +141,19 @@ impl Memory {
         self.length = self.length.min(length);
     }
 
+    /// The same bytes, in memory that is not much larger than they are.
+    ///
+    /// # Errors
+    /// As for `resize`.
+    pub fn fitted(self) -> Result<Self> {
+        if self.block.len() / 2 <= self.length {
+            return Ok(self);
+        }
+        let mut fitted = self.another();
+        fitted.extend(self.bytes())?;
+        Ok(fitted)
+    }
+
     /// Resizes it to `length` bytes; new bytes have any content, or are zeros.
     ///
     /// # Errors

@@ -11,7 +11,6 @@ use crate::batch::slots::pending::waiting;
 use crate::batch::sources::Sources;
 use crate::batch::window::{Stretch, WindowPart};
 use crate::error::Result;
-use crate::format::page::dictionary_cache::most_kept;
 use crate::memory::vectors::room_for;
 use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
@@ -89,7 +88,7 @@ impl LaneSchedule {
             0 => stream.rows().saturating_mul(unit_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
         });
-        of_each.fold(most_kept(self.sources.largest_group_bytes()), u64::saturating_add)
+        of_each.fold(self.sources.most_kept(1), u64::saturating_add)
     }
 
     /// The next segment; `None` at the end.

@@ -12,7 +12,7 @@ use crate::batch::slots::pending::STRIPS;
 use crate::dataset::manifest::Manifest;
 use crate::format::compression::brotli::MOST_WINDOW_BYTES;
 use crate::format::metadata::size_estimate::{PAGE_BYTES, PAGE_VALUES};
-use crate::format::page::dictionary_cache::DICTIONARY_BYTES;
+use crate::format::page::kept_pages::KEPT_PAGES_BYTES;
 use crate::order::pass_order::Order;
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
@@ -147,7 +147,7 @@ impl<'a> Most<'a> {
     /// Bytes of dictionaries that parts of a row group share: no more are kept than its rows take.
     fn dictionary_bytes(&self) -> Count {
         // Reused memory may be an eighth larger than was asked for.
-        self.bytes_of(self.group_rows, count(1)).min(Saturating(DICTIONARY_BYTES)) / count(8) * count(9)
+        self.bytes_of(self.group_rows, count(1)).min(Saturating(KEPT_PAGES_BYTES)) / count(8) * count(9)
     }
 
     /// Bytes of a batch, whose padding repeats rows.

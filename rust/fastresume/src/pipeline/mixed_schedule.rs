@@ -11,7 +11,6 @@ use crate::batch::slots::pending::waiting;
 use crate::batch::sources::Sources;
 use crate::batch::window::{Stretch, WindowPart};
 use crate::error::{Error, Result};
-use crate::format::page::dictionary_cache::most_kept;
 use crate::memory::vectors::room_for;
 use crate::order::comb::Comb;
 use crate::order::pass_order::Order;
@@ -22,7 +21,7 @@ use crate::resume::pass::Pass;
 use crate::resume::source_places::Run;
 
 /// What the parts that are decoded in one go take of all streams together, shared out by what each one gives.
-const PARTS_BYTES: u64 = 256 << 20;
+const PARTS_BYTES: u64 = 128 << 20;
 
 /// No part of a stream is less.
 const LEAST_PART_BYTES: u64 = 4 << 20;
@@ -104,7 +103,7 @@ impl MixedSchedule {
             let window = self.order.window_rows(own.source).map(|rows| rows.saturating_mul(row_bytes));
             waiting(window.unwrap_or(self.part_bytes[own.source]).min(share))
         });
-        of_each.fold(most_kept(self.sources.largest_group_bytes()), u64::saturating_add)
+        of_each.fold(self.sources.most_kept(self.queue.count() as u64), u64::saturating_add)
     }
 
     /// The next segment; `None` at the end.

@@ -11,7 +11,6 @@ use crate::batch::segment::{Places, SEGMENT_BYTES, Segment};
 use crate::batch::sources::Sources;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
-use crate::format::page::dictionary_cache::most_kept;
 use crate::memory::vectors::push;
 use crate::order::shuffle::Window;
 use crate::pipeline::sequence_pass::SequencePass;
@@ -54,7 +53,7 @@ impl SequenceSchedule {
             begun: BTreeMap::new(),
             open: BTreeMap::new(),
             count: 0,
-            dictionary_bytes: most_kept(sources.largest_group_bytes()),
+            dictionary_bytes: sources.most_kept(1),
         })
     }
 

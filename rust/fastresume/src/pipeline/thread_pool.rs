@@ -125,9 +125,14 @@ impl Pipeline {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
         let (bins, sequences) = (order.bins(), order.sequences());
+        // Each source of a mixture is in a row group of its own, in each lane.
+        let streams = match &order {
+            PassOrder::Mixed(_) => pass.streams(reader)?.len() * sources.each().len(),
+            _ => 1,
+        };
         let agenda = Agenda::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {
-            filler: Filler::new(sources),
+            filler: Filler::new(sources, streams),
             pass,
             bins,
             sequences,
@@ -343,8 +348,9 @@ impl Work {
                 let layout = self.layout();
                 let finish = || {
                     let mut slots = locked(slots);
-                    shares.iter().try_for_each(|share| share.hand_over(&mut slots))?;
-                    slots.finish(layout, to_usize(shape.distinct)?, to_usize(shape.rows)?)
+                    let mut placed = Vec::new();
+                    shares.iter().try_for_each(|share| share.hand_over(&mut slots, &mut placed))?;
+                    slots.finish(layout, (to_usize(shape.distinct)?, to_usize(shape.rows)?), &placed)
                 };
                 let ended = self.activity.during(thread, Doing::Ending(*batch), || caught(finish));
                 self.note(|agenda| match ended {

@@ -29,7 +29,7 @@ pub use self::gather::{gather, look_up_groups};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::gather::{gather_groups, load_groups};
 pub use self::max::raise;
-pub use self::scatter::{Move, deal, scatter, scatter_raised};
+pub use self::scatter::{Move, deal, place, place_raised, scatter, scatter_raised};
 pub use self::snappy::{decompress_numbers, literal_length};
 pub use self::transpose::{
     split_2_bytes, split_4_bytes, split_8_bytes, split_plain, turn_1_byte, turn_2_bytes, turn_4_bytes,

@@ -1,5 +1,7 @@
 //! Moves rows to their places in batches.
 
+use bytemuck::Pod;
+
 use super::cache_lines::{fetch_bytes, fetch_near};
 use super::dispatch::{chosen, is_newer_intel};
 
@@ -59,6 +61,36 @@ chosen! {
     /// Copies rows with one number for each floor, each to its place, and adds its floor to each number.
     pub fn scatter_raised(source: &[u32], floors: &[u64], moves: &[Move], output: &mut [u64]) -> ()
         = scatter_raised_inline, for AVX2 scatter_raised_inline
+}
+
+chosen! {
+    /// Puts numbers, which lie one behind another, in their places; those with a place beyond the output are discarded.
+    pub fn place<P: Pod>(source: &[P], moves: &[Move], output: &mut [P]) -> ()
+        = place_inline, for AVX2 place_inline
+}
+
+chosen! {
+    /// The same of numbers to which a floor is added.
+    pub fn place_raised(source: &[u32], floor: u64, moves: &[Move], output: &mut [u64]) -> ()
+        = place_raised_inline, for AVX2 place_raised_inline
+}
+
+#[inline(always)]
+fn place_inline<P: Pod>(source: &[P], moves: &[Move], output: &mut [P]) {
+    for (&number, of) in source.iter().zip(moves) {
+        if let Some(place) = output.get_mut(of.to as usize) {
+            *place = number;
+        }
+    }
+}
+
+#[inline(always)]
+fn place_raised_inline(source: &[u32], floor: u64, moves: &[Move], output: &mut [u64]) {
+    for (&number, of) in source.iter().zip(moves) {
+        if let Some(place) = output.get_mut(of.to as usize) {
+            *place = u64::from(number).wrapping_add(floor);
+        }
+    }
 }
 
 #[inline(always)]
@@ -193,6 +225,23 @@ mod tests {
                 let (output, at) = (place as usize / 4, place as usize % 4);
                 assert_eq!(&outputs[output][at * row_bytes..][..row_bytes], row(number));
             }
+        }
+    }
+
+    #[test]
+    fn numbers_are_put_in_their_places_and_those_beyond_are_left_out() {
+        let numbers: Vec<u32> = (0..37).map(|number| number << 20).collect();
+        let moves: Vec<Move> = (0..37).map(|from| Move { from, to: from * 5 % 37 }).collect();
+        for rows in [37_u32, 20, 1, 0] {
+            let at = |to: u32| numbers[moves.iter().position(|of| of.to == to).unwrap()];
+            let expected: Vec<u32> = (0..rows).map(at).collect();
+            let mut output = vec![7; rows as usize];
+            place(&numbers, &moves, &mut output);
+            assert_eq!(output, expected);
+            let mut output = vec![7; rows as usize];
+            place_raised(&numbers, u64::MAX, &moves, &mut output);
+            let raised = expected.into_iter().map(|number| u64::MAX.wrapping_add(number.into()));
+            assert!(output.into_iter().eq(raised));
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::slots::interleave::{Move, split};
 use crate::batch::slots::jagged::JaggedSlot;
-use crate::batch::slots::pending::{PendingRows, repeat, waiting};
+use crate::batch::slots::pending::{PendingRows, PlacedRows, repeat, waiting};
 use crate::batch::slots::row_ids::Written;
 use crate::error::Result;
 use crate::memory::buffer::{Memory, Pool};
@@ -137,13 +137,18 @@ impl Slots {
         &mut self.written
     }
 
-    /// Finishes the batch, of which `distinct` rows were written. Rows that came scattered or as columns, and
-    /// those of jagged fields, are put in order. Then copies of them, in turn, fill the batch up to `rows`
-    /// rows.
+    /// Finishes the batch, of which `distinct` rows were written. Rows that came scattered or as columns, those
+    /// of jagged fields, and others that are placed only now, are put in order. Then copies of them, in turn, fill the batch
+    /// up to `rows` rows.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn finish(&mut self, layout: &Layout, distinct: usize, rows: usize) -> Result<()> {
+    pub fn finish(
+        &mut self,
+        layout: &Layout,
+        (distinct, rows): (usize, usize),
+        placed: &[PlacedRows<'_>],
+    ) -> Result<()> {
         if !self.written.moves().is_empty() {
             for bundle in layout.bundles() {
                 self.take_apart(bundle, false, rows)?;
@@ -151,12 +156,19 @@ impl Slots {
             }
         }
         let moves = self.written.moves();
-        for slot in &mut self.fields {
+        for (index, slot) in self.fields.iter_mut().enumerate() {
             match slot {
                 FieldSlot::Scalar(values, valid) => {
-                    for flat in [values, valid] {
+                    for (flat, is_mask) in [(values, false), (valid, true)] {
                         let parts = std::mem::take(&mut flat.parts);
                         put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
+                        if !placed.is_empty() && flat.row_bytes > 0 {
+                            flat.memory.resize(rows.saturating_mul(flat.row_bytes))?;
+                            let output = flat.memory.bytes_mut();
+                            for own in placed {
+                                own.put((index, is_mask), flat.row_bytes, moves, output);
+                            }
+                        }
                         repeat(flat.memory.bytes_mut(), flat.row_bytes * distinct);
                     }
                 }
@@ -175,9 +187,7 @@ impl Slots {
         let flats = slots.filter_map(|(_, slot)| slot.flat(is_mask));
         let mut flats: Vec<&mut Flat> = flats.filter(|flat| flat.row_bytes > 0).collect();
         let [first, _, ..] = &mut flats[..] else { return Ok(()) };
-        // What is placed column by column lies with its own field.
-        let of_bundle = |part: &mut PendingRows| matches!(part, PendingRows::Sorted { .. });
-        let (width, parts) = (first.row_bytes, first.parts.extract_if(.., of_bundle).collect::<Vec<_>>());
+        let (width, parts) = (first.row_bytes, std::mem::take(&mut first.parts));
         if parts.is_empty() {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use crate::simd;
-pub use crate::simd::{Move, deal, scatter, scatter_raised};
+pub use crate::simd::{Move, deal, place, place_raised, scatter, scatter_raised};
 
 /// The largest gap between columns: nine cache lines. Columns lie an eighth farther apart than they are long,
 /// up to this gap. Where their length is a power of two, they would otherwise share a few lines of each
@@ -65,6 +65,14 @@ impl Columns<'_> {
         self.floors = self.floors.and_then(|floors| floors.get(columns.clone()));
         self.count = columns.len();
         self
+    }
+
+    /// Prefetches rows from `first` on, which are read soon.
+    pub fn fetch(&self, first: usize, rows: usize) {
+        for column in 0..self.count {
+            let start = (column * self.stride + first) * self.width;
+            simd::fetch_bytes(self.bytes, start, rows * self.width);
+        }
     }
 
     /// Writes the rows from `first` on to `output`, row by row, until it is full. Adds its column's floor to

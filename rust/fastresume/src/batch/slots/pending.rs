@@ -3,9 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytemuck::Pod;
+use bytemuck::{cast_slice, cast_slice_mut};
 
-use crate::batch::slots::interleave::{Columns, Move, scatter, scatter_raised, stride};
+use crate::batch::slots::interleave::{Columns, Move, place, place_raised, scatter, scatter_raised, stride};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 
@@ -22,6 +22,14 @@ pub const LOWERED_BYTES: usize = 4;
 
 /// The smallest strip, unless rows are few: each strip costs calls to all decoders.
 const LEAST_STRIP_BYTES: usize = 64 << 10;
+
+/// Strips of rows that wait for batches between which those of other sources go: small enough to be let go of soon.
+const WAITING_STRIP_BYTES: usize = 1 << 20;
+
+/// The number of rows in one strip of rows that wait: the same for all segments, so that what one lets go of fits another.
+pub fn waiting_strip_rows(row_bytes: usize) -> usize {
+    (WAITING_STRIP_BYTES / row_bytes.max(1)).max(1)
+}
 
 /// The number of rows in one strip, of `rows` rows of `row_bytes` each. It does not depend on how batches
 /// divide the rows, so that the freed strips of one segment fit those of the next.
@@ -71,19 +79,6 @@ pub enum PendingRows {
         /// The row of the batch that the first of them becomes.
         to: usize,
     },
-    /// Rows of columns, which the batch's moves put in their places.
-    Placed {
-        /// Where they lie, among others.
-        strip: Arc<Strip>,
-        /// Which of its columns, or masks.
-        columns: Range<usize>,
-        /// Whether they are rows of the masks.
-        is_mask: bool,
-        /// Which rows of the strip they are.
-        rows: Range<usize>,
-        /// How many rows of the batch came in before.
-        before: usize,
-    },
 }
 
 /// So many bytes of rows are put together from columns at once before they are moved.
@@ -94,7 +89,7 @@ impl PendingRows {
     #[must_use]
     pub fn behind(mut self, rows: usize) -> Self {
         match &mut self {
-            Self::Sorted { before, .. } | Self::Placed { before, .. } => *before += rows,
+            Self::Sorted { before, .. } => *before += rows,
             Self::Columns { .. } => {}
         }
         self
@@ -109,7 +104,7 @@ impl PendingRows {
                 match floors {
                     None => scatter(rows, row_bytes, moves, output),
                     Some(floors) => {
-                        let (rows, output) = (bytemuck::cast_slice(rows), bytemuck::cast_slice_mut(output));
+                        let (rows, output) = (cast_slice(rows), cast_slice_mut(output));
                         scatter_raised(rows, floors, moves, output);
                     }
                 }
@@ -118,20 +113,56 @@ impl PendingRows {
                 let places = to * row_bytes..(to + rows.len()) * row_bytes;
                 strip.columns(*is_mask).interleave_raised(rows.start, &mut output[places]);
             }
-            Self::Placed { strip, columns, is_mask, rows, before } => {
-                let moves = &moves[*before..*before + rows.len()];
-                strip.columns(*is_mask).of(columns).put(rows.start, row_bytes, moves, output);
-            }
         }
     }
 }
 
-/// Puts numbers, one behind another, in their places.
-fn place<F: Pod, T: Pod>(rows: &[u8], moves: &[Move], output: &mut [u8], made: impl Fn(F) -> T) {
-    let (rows, output): (&[F], &mut [T]) = (bytemuck::cast_slice(rows), bytemuck::cast_slice_mut(output));
-    for (&row, of) in rows.iter().zip(moves) {
-        if let Some(place) = output.get_mut(of.to as usize) {
-            *place = made(row);
+/// Rows of a field, or those of several that were decoded side by side.
+#[derive(Debug)]
+pub struct FlatRows {
+    /// The field of the batch.
+    pub field: usize,
+    pub strip: Arc<Strip>,
+    /// The row of the segment with which the strip begins.
+    pub first: usize,
+    /// The columns of the field in the strip, and their masks if it has some.
+    pub columns: Range<usize>,
+    pub masks: Option<Range<usize>>,
+}
+
+impl FlatRows {
+    /// Their columns, or their masks.
+    fn columns(&self, is_mask: bool) -> Option<Columns<'_>> {
+        let columns = if is_mask { self.masks.as_ref()? } else { &self.columns };
+        Some(self.strip.columns(is_mask).of(columns))
+    }
+}
+
+/// Rows in strips, which a batch's moves put in their places.
+#[derive(Debug)]
+pub struct PlacedRows<'a> {
+    /// All fields of one length, in their order.
+    pub fields: &'a [FlatRows],
+    /// Which rows of the segment they are.
+    pub rows: Range<usize>,
+    /// How many rows of the batch came in before.
+    pub before: usize,
+}
+
+impl PlacedRows<'_> {
+    /// Puts rows of a field, of `row_bytes`, or of its mask, in their places, and asks for those of the next field. `moves` has
+    /// the moves of all scattered rows, in the order in which they came in.
+    pub fn put(&self, (index, is_mask): (usize, bool), row_bytes: usize, moves: &[Move], output: &mut [u8]) {
+        let Ok(number) = self.fields.binary_search_by_key(&index, |own| own.field) else { return };
+        if let Some(next) = self.fields.get(number + 1)
+            && let Some(columns) = next.columns(false)
+        {
+            columns.fetch(self.rows.start - next.first, self.rows.len());
+        }
+        let own = &self.fields[number];
+        if let Some(columns) = own.columns(is_mask) {
+            let moves = &moves[self.before..self.before + self.rows.len()];
+            columns.put(self.rows.start - own.first, row_bytes, moves, output);
         }
     }
 }
@@ -144,12 +175,12 @@ impl Columns<'_> {
             match (self.floors, self.width) {
                 (Some(floors), _) => {
                     let floor = floors.first().copied().unwrap_or(0);
-                    place(rows, moves, output, |row: u32| u64::from(row).wrapping_add(floor));
+                    place_raised(cast_slice(rows), floor, moves, cast_slice_mut(output));
                 }
-                (None, 1) => place(rows, moves, output, |row: u8| row),
-                (None, 2) => place(rows, moves, output, |row: u16| row),
-                (None, 4) => place(rows, moves, output, |row: u32| row),
-                (None, 8) => place(rows, moves, output, |row: u64| row),
+                (None, 1) => place(rows, moves, output),
+                (None, 2) => place::<u16>(cast_slice(rows), moves, cast_slice_mut(output)),
+                (None, 4) => place::<u32>(cast_slice(rows), moves, cast_slice_mut(output)),
+                (None, 8) => place::<u64>(cast_slice(rows), moves, cast_slice_mut(output)),
                 _ => scatter(rows, row_bytes, moves, output),
             }
             return;
@@ -157,7 +188,7 @@ impl Columns<'_> {
         let tile_rows = (TILE_BYTES / row_bytes.max(1)).max(1);
         // Of 8-byte numbers, so that numbers of each width are aligned.
         let mut tile = vec![0_u64; (tile_rows.min(moves.len()) * row_bytes).div_ceil(size_of::<u64>())];
-        let tile: &mut [u8] = bytemuck::cast_slice_mut(&mut tile);
+        let tile: &mut [u8] = cast_slice_mut(&mut tile);
         let mut first = first;
         for moves in moves.chunks(tile_rows) {
             let rows = &mut tile[..moves.len() * row_bytes];
@@ -183,17 +214,22 @@ pub struct Strip {
 
 impl Strip {
     /// A strip of `rows` rows: columns of a width, and masks, in the given memory, whose contents are not
-    /// defined. If there are floors, it holds the differences to them.
+    /// defined. If there are floors, it holds the differences to them. One that is not much shorter than `whole_rows` has
+    /// memory for as many: so strips that were let go of fit the next ones.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
     pub fn new(
-        rows: usize,
+        (rows, whole_rows): (usize, usize),
         (width, count, masks): (usize, usize, usize),
         floors: Option<Arc<[u64]>>,
         [mut values, mut valid]: [Memory; 2],
     ) -> Result<Self> {
         let width = if floors.is_some() { LOWERED_BYTES } else { width };
+        if rows < whole_rows && rows >= whole_rows / 2 {
+            values.reserve(stride(whole_rows, width, count) * width * count)?;
+            valid.reserve(stride(whole_rows, 1, masks) * masks)?;
+        }
         values.resize(stride(rows, width, count) * width * count)?;
         valid.resize(stride(rows, 1, masks) * masks)?;
         Ok(Self { rows, width, values, count, valid, masks, floors })

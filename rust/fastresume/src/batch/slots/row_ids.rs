@@ -76,6 +76,16 @@ impl Written {
         Ok(Some(offsets))
     }
 
+    /// Notes single rows, from the first row of the batch on.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn note_each(&mut self, numbers: &[u64]) -> Result<()> {
+        room_for(&mut self.runs, numbers.len())?;
+        self.runs.extend((0..).zip(numbers.iter().map(|&number| number..number + 1)));
+        Ok(())
+    }
+
     /// Notes rows of a segment, ascending; the segment has the rows of `numbers`. Gives how many rows came scattered before.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 pub mod sizes;
 pub mod locations;
-pub mod dictionary_cache;
+pub mod kept_pages;
 pub mod scanner;
 pub mod known_pages;
 pub mod reader;

@@ -10,7 +10,7 @@ use crate::format::compression::codec::Codec;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
-use crate::format::page::dictionary_cache::{PageDictionaries, PageKey};
+use crate::format::page::kept_pages::{KeptPages, PageKey};
 use crate::format::page::locations::PagePlaces;
 use crate::format::page::scanner::{PageWalk, PassedPage, other_rows};
 use crate::format::page::sizes::{grow, to_usize};
@@ -38,7 +38,7 @@ impl Default for Buffers {
     }
 }
 
-/// The bytes of the page that was decompressed last. Who reads the next part of a row group may begin amid it.
+/// The bytes of the page that was decompressed last.
 struct ExpandedPage {
     bytes: Memory,
     /// The row group, counted over all files, and which page of it this is; `None` if nobody can tell.
@@ -52,7 +52,7 @@ struct GroupPart {
     group: usize,
     /// Rows behind this one are not wanted.
     end_row: u64,
-    dictionaries: Arc<PageDictionaries>,
+    kept: Arc<KeptPages>,
 }
 
 impl Buffers {
@@ -68,10 +68,10 @@ impl Buffers {
     }
 
     /// Begins with a part of a row group, or all of it: up to this row, or to its end if it has no more rows. The group counts
-    /// over all files; its dictionaries are kept for those who read another part.
-    pub fn begin_part(&mut self, group: usize, end_row: u64, dictionaries: &Arc<PageDictionaries>) {
-        dictionaries.begin(group);
-        self.part = Some(GroupPart { group, end_row, dictionaries: Arc::clone(dictionaries) });
+    /// over all files; its dictionaries, and pages that the part ends amid, are kept for those who read another part.
+    pub fn begin_part(&mut self, group: usize, end_row: u64, kept: &Arc<KeptPages>) {
+        kept.begin(group);
+        self.part = Some(GroupPart { group, end_row, kept: Arc::clone(kept) });
     }
 }
 
@@ -290,7 +290,10 @@ impl<'a> Pages<'a> {
         let key = self.key(page);
         // One at a time: the last one goes before there is memory for the next.
         *self.dictionary = Arc::default();
-        if let Some(kept) = self.part.and_then(|part| part.dictionaries.get(part.group, &key)) {
+        if let Some(part) = self.part.filter(|_| !self.walk.is_part()) {
+            part.kept.note_done(part.group);
+        }
+        if let Some(kept) = self.part.and_then(|part| part.kept.get(part.group, &key)) {
             *self.dictionary = kept;
         } else {
             let is_far = self.walk.is_far_behind(offset + header.compressed_bytes());
@@ -300,7 +303,7 @@ impl<'a> Pages<'a> {
             self.walk.is_skipping = false;
             *self.dictionary = Arc::new(dictionary);
             if let Some(part) = self.part.filter(|_| self.walk.is_part()) {
-                part.dictionaries.keep(part.group, key, self.dictionary);
+                part.kept.keep(part.group, key, Arc::clone(self.dictionary));
             }
         }
         let count = header.values();
@@ -338,9 +341,18 @@ impl<'a> Pages<'a> {
         let header = &page.header;
         let stated = to_usize(header.uncompressed_bytes())?;
         let key = self.part.map(|part| (part.group, self.key(page)));
-        if dictionary.is_none() && key.is_some() && self.expanded.key == key {
-            (self.is_expanded, self.page) = (true, 0..stated);
-            return Ok(());
+        if dictionary.is_none()
+            && let Some((group, of)) = &key
+        {
+            if self.expanded.key != key
+                && let Some(bytes) = self.part.and_then(|part| part.kept.take(*group, of))
+            {
+                *self.expanded = ExpandedPage { bytes, key };
+            }
+            if self.expanded.key == key {
+                (self.is_expanded, self.page) = (true, 0..stated);
+                return Ok(());
+            }
         }
         let place = self.walk.bytes(page.offset, header.compressed_bytes())?;
         let bytes = &self.walk.memory()[place.clone()];
@@ -413,5 +425,21 @@ impl<'a> Pages<'a> {
     fn key(&self, page: &PassedPage) -> PageKey {
         let chunk = self.walk.chunk();
         PageKey { chunk: chunk.start, offset: page.offset, compression: chunk.compression }
+    }
+}
+
+impl Drop for Pages<'_> {
+    /// Keeps the present page for who reads the next part of the row group, if this one ends amid it.
+    fn drop(&mut self) {
+        if self.is_expanded
+            && self.walk.ends_amid()
+            && let Some((part, (_, key))) = self.part.zip(self.expanded.key.take())
+        {
+            let mut bytes = std::mem::replace(&mut self.expanded.bytes, Memory::lent());
+            bytes.truncate(self.page.end);
+            if let Ok(bytes) = bytes.fitted() {
+                part.kept.keep(part.group, key, Arc::new(bytes));
+            }
+        }
     }
 }

@@ -130,6 +130,11 @@ impl<'a> PageWalk<'a> {
         self.end_row < self.chunk.rows
     }
 
+    /// Whether those rows begin amid the page that was passed by last.
+    pub fn ends_amid(&self) -> bool {
+        self.end_row < self.row_found
+    }
+
     /// Whether the dictionary, if there is one, was not taken yet.
     pub fn is_before_dictionary(&self) -> bool {
         self.offset == self.chunk.start || self.deferred.is_some()
