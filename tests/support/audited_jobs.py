@@ -127,7 +127,8 @@ class AuditedJob:
 
         def make(rank: int) -> fr.Loader:
             if self.is_mixture:
-                named = dict.fromkeys([*weights, *(name for _, of in self._stages for name in of)])
+                # A state none of whose sources is there is refused.
+                named = dict.fromkeys([NAMES[0], *weights, *(name for _, of in self._stages for name in of)])
                 sources = {name: (self._source(name), weights.get(name, 1)) for name in named}
                 made: Any = fr.Mixture(sources, stages=self._stages, stop=stop, rank=rank, **how)
             else:
