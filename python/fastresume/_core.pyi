@@ -7,7 +7,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-# fmt: off
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
     "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture", "Order",
@@ -15,8 +14,7 @@ __all__ = [
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
     "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked",
     "release_memory", "remaining", "slice_intervals", "split_rows",
-]
-# fmt: on
+]  # fmt: skip
 __version__: str
 IS_OPTIMIZED: bool
 
@@ -131,6 +129,7 @@ class Stores:
         cache: tuple[str | os.PathLike[str], int | None] | None = None,
     ) -> Stores: ...
     def counts(self) -> StoreCounts: ...
+    def contents(self, directory: str | os.PathLike[str], names: Sequence[str]) -> list[bytes | None]: ...
 
 @final
 class Manifest:

@@ -211,6 +211,7 @@ def test_only_what_reads_many_files_starts_threads() -> None:
         "dataset/found_files",
         "projection/dictionary_scan",
         "units/index",
+        "filter/page_stats",
         "pipeline/thread_pool",
     }
 

@@ -98,7 +98,7 @@ def test_a_mirror_that_links_to_the_hub_is_asked_itself(hub: Hub, tree: Path) ->
 
 
 def test_an_address_that_expires_is_asked_for_again(hub: Hub, tree: Path) -> None:
-    hub.expires_after = 2
+    hub.expires_after = 1
     assert _ids(_opened(hub)) == _ids(fr.ParquetDataset(tree, batch_size=64))
     assert sum(kind == "resolve" for kind, _ in hub.asked) > 6
 

@@ -176,3 +176,41 @@ def test_a_name_that_hides_others_is_told_with_what_to_write(server: S3Server, t
     with pytest.raises(fr.SourceError, match=r"a//y\.parquet.*name the directories or files beside"):
         _opened(server, "s3://hidden-names/a", {})
     assert len(_opened(server, "s3://hidden-names/a/x.parquet", {}).files) == 1
+
+
+def test_the_endpoint_of_s3_alone_and_its_authority_are_read_from_the_environment(
+    server: S3Server, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = {name: value for name, value in server.options.items() if name != "endpoint_url"}
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", server.endpoint)
+    assert fr.ParquetDataset(address, batch_size=64, storage_options=keys).files
+    # What is named goes before it.
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+    assert fr.ParquetDataset(address, batch_size=64, storage_options=server.options).files
+    bundle = tmp_path / "bundle.pem"
+    for content, told in (
+        (None, "No such file"),
+        (b"", "expected the form PEM"),
+        (b"no\n", "expected the form PEM"),
+    ):
+        if content is not None:
+            bundle.write_bytes(content)
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
+        with pytest.raises(ValueError, match=f"AWS_CA_BUNDLE='.*bundle.pem'.*{told}"):
+            fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
+
+
+def test_a_profile_that_is_not_read_is_named(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    options = {
+        "region": "us-east-1",
+        "aws_metadata_endpoint": "http://169.254.169.254:9",
+        "connect_timeout": "100ms",
+    }
+    with pytest.raises(
+        fr.SourceError, match=r"AWS_PROFILE is set, and profiles are not read: pass credentials="
+    ):
+        fr.ParquetDataset(address, batch_size=64, storage_options=options)

@@ -44,6 +44,20 @@ def _s3(told: Told, size: int) -> bytes:
     return f"<ListBucketResult><IsTruncated>{more}</IsTruncated>{token}{objects}</ListBucketResult>".encode()
 
 
+_TAG = "<ETag>&quot;1&quot;</ETag>"
+
+TELLS = {
+    "no-tags": ("", ".000Z", None),
+    "empty-tags": ("<ETag></ETag>", ".000Z", None),
+    "empty-tags-in-both": ("<ETag/>", ".000Z", ""),
+    "tags-listed": (_TAG, ".000Z", None),
+    "tags-answered": ("", ".000Z", '"1"'),
+    "milliseconds": ("", ".123Z", None),
+    "weak-tags": (_TAG, ".000Z", 'W/"1"'),
+}
+"""What a store tells of objects: the tag in listings, the end of the time there, and the tag of answers."""
+
+
 def _azure(told: Told, size: int) -> bytes:
     objects = "".join(
         f"<Blob><Name>{name}</Name><Properties><Last-Modified>Sat, 28 Nov 2026 12:00:00 GMT</Last-Modified>"
@@ -121,6 +135,10 @@ class PageServer(ThreadingHTTPServer):
 
     def page(self, wrong: str, page: int) -> bytes:
         """The body of a page."""
+        if wrong in TELLS:
+            tag, time_end, _ = TELLS[wrong]
+            body = _RIGHT[self.kind](_told(page), len(self.content))
+            return body.replace(_TAG.encode(), tag.encode()).replace(b".000Z", time_end.encode())
         self.asked[wrong, page] += 1
         right = lambda told: _RIGHT[self.kind](told, len(self.content))  # noqa: E731
         mends = {"mends": "an-error", "mends-html": "html"}.get(wrong)
@@ -144,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         wrong = parts[{"s3": 0, "gs": 0, "az": 1, "hf": 2 if parts[0] == "api" else 1}[kind]]
         is_list = (parts[0] == "api") if kind == "hf" else ("list-type" in query or "comp" in query)
         if not is_list:
-            self._object()
+            self._object(wrong)
             return
         if query.get("recursive") == "false":
             self._answer(404, {"X-Error-Code": "EntryNotFound"})
@@ -163,18 +181,19 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._answer(200, self._links(url.path, wrong, page), body)
 
-    def _links(self, path: str, wrong: str, page: int) -> dict[str, str]:
+    def _links(self, path: str, wrong: str, page: int) -> dict[str, str | None]:
         """What leads to the next page, where no body tells it."""
         token = _told(page).token
         if page == 1:
             token = {"the-token-before": "t1", "names-elsewhere": None}.get(wrong, token)
         return {"Link": f'<{path}?recursive=true&cursor={token}>; rel="next"'} if token else {}
 
-    def _object(self) -> None:
+    def _object(self, wrong: str) -> None:
         first, last = self.headers["Range"].removeprefix("bytes=").split("-")
         part = self.server.content[int(first) : int(last) + 1]
         covered = f"bytes {first}-{int(first) + len(part) - 1}/{len(self.server.content)}"
-        self._answer(206, {"Content-Range": covered}, part)
+        tag = TELLS[wrong][2] if wrong in TELLS else '"1"'
+        self._answer(206, {"Content-Range": covered, "ETag": tag}, part)
 
     def _trickle(self, body: bytes) -> None:
         self.send_response(200)
@@ -185,11 +204,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(bytes([byte]))
                 time.sleep(1)
 
-    def _answer(self, status: int, headers: dict[str, str], body: bytes = b"") -> None:
+    def _answer(self, status: int, headers: dict[str, str | None], body: bytes = b"") -> None:
         self.send_response(status)
         own = {"ETag": '"1"', "Last-Modified": "Sat, 28 Nov 2026 12:00:00 GMT"}
         for name, value in {**own, **headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
+            if value is not None:
+                self.send_header(name, value)
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,6 +26,7 @@ from fastresume.tables.snapshot import (
     SnapshotName,
     TableColumn,
     file_value,
+    of_readers,
     plain_address,
 )
 
@@ -53,6 +55,9 @@ FEATURES = {
     "vacuumProtocolCheck",
 }
 """What a table may ask of its readers."""
+
+ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
+"""Where the environment says that a store's server is."""
 
 UNTOLD = {"binary"}
 """Types that writers write as text into logs, each in its own way."""
@@ -97,10 +102,10 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
     what = f"can't read the Delta table '{root}'"
     if not is_address(root) and not (Path(root) / "_delta_log").is_dir():
         what += ": it has no directory '_delta_log' (files of no table are named without 'delta://')"
-    open_at = partial(deltalake.DeltaTable, root, storage_options=options or None)
+    open_at = partial(deltalake.DeltaTable, root, storage_options=_of_deltalake(root, options) or None)
     try:
-        fetch = delta_log.stored(_storage(root, options)) if is_address(root) else delta_log.local(root)
-        log = None if number is None else delta_log.DeltaLog(fetch, number)
+        contents = _contents(root, options)
+        log = None if number is None else delta_log.DeltaLog(contents, number)
         if number is not None and log is not None and log.is_empty:
             # For a version that is far from there, deltalake itself would look for hours.
             latest = open_at().version()
@@ -109,7 +114,7 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
             what += f": its log reaches back to version {number} no more, its latest is {latest}"
         # Anew, since what is given belongs to who gives it.
         opened = open_at(version=number)
-        log = log or delta_log.DeltaLog(fetch, opened.version())
+        log = log or delta_log.DeltaLog(contents, opened.version())
         return _snapshot(opened, root, log, own if given is not None else None)
     except (_core.SourceError, _core.DataError, ImportError):
         raise
@@ -181,10 +186,25 @@ def _local(root: str) -> str:
     return root.rstrip("/") if is_address(root) else str(Path(root).expanduser().absolute())
 
 
-def _storage(root: str, options: dict[str, str]) -> Any:
-    from deltalake.fs import DeltaStorageHandler
+def _contents(root: str, options: Mapping[str, str]) -> delta_log.Contents:
+    if not is_address(root):
+        return delta_log.local(root)
+    return delta_log.stored(root, _core.Stores(of_readers(options)))
 
-    return DeltaStorageHandler(root, options)
+
+def _of_deltalake(root: str, options: Mapping[str, str]) -> dict[str, str]:
+    """The options for deltalake, which takes http:// for a mistake unless it is told otherwise."""
+    if not is_address(root):
+        return dict(options)
+    told = {name.lower() for name in options}
+    # What it does not read itself.
+    of_s3 = os.environ.get("AWS_ENDPOINT_URL_S3")
+    if of_s3 and root.startswith("s3") and not any("endpoint" in name for name in told):
+        options = {**options, "aws_endpoint_url": of_s3}
+    of_environment = [os.environ.get(name, "") for name in ENDPOINTS]
+    is_plain = any(value.startswith("http://") for value in [*options.values(), *of_environment])
+    named = any(name.endswith("allow_http") for name in told)
+    return {**options, "allow_http": "true"} if is_plain and not named else dict(options)
 
 
 def _file(root: str, path: str) -> str:

@@ -3,48 +3,45 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+import fastresume._core as _core
+
+LOG = "_delta_log"
+
+AT_A_TIME = 1024
+"""So many commits are asked for together: as many names as a store lists at once."""
 
 READERS = 16
-"""So many commits are asked for at once."""
+"""So many files of a disk are read at once: it may be that of another machine."""
 
-Fetch = Callable[[str], bytes | None]
-"""Reads a file of the table by its path in it; None if it is not there."""
-
-
-class _OpenFile(Protocol):
-    def read(self) -> bytes: ...
+Contents = Callable[[list[str]], Iterable[bytes | None]]
+"""Reads files of a log by their names, one after the other; None of one that is not there."""
 
 
-class _Storage(Protocol):
-    def open_input_file(self, path: str) -> _OpenFile: ...
+def local(root: str) -> Contents:
+    """Reads the log of a table on a local disk."""
 
-
-def local(root: str) -> Fetch:
-    """Reads files of a table on a local disk."""
-
-    def fetch(path: str) -> bytes | None:
+    def content(name: str) -> bytes | None:
         try:
-            return (Path(root) / path).read_bytes()
+            return (Path(root) / LOG / name).read_bytes()
         except FileNotFoundError:
             return None
 
-    return fetch
+    def contents(names: list[str]) -> Iterator[bytes | None]:
+        with ThreadPoolExecutor(READERS) as readers:
+            for first in range(0, len(names), READERS):
+                yield from readers.map(content, names[first : first + READERS])
+
+    return contents
 
 
-def stored(storage: _Storage) -> Fetch:
-    """Reads files of a table in a store."""
-
-    def fetch(path: str) -> bytes | None:
-        try:
-            return storage.open_input_file(path).read()
-        except FileNotFoundError:
-            return None
-
-    return fetch
+def stored(root: str, stores: _core.Stores) -> Contents:
+    """Reads the log of a table in a store: all that is asked for at once, and once."""
+    return lambda names: stores.contents(f"{root}/{LOG}", names)
 
 
 class DeltaLog:
@@ -57,10 +54,10 @@ class DeltaLog:
         first: the number of the first commit that it has.
     """
 
-    def __init__(self, fetch: Fetch, version: int) -> None:
+    def __init__(self, contents: Contents, version: int) -> None:
         self.added_by: dict[str, int] = {}
         self.rewritten_by: str | None = None
-        commits = list(_backwards(fetch, version))
+        commits = list(_backwards(contents, version))
         self.is_empty = not commits
         self.first = commits[-1][0] if commits else version + 1
         for number, actions in reversed(commits):
@@ -81,13 +78,12 @@ class DeltaLog:
             self.rewritten_by = f"commit {number} ({told.get('operation', 'of which it tells no operation')})"
 
 
-def _backwards(fetch: Fetch, version: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+def _backwards(contents: Contents, version: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:
     """The commits from a version on, back to the last one that is there."""
-    with ThreadPoolExecutor(READERS) as readers:
-        for last in range(version, -1, -READERS):
-            numbers = range(last, max(last - READERS, -1), -1)
-            paths = [f"_delta_log/{number:020}.json" for number in numbers]
-            for number, content in zip(numbers, readers.map(fetch, paths), strict=True):
-                if content is None:
-                    return
-                yield number, [json.loads(line) for line in content.splitlines() if line.strip()]
+    for last in range(version, -1, -AT_A_TIME):
+        numbers = range(last, max(last - AT_A_TIME, -1), -1)
+        found = contents([f"{number:020}.json" for number in numbers])
+        for number, content in zip(numbers, found, strict=True):
+            if content is None:
+                return
+            yield number, [json.loads(line) for line in content.splitlines() if line.strip()]

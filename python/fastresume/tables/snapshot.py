@@ -8,7 +8,7 @@ import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +19,15 @@ from fastresume.buffers import of_buffer, of_words
 OF_WRITERS = re.compile("unsafe_rename|locking_provider|dynamo", re.IGNORECASE)
 """In the names of options that say how commits are written."""
 
+_Value = TypeVar("_Value")
+
 FileValue = int | float | str | bytes | None
 """A value that a column has in all rows of a file."""
+
+
+def of_readers(options: Mapping[str, _Value]) -> dict[str, _Value]:
+    """Options without those that say how commits are written."""
+    return {name: value for name, value in options.items() if not OF_WRITERS.search(str(name))}
 
 
 def file_value(value: object, type_name: str | None = None) -> FileValue:
@@ -199,7 +206,7 @@ class Snapshot:
         options = self.storage_options if named is None else named
         if not isinstance(options, Mapping):  # None, or a mistake that is told where stores are made
             return options
-        return {name: value for name, value in options.items() if not OF_WRITERS.search(str(name))}
+        return of_readers(options)
 
     def reordered(self, order: Sequence[int]) -> Snapshot:
         """The same files in another order."""

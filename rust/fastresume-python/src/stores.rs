@@ -10,7 +10,9 @@ use fastresume::{Error, FileSystem};
 use fastresume_stores::{Cache, CredentialsOf, Options, Stores as CoreStores};
 use pyo3::exceptions::{PyTypeError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::{PyMapping, PyType};
+use pyo3::types::{PyBytes, PyMapping, PyType};
+
+use crate::gate;
 
 /// Stores of objects that are reached with these options. It is pickled with them: they are secrets.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -25,6 +27,11 @@ pub struct Stores {
 impl Stores {
     /// Warns of what went wrong with the cache, once.
     pub fn tell(&self, py: Python<'_>) -> PyResult<()> {
+        if let Some(weakness) = self.inner.take_weakness() {
+            py.import("logging")?
+                .call_method1("getLogger", ("fastresume",))?
+                .call_method1("warning", ("%s", weakness))?;
+        }
         let Some(trouble) = self.inner.take_trouble() else { return Ok(()) };
         let Ok(trouble) = CString::new(trouble) else { return Ok(()) };
         PyErr::warn(py, &py.get_type::<PyUserWarning>(), &trouble, 1)
@@ -75,6 +82,17 @@ impl Stores {
             bytes_from_cache: counts.bytes_from_cache,
             wait_for_bytes_seconds: counts.wait.as_secs_f64(),
         }
+    }
+
+    /// The bytes of the objects of these names in a directory, which is listed once; None for those that it lacks.
+    fn contents<'py>(
+        &self,
+        py: Python<'py>,
+        directory: PathBuf,
+        names: Vec<String>,
+    ) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
+        let found = gate::run_stoppable(py, |stop| self.inner.contents(&directory, &names, stop))?;
+        Ok(found.into_iter().map(|bytes| bytes.map(|bytes| PyBytes::new(py, &bytes))).collect())
     }
 
     #[allow(clippy::type_complexity, reason = "what pickle wants: a class and its arguments")]

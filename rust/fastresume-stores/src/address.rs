@@ -25,8 +25,27 @@ pub struct Address {
     pub kind: Kind,
     /// All before the name of the object, without a slash at its end.
     pub root: String,
-    /// The name of the object, as the store spells it.
+    /// The name of the object, as the store spells it. That of a web server is all of path and query, in one part.
     pub key: Key,
+    /// Whether it ends in a slash, and means no object but those below.
+    pub is_directory: bool,
+}
+
+/// Schemes of others, and what to write here.
+const OF_OTHERS: [(&str, &str); 5] = [
+    ("wasb", "abfss://container@account.dfs.core.windows.net/path"),
+    ("wasbs", "abfss://container@account.dfs.core.windows.net/path"),
+    ("oss", "s3://bucket/path, with storage_options={'endpoint_url': 'https://oss-REGION.aliyuncs.com'}"),
+    ("cos", "s3://bucket/path, with storage_options={'endpoint_url': 'https://cos.REGION.myqcloud.com'}"),
+    (
+        "r2",
+        "s3://bucket/path, with storage_options={'endpoint_url': 'https://ACCOUNT.r2.cloudflarestorage.com'}",
+    ),
+];
+
+/// Path and query of an address of a web server as one part of a name, which keeps all of its characters.
+fn name_on_web(name: &str) -> String {
+    percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 impl Address {
@@ -41,11 +60,18 @@ impl Address {
         let (scheme, rest) = text.split_once(AFTER_SCHEME).unwrap_or(("", text));
         let kind = match scheme {
             "s3" | "s3a" => Kind::S3,
-            "gs" => Kind::Gcs,
+            "gs" | "gcs" => Kind::Gcs,
             "az" | "abfs" | "abfss" | "adl" | "azure" => Kind::Azure,
             "http" | "https" => Kind::Http,
             "hf" => Kind::Hub,
             _ => {
+                let instead = OF_OTHERS.iter().find(|(other, _)| *other == scheme);
+                if let Some((_, instead)) = instead {
+                    return Err(Error::Argument(format!(
+                        "nothing reads the address '{}': write {instead}",
+                        shown()
+                    )));
+                }
                 return Err(Error::Argument(format!(
                     "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https://, hf://, or a \
                      table alone: delta:// or iceberg://",
@@ -56,7 +82,13 @@ impl Address {
         let (host, name) = match kind {
             Kind::Hub => Repository::divide(rest).ok_or_else(|| {
                 let expected = "hf://datasets/owner/name, hf://datasets/owner/name@revision/path";
-                Error::Argument(format!("the address '{}' names no dataset: expected as {expected}", shown()))
+                let copied = if rest.starts_with("buckets/") {
+                    "; buckets are not read: copy one by huggingface_hub.sync_bucket(), and name the copy's path"
+                } else {
+                    ""
+                };
+                let told = format!("the address '{}' names no dataset: expected as {expected}{copied}", shown());
+                Error::Argument(told)
             })?,
             _ => rest.split_once('/').unwrap_or((rest, "")),
         };
@@ -69,14 +101,18 @@ impl Address {
                 shown()
             )));
         }
-        let key = Key::parse(name).map_err(|cause| {
+        let is_directory = name.ends_with('/') && kind != Kind::Http;
+        let whole = name_on_web(name);
+        let key = Key::parse(if kind == Kind::Http { &whole } else { name }).map_err(|cause| {
             Error::Argument(format!(
                 "the address '{}' names no object: {}",
                 shown(),
                 bounded(&cause.to_string())
             ))
         })?;
-        Ok(Self { kind, root: format!("{scheme}{AFTER_SCHEME}{host}"), key })
+        // The crate below knows one spelling.
+        let scheme = if scheme == "gcs" { "gs" } else { scheme };
+        Ok(Self { kind, root: format!("{scheme}{AFTER_SCHEME}{host}"), key, is_directory })
     }
 
     /// The address of another object of the store.
@@ -95,6 +131,13 @@ mod tests {
         assert_eq!((address.kind, address.root.as_str()), (Kind::S3, "s3://bucket"));
         assert_eq!(address.key.as_ref(), "day=1/a b.parquet");
         assert_eq!(address.of(&address.key), Path::new("s3://bucket/day=1/a b.parquet"));
+        assert!(!address.is_directory);
+        let address = Address::parse(Path::new("s3://bucket/day=1/")).unwrap();
+        assert_eq!((address.key.as_ref(), address.is_directory), ("day=1", true));
+        let address = Address::parse(Path::new("gcs://bucket/a")).unwrap();
+        assert_eq!((address.kind, address.root.as_str()), (Kind::Gcs, "gs://bucket"));
+        let address = Address::parse(Path::new("https://host/a%20b//c?x=/y&z=1")).unwrap();
+        assert_eq!((address.root.as_str(), address.is_directory), ("https://host", false));
         let address = Address::parse(Path::new("hf://datasets/a/b@v1/day=1/a.parquet")).unwrap();
         assert_eq!((address.kind, address.root.as_str()), (Kind::Hub, "hf://datasets/a/b@v1"));
         assert_eq!(address.key.as_ref(), "day=1/a.parquet");
@@ -102,6 +145,14 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
+        for (other, instead) in [
+            ("wasbs://c@a.blob.core.windows.net/x", "write abfss://"),
+            ("oss://b/x", "write s3://"),
+            ("hf://buckets/a/b/c", "hf://datasets/"),
+        ] {
+            let told = Address::parse(Path::new(other)).unwrap_err().to_string();
+            assert!(told.contains(instead), "{told}");
+        }
         for wrong in [
             "ftp://host/a",
             "s3:///key",

@@ -17,6 +17,9 @@ use crate::outlook::Outlook;
 /// A store that is away for so long is waited for: the last try begins no earlier.
 pub const OUTAGE: Duration = Duration::from_secs(120);
 
+/// One that never answered, for so long: it may be about to start, or its address is wrong.
+const ABSENCE: Duration = Duration::from_secs(10);
+
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
@@ -28,8 +31,10 @@ const FEW_TRIES: u32 = 5;
 const PROGRESS_BYTES: usize = 64 << 10;
 
 /// How long to go on asking. It has no clock: whoever asks tells the time since the first try.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Patience {
+    /// How long one that never answered is waited for.
+    absence: Duration,
     /// When the first of the faults that are still there was seen.
     since: Option<Duration>,
     tries: u32,
@@ -39,6 +44,10 @@ struct Patience {
 }
 
 impl Patience {
+    fn new(absence: Duration) -> Self {
+        Self { absence, since: None, tries: 0, seldom: 0, is_renewed: false, is_late: false }
+    }
+
     /// How long to wait before the next try; none if there is to be no other. The last one began, and failed now, so long
     /// after the first. `share` of the wait, from 0 to 1, is drawn by whoever asks.
     fn wait(&mut self, outlook: Outlook, began: Duration, now: Duration, share: f64) -> Option<Duration> {
@@ -54,6 +63,10 @@ impl Patience {
             Outlook::Moment(asked) => {
                 let since = *self.since.get_or_insert(now);
                 (began < since.saturating_add(OUTAGE)).then_some(own.max(asked))
+            }
+            Outlook::Absent => {
+                let since = *self.since.get_or_insert(now);
+                (began < since.saturating_add(self.absence)).then_some(own)
             }
             Outlook::Expired => (!std::mem::replace(&mut self.is_renewed, true)).then_some(Duration::ZERO),
             Outlook::Late => (!std::mem::replace(&mut self.is_late, true)).then_some(own),
@@ -142,9 +155,30 @@ async fn tried<T>(work: impl Future<Output = Result<T>>, most: Duration) -> (Res
 pub async fn again<T, F: Future<Output = Result<T>>>(
     counts: &Counts,
     most: Duration,
+    ask: impl FnMut() -> F,
+) -> Result<T> {
+    until(Patience::new(OUTAGE), counts, most, ask).await
+}
+
+/// The same where a dataset is opened: a store that never answered may have been named wrongly.
+///
+/// # Errors
+/// As for `again`.
+pub async fn again_at_first<T, F: Future<Output = Result<T>>>(
+    counts: &Counts,
+    most: Duration,
+    ask: impl FnMut() -> F,
+) -> Result<T> {
+    until(Patience::new(ABSENCE), counts, most, ask).await
+}
+
+async fn until<T, F: Future<Output = Result<T>>>(
+    mut patience: Patience,
+    counts: &Counts,
+    most: Duration,
     mut ask: impl FnMut() -> F,
 ) -> Result<T> {
-    let (first, mut patience, mut tries) = (Instant::now(), Patience::default(), 0);
+    let (first, mut tries) = (Instant::now(), 0);
     loop {
         let began = first.elapsed();
         let (answered, outlook, bytes) = tried(ask(), most).await;
@@ -158,7 +192,7 @@ pub async fn again<T, F: Future<Output = Result<T>>>(
         }
         let Some(wait) = patience.wait(outlook, began, first.elapsed(), share()) else {
             return Err(match (cause, outlook) {
-                (cause, Outlook::Moment(_) | Outlook::Late) if tries > 1 => {
+                (cause, Outlook::Moment(_) | Outlook::Late | Outlook::Absent) if tries > 1 => {
                     let source = Box::new(GaveUp { tries, seconds: first.elapsed().as_secs(), cause });
                     Error::Generic { store: "HTTP", source }
                 }
@@ -178,7 +212,7 @@ mod tests {
 
     /// When the last of all tries begins, and how many there are, where each fails after so long.
     fn asked(outlook: Outlook, takes: Duration, share: f64) -> (Duration, u32) {
-        let (mut patience, mut began, mut tries) = (Patience::default(), Duration::ZERO, 1);
+        let (mut patience, mut began, mut tries) = (Patience::new(ABSENCE), Duration::ZERO, 1);
         while let Some(wait) = patience.wait(outlook, began, began + takes, share) {
             began += takes + wait;
             tries += 1;
@@ -207,6 +241,14 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_never_answered_is_waited_for_some_seconds() {
+        for (takes, most) in [(0, 16), (10_000, 31)] {
+            let (last, tries) = asked(Outlook::Absent, Duration::from_millis(takes), 1.0);
+            assert!(tries > 1 && last >= ABSENCE && last < Duration::from_secs(most), "{takes}: {last:?}");
+        }
+    }
+
+    #[test]
     fn what_seldom_gets_better_ends_within_a_few_seconds() {
         for (outlook, most_tries) in [
             (Outlook::Hopeless, 1),
@@ -223,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_store_that_was_there_meanwhile_is_waited_for_anew() {
-        let mut patience = Patience::default();
+        let mut patience = Patience::new(OUTAGE);
         let at = Duration::from_secs;
         assert!(patience.wait(MOMENT, at(0), at(0), 0.5).is_some());
         assert!(patience.wait(MOMENT, at(119), at(119), 0.5).is_some());

@@ -7,15 +7,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastresume::Status;
+use fastresume::error::without_query;
 
 /// What stands behind the bytes of a block: the release of the format, and a checksum.
 const MARK: [u8; 4] = *b"frb1";
 
 /// So many bytes stand behind those of a block.
 pub const TRAILER_BYTES: usize = 8;
-
-/// The tag of an object whose store tells neither a tag nor a time.
-const NO_TAG: &str = "1970-01-01T00:00:00+00:00";
 
 /// An object under one tag, by a hash: what its files are called tells nothing of it.
 #[derive(Debug, Clone)]
@@ -24,9 +22,19 @@ pub struct ObjectKey(Arc<str>);
 impl ObjectKey {
     /// That of an object of a store; none if nothing tells it from another one of its name.
     pub fn of(store: &str, address: &Path, status: &Status) -> Option<Self> {
-        let tag = status.tag().filter(|tag| *tag != NO_TAG && !tag.is_empty())?;
+        let known_by = status.object()?.version();
+        if known_by.is_empty() {
+            return None;
+        }
+        // The names of blocks are older than what stands before a tag. Two objects whose addresses have other queries may have
+        // been written in one second.
+        let (tag, address) = match known_by.strip_prefix("tag ") {
+            Some(tag) => (tag, without_query(address)),
+            None => (known_by.as_str(), address),
+        };
         let mut hasher = blake3::Hasher::new();
-        for part in [store.as_bytes(), address.as_os_str().as_encoded_bytes(), tag.as_bytes()] {
+        let address = address.as_os_str().as_encoded_bytes();
+        for part in [store.as_bytes(), address, tag.as_bytes()] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
         hasher.update(&status.size.to_le_bytes());
@@ -91,6 +99,13 @@ fn trailer(name: &str, bytes: &[u8]) -> [u8; TRAILER_BYTES] {
 /// # Errors
 /// As the system says.
 pub fn read(path: &Path, name: &str, buffer: &mut [u8]) -> io::Result<Found> {
+    // Looked at before it is opened: to open a pipe waits for its writer.
+    match std::fs::metadata(path) {
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Ok(found) if !found.is_file() => return Ok(Found::Damaged),
+        Err(cause) => return Err(cause),
+        Ok(_) => {}
+    }
     let mut file = match File::open(path) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
         opened => opened?,
@@ -115,12 +130,13 @@ pub fn write(file: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> 
 
 #[cfg(test)]
 mod tests {
-    use fastresume::Version;
+    use fastresume::{ObjectVersion, Version};
 
     use super::*;
 
     fn status(tag: &str, size: u64) -> Status {
-        Status { size, version: Version::Tag(tag.into()) }
+        let tag = Some(tag.into()).filter(|_| !tag.is_empty());
+        Status { size, version: Version::Object(ObjectVersion { tag, modified_ms: None }) }
     }
 
     fn key(store: &str, address: &str, status: &Status) -> Option<String> {
@@ -141,7 +157,7 @@ mod tests {
         ] {
             assert_ne!(one, key(store, address, &status(tag, size)));
         }
-        assert_eq!(key("here", "http://host/a", &status(NO_TAG, 10)), None);
+        assert_eq!(key("here", "http://host/a", &status("", 10)), None);
     }
 
     #[test]

@@ -87,6 +87,11 @@ impl Cache {
         self.named.join(BELOW).join(name)
     }
 
+    /// What a block is called among those of all directories.
+    pub fn name(&self, blocks: &Blocks, number: u64) -> String {
+        format!("{}/{}", self.named.display(), blocks.name(number))
+    }
+
     fn place(&self, name: &str) -> PathBuf {
         self.below("blocks").join(name)
     }

@@ -17,7 +17,7 @@ use object_store::client::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::counts::Counts;
-use crate::outlook::{METADATA_HOSTS, Outlook, code_of};
+use crate::outlook::{METADATA_HOSTS, Outlook, code_of, is_nothing_there};
 use crate::page::{check_page, root_of};
 use crate::plain::Plain;
 
@@ -196,8 +196,11 @@ impl HttpService for Counting {
             }
             Err(cause) => {
                 let mut outlook = Outlook::of_error(&cause);
+                let is_nothing = is_nothing_there(&cause);
                 if METADATA_HOSTS.contains(&asked.host().unwrap_or_default()) {
                     outlook = outlook.at_most_seldom();
+                } else if is_nothing && !self.plain.has_answered() {
+                    outlook = outlook.absent();
                 }
                 let speaks_tls = self.plain.speaks_tls(&asked, &cause).await;
                 if speaks_tls { Outlook::Seldom } else { outlook }.note();
@@ -205,10 +208,20 @@ impl HttpService for Counting {
                     let told = format!("the server speaks TLS there, write https:// ({cause})");
                     return Err(HttpError::new(cause.kind(), std::io::Error::other(told)));
                 }
+                if is_nothing {
+                    let told = format!("nothing answers at {} ({cause})", place(&asked));
+                    return Err(HttpError::new(cause.kind(), std::io::Error::other(told)));
+                }
                 Err(cause)
             }
         }
     }
+}
+
+/// Host and port of an address.
+fn place(asked: &Uri) -> String {
+    let of_scheme = if asked.scheme_str() == Some("http") { 80 } else { 443 };
+    format!("{}:{}", asked.host().unwrap_or_default(), asked.port_u16().unwrap_or(of_scheme))
 }
 
 #[cfg(test)]

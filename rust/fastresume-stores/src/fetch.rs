@@ -9,7 +9,7 @@ use fastresume::error::{check_thread, locked};
 use fastresume::{Error, Result, Source};
 use tokio::task::AbortHandle;
 
-use crate::object::{BLOCK_BYTES, Object, copy, waiting};
+use crate::object::{Object, copy, waiting};
 use crate::process::{LOOK_EVERY, Process};
 
 /// Ranges with a gap of at most so many bytes are asked for in one request: the gap takes less time than another request.
@@ -88,7 +88,7 @@ impl Fetched {
     /// `Source` if there is no client.
     pub fn begin(object: &Arc<Object>, ranges: &[Range<u64>]) -> Result<Option<Self>> {
         // What a cache keeps as a whole is asked for as a whole.
-        let unit = if object.cached.is_some() { BLOCK_BYTES } else { 1 };
+        let unit = if object.cached.is_some() { object.block_bytes() } else { 1 };
         let requests = requests(ranges, object.status.size, unit);
         if object.cached.is_some() && requests.iter().all(|range| object.is_cached(range)) {
             return Ok(None);
@@ -101,7 +101,8 @@ impl Fetched {
             let promise = Promise { slot: Arc::clone(&slot), object: Arc::clone(object) };
             let (asked, client) = (range.clone(), Arc::clone(&client));
             let request = process.runtime.spawn(async move {
-                let came = promise.object.get(client.as_ref(), asked, BLOCK_BYTES).await;
+                let block_bytes = promise.object.block_bytes();
+                let came = promise.object.get(client.as_ref(), asked, block_bytes).await;
                 promise.keep(came);
             });
             Part { range, slot, request: request.abort_handle() }

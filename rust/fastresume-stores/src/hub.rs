@@ -5,14 +5,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use http::StatusCode;
-use http::header::{CONTENT_RANGE, ETAG, HeaderName, LOCATION};
+use http::header::{ETAG, HeaderName, LOCATION};
 use object_store::client::HttpResponse;
 use object_store::path::Path as Key;
 use object_store::{
@@ -26,6 +25,7 @@ use crate::hub_tree;
 use crate::outlook::Outlook;
 use crate::page::{Client, Page, Pages};
 use crate::repository::Repository;
+use crate::web::{content_range, header};
 
 /// The tag of what an answer leads to.
 const LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-etag");
@@ -72,10 +72,6 @@ impl fmt::Display for Hub {
 /// What is wrong, as the crate's error.
 pub fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::Generic { store: "the Hugging Face hub", source: cause.into() }
-}
-
-fn header<'a>(response: &'a HttpResponse, name: &HeaderName) -> Option<&'a str> {
-    response.headers().get(name).and_then(|value| value.to_str().ok())
 }
 
 fn tag_of(response: &HttpResponse, name: &HeaderName) -> Option<String> {
@@ -229,14 +225,6 @@ fn refused(response: HttpResponse, path: &str) -> Result<HttpResponse> {
         }
         _ => failed(told),
     })
-}
-
-/// What an answer says that it holds: the range, and the size of the whole.
-fn content_range(response: &HttpResponse) -> Option<(Range<u64>, u64)> {
-    let (range, size) = header(response, &CONTENT_RANGE)?.strip_prefix("bytes ")?.split_once('/')?;
-    let (start, last) = range.split_once('-')?;
-    let end = last.parse::<u64>().ok()?.checked_add(1)?;
-    Some((start.parse().ok()?..end, size.parse().ok()?))
 }
 
 fn by_page<T>() -> Result<T> {

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastresume::error::{locked, shown};
-use fastresume::{Error, Memory, Result, Source, Status, Version};
-use futures_util::future::try_join_all;
+use fastresume::{Error, Memory, ObjectVersion, Result, Source, Status, Version};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta};
 
@@ -28,10 +27,10 @@ use crate::stores::Shared;
 const LEAST_READ_BYTES: u64 = 64 << 10;
 
 /// A cache keeps what small reads bring in blocks of so many bytes.
-pub const SMALL_BLOCK_BYTES: u64 = LEAST_READ_BYTES;
+const SMALL_BLOCK_BYTES: u64 = LEAST_READ_BYTES;
 
 /// A cache keeps column chunks in blocks of so many bytes: a file of its own for each costs little beside reading it.
-pub const BLOCK_BYTES: u64 = 1 << 20;
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// A store that brings fewer bytes is one that does not answer.
 const LEAST_BYTES_A_SECOND: u64 = 64 << 10;
@@ -49,52 +48,26 @@ pub struct Object {
 }
 
 impl Object {
-    /// The bytes of a range: from the cache, as far as it has the blocks of so many bytes around them.
-    ///
-    /// # Errors
-    /// As for `ask`.
-    pub async fn get(&self, client: &dyn Client, range: Range<u64>, block_bytes: u64) -> Result<Bytes> {
-        let Some((cache, blocks)) = self.blocks(block_bytes) else {
-            return self.ask(client, range).await;
-        };
-        let numbers = blocks.around(&range);
-        let whole = blocks.range(&numbers);
-        let Some((mut bytes, lacking)) = read(cache, &blocks, numbers.clone()).await else {
-            return self.ask(client, range).await;
-        };
-        if lacking == [numbers.clone()] {
-            drop(bytes);
-            let came = self.ask(client, whole.clone()).await?;
-            write(cache, &blocks, numbers, came.clone()).await;
-            return self.within(&came, whole.start, &range);
-        }
-        let came = lacking.iter().map(|run| self.ask(client, blocks.range(run)));
-        let came = try_join_all(came).await?;
-        for (run, came) in lacking.iter().zip(&came) {
-            put(bytes.bytes_mut(), whole.start, blocks.range(run).start, came)?;
-        }
-        let asked: u64 = came.iter().map(|came| came.len() as u64).sum();
-        self.counts().note_from_cache(whole.end - whole.start - asked);
-        for (run, came) in lacking.into_iter().zip(came) {
-            write(cache, &blocks, run, came).await;
-        }
-        self.within(&shared(bytes), whole.start, &range)
+    /// The blocks of its data in a cache: a small object has those that its footer comes in, which bring all of it.
+    pub fn block_bytes(&self) -> u64 {
+        if self.status.size <= SMALL_BLOCK_BYTES { SMALL_BLOCK_BYTES } else { BLOCK_BYTES }
     }
 
     /// Its cache, and its blocks of so many bytes there.
-    fn blocks(&self, block_bytes: u64) -> Option<(&Arc<Cache>, Blocks)> {
+    pub fn blocks(&self, block_bytes: u64) -> Option<(&Arc<Cache>, Blocks)> {
         let (object, cache) = (self.cached.as_ref()?, self.shared.cache.as_ref()?);
         Some((cache, Blocks { object: object.clone(), size: self.status.size, block_bytes }))
     }
 
     /// Whether its cache seems to have the bytes of a range.
     pub fn is_cached(&self, range: &Range<u64>) -> bool {
-        self.blocks(BLOCK_BYTES).is_some_and(|(cache, blocks)| cache.has(&blocks, blocks.around(range)))
+        self.blocks(self.block_bytes())
+            .is_some_and(|(cache, blocks)| cache.has(&blocks, blocks.around(range)))
     }
 
     /// Fills `buffer` with the bytes from `offset` on, if its cache has them all.
     fn read_cached(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
-        let Some((cache, blocks)) = self.blocks(BLOCK_BYTES) else { return Ok(false) };
+        let Some((cache, blocks)) = self.blocks(self.block_bytes()) else { return Ok(false) };
         let end = offset + buffer.len() as u64;
         for number in blocks.around(&(offset..end)) {
             let Some(bytes) = cache.block(&blocks, number) else { return Ok(false) };
@@ -120,7 +93,7 @@ impl Object {
     }
 
     /// A range of bytes that begin at `start`.
-    fn within(&self, bytes: &Bytes, start: u64, range: &Range<u64>) -> Result<Bytes> {
+    pub fn within(&self, bytes: &Bytes, start: u64, range: &Range<u64>) -> Result<Bytes> {
         match [range.start, range.end].map(|at| usize::try_from(at - start)) {
             [Ok(start), Ok(end)] if end <= bytes.len() => Ok(bytes.slice(start..end)),
             _ => Err(Error::data("the bytes that were fetched end").in_file(&self.path)),
@@ -132,7 +105,7 @@ impl Object {
     /// # Errors
     /// `Source` if it is gone, else `Unsettled`, naming object, range and the last cause; or both tags, if it is another
     /// object now.
-    async fn ask(&self, client: &dyn Client, range: Range<u64>) -> Result<Bytes> {
+    pub async fn ask(&self, client: &dyn Client, range: Range<u64>) -> Result<Bytes> {
         let process = Process::current()?;
         let permit = process.throttle.enter().await;
         let is_alone = process.throttle.in_flight() == 1;
@@ -179,6 +152,9 @@ impl Object {
     /// Refuses another object of this address.
     fn check(&self, now: &ObjectMeta) -> Result<()> {
         let now = status_of(now);
+        if let (Some(listed), Some(told)) = (self.status.object(), now.object()) {
+            self.shared.note_known_by(listed.known_by(told), &self.path);
+        }
         match self.status.change(&now) {
             Some(change) => {
                 Err(Error::unsettled("the object was changed since it was listed:", &self.path, change))
@@ -197,46 +173,6 @@ impl Object {
     }
 }
 
-/// The bytes of blocks, with holes where the cache lacks some, and which these are; none if the disk can't be read.
-async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Option<(Memory, Vec<Range<u64>>)> {
-    let whole = blocks.range(&numbers);
-    let length = usize::try_from(whole.end - whole.start).ok()?;
-    let (cache, blocks) = (Arc::clone(cache), blocks.clone());
-    let _permit = Process::current().ok()?.disk.acquire().await.ok()?;
-    let done = tokio::task::spawn_blocking(move || {
-        let mut memory = Memory::for_what_comes(length).ok()?;
-        memory.resize(length).ok()?;
-        let mut runs: Vec<Range<u64>> = Vec::new();
-        for number in cache.read(&blocks, numbers, memory.bytes_mut()) {
-            match runs.last_mut() {
-                Some(run) if run.end == number => run.end += 1,
-                _ => runs.push(number..number + 1),
-            }
-        }
-        Some((memory, runs))
-    });
-    done.await.ok().flatten()
-}
-
-/// Gives a cache the bytes of blocks.
-async fn write(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>, bytes: Bytes) {
-    let (cache, blocks) = (Arc::clone(cache), blocks.clone());
-    let Ok(process) = Process::current() else { return };
-    let _permit = process.disk.acquire().await.ok();
-    let done = tokio::task::spawn_blocking(move || {
-        let mut rest = bytes.as_ref();
-        for number in numbers {
-            let one = blocks.one(number);
-            let length = usize::try_from(one.end - one.start).unwrap_or(usize::MAX).min(rest.len());
-            let (bytes, behind) = rest.split_at(length);
-            cache.write(&blocks, number, bytes);
-            rest = behind;
-        }
-    });
-    // What fails there is told there.
-    drop(done.await);
-}
-
 /// How long a try may take as a whole that brings so many bytes: what sends one now and then is not waited for.
 pub fn longest(bytes: usize) -> Duration {
     READ_TIMEOUT + Duration::from_secs(bytes as u64 / LEAST_BYTES_A_SECOND)
@@ -245,9 +181,13 @@ pub fn longest(bytes: usize) -> Duration {
 /// The status that a store tells of an object.
 pub fn status_of(found: &ObjectMeta) -> Status {
     let tag = found.e_tag.as_deref().map(|tag| tag.trim_start_matches("W/").trim_matches('"'));
-    let tag =
-        tag.or(found.version.as_deref()).map_or_else(|| found.last_modified.to_rfc3339(), str::to_owned);
-    Status { size: found.size, version: Version::Tag(tag.into()) }
+    let tag = [tag, found.version.as_deref()].into_iter().flatten().find(|tag| !tag.is_empty());
+    // The crate below tells no time as the first one.
+    let modified_ms = Some(found.last_modified.timestamp_millis()).filter(|time| *time != 0);
+    Status {
+        size: found.size,
+        version: Version::Object(ObjectVersion { tag: tag.map(Box::from), modified_ms }),
+    }
 }
 
 /// What to add to a cause that is a name which is none of an object here: one of them hides all that lie beside it.
@@ -300,19 +240,28 @@ impl Source for ObjectSource {
             return Ok(());
         }
         let wanted = offset..offset + buffer.len() as u64;
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = locked(&self.last);
         let (start, held) = &*last;
         if !(*start <= wanted.start && wanted.end <= start + held.len() as u64) {
             let end = wanted.end.max(wanted.start.saturating_add(LEAST_READ_BYTES)).min(self.size());
-            *last = (wanted.start, self.object.read(wanted.start..end)?);
+            let came = self.object.read(wanted.start..end)?;
+            *last = (wanted.start, came);
         }
         let (start, held) = &*last;
         copy(held, *start, wanted.start, buffer)
     }
 
     fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
+        // A small object came with its footer.
+        if locked(&self.last).1.len() as u64 == self.size() {
+            return Ok(None);
+        }
         let fetched = Fetched::begin(&self.object, ranges)?;
         Ok(fetched.map(|fetched| Arc::new(fetched) as Arc<dyn Source>))
+    }
+
+    fn is_remote(&self) -> bool {
+        true
     }
 
     fn is_near(&self) -> bool {
@@ -322,14 +271,6 @@ impl Source for ObjectSource {
     fn path(&self) -> &Path {
         &self.object.path
     }
-}
-
-/// Copies bytes of which the first is at `offset` into those that begin at `start`.
-fn put(buffer: &mut [u8], start: u64, offset: u64, bytes: &[u8]) -> Result<()> {
-    let first = usize::try_from(offset - start).unwrap_or(usize::MAX);
-    let place = buffer.get_mut(first..).and_then(|rest| rest.get_mut(..bytes.len()));
-    place.ok_or_else(|| Error::data("more bytes came than were asked for"))?.copy_from_slice(bytes);
-    Ok(())
 }
 
 /// Copies what begins at `offset` from bytes that begin at `start`.

@@ -8,6 +8,7 @@ use http::HeaderValue;
 use reqwest::Url;
 
 use crate::address::Kind;
+use crate::outlook::METADATA_HOSTS;
 
 /// What s3fs, boto3, pyarrow and others call it, and what to write here.
 const OF_OTHERS: &[(&[Kind], &[&str], &str)] = {
@@ -155,9 +156,12 @@ pub fn about_values(cause: &str, named: &BTreeMap<String, String>) -> Option<Str
 
 /// What to add to a cause that shows that nobody named credentials: the crate below asks the machine for some then.
 pub fn about_credentials(cause: &str) -> &'static str {
-    const OF_MACHINES: [&str; 2] = ["169.254.169.254", "metadata.google.internal"];
-    if !OF_MACHINES.iter().any(|address| cause.contains(address)) {
+    if !METADATA_HOSTS.iter().any(|address| cause.contains(address)) {
         return "";
+    }
+    if std::env::var_os("AWS_PROFILE").is_some_and(|profile| !profile.is_empty()) {
+        return "; AWS_PROFILE is set, and profiles are not read: pass credentials=, a function that asks \
+                boto3.Session(), which knows the profile";
     }
     "; no credentials were named, and the machine gave none: pass storage_options= or credentials=, set the \
      environment's, or write storage_options={'skip_signature': 'true'} for what is public"

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use fastresume::address::AFTER_SCHEME;
-use fastresume::error::quoted;
-use fastresume::{Error, Result};
+use fastresume::error::{quoted, shown};
+use fastresume::{Error, Result, bounded};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
 use object_store::azure::{AzureConfigKey, AzureCredential, MicrosoftAzureBuilder};
 use object_store::client::{ClientConfigKey, CredentialProvider};
 use object_store::gcp::{GcpCredential, GoogleCloudStorageBuilder, GoogleConfigKey};
-use object_store::http::HttpBuilder;
-use object_store::{BackoffConfig, ClientOptions, RetryConfig};
+use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
 use reqwest::Url;
 
 use crate::address::{Address, Kind};
@@ -24,6 +24,7 @@ use crate::hub_client::{HubClient, Token};
 use crate::option_names::{about_values, check_endpoint, check_values, is_sendable, unknown};
 use crate::page::Client;
 use crate::repository::Repository;
+use crate::web::Web;
 
 /// A body that brings no byte for so long is asked for again.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
@@ -92,7 +93,7 @@ impl Options {
             Kind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
             Kind::Http => {
                 self.of_store::<NoKey>(Kind::Http, "a web server")?;
-                built!(HttpBuilder::new().with_url(root))
+                return Web::new(root, &client, &connector).map(|made| Arc::new(made) as _);
             }
         };
         made.map_err(|cause| {
@@ -107,12 +108,13 @@ impl Options {
     /// # Errors
     /// `Argument` if an option has no meaning for it.
     pub fn place(&self, address: &Address) -> Result<String> {
-        use AmazonS3ConfigKey::{Endpoint, Region};
+        use AmazonS3ConfigKey::{Endpoint, Region, S3Endpoint};
         let root = &address.root;
         let parts = match address.kind {
             Kind::S3 => {
                 let builder = self.s3(root)?;
-                [builder.get_config_value(&Endpoint), builder.get_config_value(&Region)]
+                let endpoint = [S3Endpoint, Endpoint].iter().find_map(|key| builder.get_config_value(key));
+                [endpoint, builder.get_config_value(&Region)]
             }
             Kind::Gcs => [self.gcs(root)?.get_config_value(&GoogleConfigKey::BaseUrl), None],
             Kind::Azure => {
@@ -128,7 +130,14 @@ impl Options {
 
     fn s3(&self, root: &str) -> Result<AmazonS3Builder> {
         let builder = AmazonS3Builder::from_env().with_url(root);
-        let options = self.of_store::<AmazonS3ConfigKey>(Kind::S3, "S3")?;
+        let mut options = self.of_store::<AmazonS3ConfigKey>(Kind::S3, "S3")?;
+        // What is named goes before the environment's, also where that is the endpoint of S3 alone.
+        let named = |wanted| options.iter().find(|(key, _)| *key == wanted).map(|(_, value)| *value);
+        if let (Some(endpoint), None) =
+            (named(AmazonS3ConfigKey::Endpoint), named(AmazonS3ConfigKey::S3Endpoint))
+        {
+            options.push((AmazonS3ConfigKey::S3Endpoint, endpoint));
+        }
         let builder =
             options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value));
         for key in [AmazonS3ConfigKey::Endpoint, AmazonS3ConfigKey::S3Endpoint] {
@@ -221,6 +230,9 @@ impl Options {
             .with_read_timeout(READ_TIMEOUT)
             .with_timeout_disabled()
             .with_allow_http(is_plain);
+        for certificate in certificates(address.kind)? {
+            options = options.with_root_certificate(certificate);
+        }
         for (name, value) in &self.named {
             if let Some(key) = client_key(name) {
                 options = options.with_config(key, value);
@@ -228,6 +240,21 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// The certificates that the environment has the tools of a store trust beside those of the system.
+fn certificates(kind: Kind) -> Result<Vec<Certificate>> {
+    let Some(path) = std::env::var_os("AWS_CA_BUNDLE").filter(|path| kind == Kind::S3 && !path.is_empty())
+    else {
+        return Ok(Vec::new());
+    };
+    let wrong = |cause: String| {
+        let shown = shown(Path::new(&path));
+        Error::Argument(format!("AWS_CA_BUNDLE='{shown}' holds no certificates: {}", bounded(&cause)))
+    };
+    let bundle = std::fs::read(&path).map_err(|cause| wrong(cause.to_string()))?;
+    let found = Certificate::from_pem_bundle(&bundle).map_err(|cause| wrong(cause.to_string()))?;
+    if found.is_empty() { Err(wrong("expected the form PEM".into())) } else { Ok(found) }
 }
 
 /// The key of an option that every HTTP client has.

@@ -40,6 +40,8 @@ pub enum Outlook {
     Seldom,
     /// A fault of the moment. The server asks to wait for so long.
     Moment(Duration),
+    /// Nothing answers there, and nothing ever did: who asks a store for the first time has named the wrong one.
+    Absent,
     /// Credentials have expired: new ones may do, once.
     Expired,
     /// The answer took too long as a whole, which one more try may mend.
@@ -112,6 +114,14 @@ impl Outlook {
         Self::Moment(Duration::ZERO)
     }
 
+    /// The same where nothing answers, and nothing ever did.
+    pub fn absent(self) -> Self {
+        match self {
+            Self::Moment(_) => Self::Absent,
+            other => other,
+        }
+    }
+
     /// The worse of two.
     pub fn at_most_seldom(self) -> Self {
         match self {
@@ -119,6 +129,24 @@ impl Outlook {
             other => other,
         }
     }
+}
+
+/// Whether there is nothing at an address that answers.
+pub fn is_nothing_there(error: &HttpError) -> bool {
+    use std::io::ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    let (mut is_connecting, mut is_nothing) = (false, false);
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(found) = cause {
+        if let Some(found) = found.downcast_ref::<reqwest::Error>() {
+            (is_connecting, is_nothing) = (found.is_connect(), found.is_timeout());
+        }
+        if let Some(found) = found.downcast_ref::<std::io::Error>() {
+            is_nothing |=
+                matches!(found.kind(), ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut);
+        }
+        cause = found.source();
+    }
+    is_connecting && is_nothing
 }
 
 /// The code that an error of S3, GCS or Azure names.

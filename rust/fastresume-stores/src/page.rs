@@ -10,7 +10,6 @@ use http::Uri;
 use object_store::aws::AmazonS3;
 use object_store::azure::MicrosoftAzure;
 use object_store::gcp::GoogleCloudStorage;
-use object_store::http::HttpStore;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
 use object_store::{Error, ObjectMeta, ObjectStore, Result};
@@ -52,13 +51,6 @@ macro_rules! paged {
 }
 
 paged!(AmazonS3, GoogleCloudStorage, MicrosoftAzure);
-
-#[async_trait]
-impl Client for HttpStore {
-    async fn page(&self, _: Option<&Key>, _: Option<String>) -> Result<Page> {
-        Err(Error::NotSupported { source: "a web server lists no directories".into() })
-    }
-}
 
 /// What is wrong with a page.
 #[derive(Debug, PartialEq, Eq)]
@@ -125,7 +117,8 @@ impl Pages {
                 "after {MOST_EMPTY} pages without an object, another one follows"
             )));
         }
-        let first = page.objects.iter().find(|object| !self.is_directory(&object.location));
+        let first =
+            page.objects.iter().find(|object| !self.is_directory(&object.location) && object.size > 0);
         let first = first.filter(|first| self.has(&first.location));
         match first {
             Some(first) => Err(Wrong::told(format!("'{}' was listed before", first.location))),
@@ -143,7 +136,7 @@ impl Pages {
         match (&self.names, &self.last) {
             (Some(names), _) => names.contains(name),
             (None, Some(last)) if name > last => false,
-            (None, _) => self.taken.iter().any(|object| object.location == *name),
+            (None, _) => self.taken.iter().any(|object| object.location == *name && object.size > 0),
         }
     }
 
@@ -163,10 +156,18 @@ impl Pages {
             if self.is_directory(&object.location) {
                 continue;
             }
+            // `a/` without a byte marks a directory, and stands here as `a`: the name of another object, maybe.
+            if object.size == 0 {
+                if is_meant(&object) {
+                    self.taken.push(object);
+                }
+                continue;
+            }
             let name = &object.location;
             if self.names.is_none() && self.last.as_ref().is_some_and(|last| name <= last) {
                 // Some stores list in no order.
-                self.names = Some(self.taken.iter().map(|object| object.location.clone()).collect());
+                let named = self.taken.iter().filter(|object| object.size > 0);
+                self.names = Some(named.map(|object| object.location.clone()).collect());
             }
             let is_new = if let Some(names) = &mut self.names {
                 names.insert(name.clone())

@@ -31,9 +31,14 @@ impl Plain {
         self.has_answered.store(true, Relaxed);
     }
 
+    /// Whether it answered.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered.load(Relaxed)
+    }
+
     /// Whether it speaks TLS, after a request failed. It is greeted once, if it has never answered.
     pub async fn speaks_tls(&self, asked: &Uri, cause: &HttpError) -> bool {
-        let is_plain = asked.scheme_str() == Some("http") && !self.has_answered.load(Relaxed);
+        let is_plain = asked.scheme_str() == Some("http") && !self.has_answered();
         // One that can't be reached speaks nothing.
         if is_plain && cause.kind() != HttpErrorKind::Connect && !self.is_tried.swap(true, Relaxed) {
             let greeted = tokio::time::timeout(LONGEST, greeted(asked)).await;

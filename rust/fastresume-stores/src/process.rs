@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 
 use crate::client::Throttle;
+use crate::in_flight::InFlight;
 use crate::page::Client;
 
 /// Two threads move more bytes than decoding takes.
@@ -32,6 +33,8 @@ pub struct Process {
     pub throttle: Arc<Throttle>,
     /// How much more may be done with a local disk at the same time.
     pub disk: Semaphore,
+    /// The blocks of caches that are on their way.
+    pub in_flight: InFlight,
     /// By the number of whose they are, and the root of their addresses.
     clients: Mutex<HashMap<(u64, String), Arc<dyn Client>>>,
 }
@@ -87,6 +90,7 @@ impl Process {
             runtime,
             throttle: Arc::default(),
             disk: Semaphore::new(DISK_IN_FLIGHT),
+            in_flight: InFlight::default(),
             clients: Mutex::default(),
         })
     }

@@ -1,18 +1,19 @@
 //! The stores that a dataset reads from, as the core asks them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use fastresume::error::{check, shown};
-use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
+use fastresume::{Error, KnownBy, Object as Listed, Result, Source, Status, Store};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
-use crate::again::again;
+use crate::again::{again, again_at_first};
 use crate::block::ObjectKey;
 use crate::cache::Cache;
 use crate::client::{Answer, Connector};
@@ -22,6 +23,9 @@ use crate::options::Options;
 use crate::outlook::Outlook;
 use crate::page::{Client, Pages};
 use crate::process::{LOOK_EVERY, Process};
+
+/// So many objects are asked for at once where all of each is wanted.
+const READERS: usize = 32;
 
 /// What tells of objects, and holds none of their bytes, is there as a whole after this time.
 const WHOLE: Duration = Duration::from_secs(40);
@@ -36,9 +40,25 @@ pub struct Shared {
     pub cache: Option<Arc<Cache>>,
     pub counts: Arc<Counts>,
     pub answer: Answer,
+    /// What is to be said of a store that tells little of its objects, once.
+    weakness: OnceLock<String>,
+    is_told: AtomicBool,
 }
 
 impl Shared {
+    /// Notes what tells an object of an answer from another one of its name.
+    pub fn note_known_by(&self, known_by: KnownBy, path: &Path) {
+        let (lacks, instead) = match known_by {
+            KnownBy::Tags => return,
+            KnownBy::Times => ("no tags (ETag)", "size and time in seconds"),
+            KnownBy::Nothing => ("neither tags (ETag) nor times", "size alone"),
+        };
+        self.weakness.get_or_init(|| {
+            let shown = shown(path);
+            format!("the store of '{shown}' tells {lacks}: a replaced object is known by its {instead}")
+        });
+    }
+
     /// The client of the store that an address lies in, in this process.
     pub fn client(&self, address: &Path) -> Result<Arc<dyn Client>> {
         let address = Address::parse(address)?;
@@ -69,13 +89,21 @@ impl Stores {
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         let cache = cache.map(Arc::new);
         let (counts, answer) = (Arc::default(), Answer::default());
-        Self { shared: Arc::new(Shared { owner, options, cache, counts, answer }) }
+        let (weakness, is_told) = Default::default();
+        Self { shared: Arc::new(Shared { owner, options, cache, counts, answer, weakness, is_told }) }
     }
 
     /// The first thing that went wrong with the cache in this process, told once.
     #[must_use]
     pub fn take_trouble(&self) -> Option<String> {
-        self.shared.cache.as_ref()?.take_trouble()
+        self.shared.cache.as_ref().and_then(|cache| cache.take_trouble())
+    }
+
+    /// What is to be known of objects whose store tells little of them, told once.
+    #[must_use]
+    pub fn take_weakness(&self) -> Option<String> {
+        let weakness = self.shared.weakness.get()?;
+        (!self.shared.is_told.swap(true, Ordering::Relaxed)).then(|| weakness.clone())
     }
 
     /// What was asked of them until now, in this process.
@@ -109,8 +137,9 @@ impl Stores {
             };
             Listed { path, status: status_of(meta) }
         };
-        if !address.key.as_ref().is_empty() {
-            match again(self.counts(), WHOLE, || client.head(&address.key)).await {
+        // `s3://bucket/a/` is what lies below `a`, and never the object of that name.
+        if !address.key.as_ref().is_empty() && !address.is_directory {
+            match again_at_first(self.counts(), WHOLE, || client.head(&address.key)).await {
                 Ok(meta) => return Ok(vec![listed(&meta)]),
                 Err(object_store::Error::NotFound { .. }) => {}
                 Err(cause) => return Err(failed(&cause)),
@@ -118,7 +147,7 @@ impl Stores {
         }
         if address.kind == Kind::Http {
             return Err(failed(&object_store::Error::NotSupported {
-                source: "the server has no such file, or answers no HEAD; a web server lists no directories: name each file"
+                source: "the server has no such file; a web server lists no directories: name each file"
                     .into(),
             }));
         }
@@ -126,7 +155,7 @@ impl Stores {
         let is_meant = |object: &ObjectMeta| object.size > 0 || is_parquet(object.location.filename());
         let (mut pages, mut token) = (Pages::below(prefix), None);
         loop {
-            let page = again(self.counts(), WHOLE, || async {
+            let page = again_at_first(self.counts(), WHOLE, || async {
                 let page = client.page(prefix, token.clone()).await?;
                 // A page of a moment's fault, or of a cache between, may be right when it is asked for again.
                 pages.check(&page).inspect_err(|_| Outlook::Seldom.note())?;
@@ -146,17 +175,50 @@ impl Stores {
         Ok(objects.iter().filter(holds_rows).map(listed).collect())
     }
 
+    /// The bytes of the objects of these names in a directory, which is listed once; none of those that it lacks.
+    ///
+    /// # Errors
+    /// `Source` if the store does not answer; `Argument` if no store has such an address; `Interrupted` once `stop` is set.
+    pub fn contents(
+        &self,
+        directory: &Path,
+        names: &[String],
+        stop: &AtomicBool,
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let directory = PathBuf::from(format!("{}/", directory.display()));
+        Self::wait(stop, async {
+            let listed = self.listed(&directory, usize::MAX).await?;
+            let found = listed.iter().filter_map(|one| Some((one.path.file_name()?.to_str()?, one)));
+            let found: HashMap<&str, &Listed> = found.collect();
+            let client = self.shared.client(&directory)?;
+            let each = names.iter().map(|name| {
+                let (found, client) = (found.get(name.as_str()).copied(), Arc::clone(&client));
+                async move {
+                    let Some(Listed { path, status }) = found else { return Ok(None) };
+                    let object = self.object(path, status, false)?;
+                    Ok(Some(object.ask(client.as_ref(), 0..status.size).await?.to_vec()))
+                }
+            });
+            stream::iter(each).buffered(READERS).try_collect().await
+        })
+    }
+
     /// An object of this status, of which blocks are kept if there is a cache for them.
-    fn source(&self, address: &Path, status: &Status, is_cached: bool) -> Result<ObjectSource> {
+    fn object(&self, address: &Path, status: &Status, is_cached: bool) -> Result<Object> {
         let parsed = Address::parse(address)?;
         let (shared, path): (_, PathBuf) = (Arc::clone(&self.shared), address.to_owned());
         let cached = match &shared.cache {
             Some(_) if is_cached => ObjectKey::of(&shared.options.place(&parsed)?, address, status),
             _ => None,
         };
-        let expected = status.tag().filter(|_| parsed.kind == Kind::Hub).map(str::to_owned);
+        let tag = status.object().and_then(|object| object.tag.as_deref());
+        let expected = tag.filter(|_| parsed.kind == Kind::Hub).map(str::to_owned);
         let (key, status) = (parsed.key, status.clone());
-        Ok(ObjectSource::new(Object { shared, path, key, status, expected, cached }))
+        Ok(Object { shared, path, key, status, expected, cached })
+    }
+
+    fn source(&self, address: &Path, status: &Status, is_cached: bool) -> Result<ObjectSource> {
+        Ok(ObjectSource::new(self.object(address, status, is_cached)?))
     }
 }
 
@@ -165,14 +227,16 @@ fn is_parquet(name: Option<&str>) -> bool {
     name.is_some_and(|name| name.ends_with(".parquet"))
 }
 
-/// The names that others lie below, if there are objects without a byte: such a one that ends in `.parquet` names a
-/// directory, or is a file whose writer failed.
+/// The names that others lie below or have bytes under, if there are objects without a byte: such a one that ends in
+/// `.parquet` names a directory, or is a file whose writer failed.
 fn directories(objects: &[ObjectMeta]) -> HashSet<&str> {
     if objects.iter().all(|object| object.size > 0) {
         return HashSet::new();
     }
     let names = objects.iter().map(|object| object.location.as_ref());
-    names.flat_map(|name| name.match_indices('/').map(|(at, _)| &name[..at])).collect()
+    let above = names.flat_map(|name| name.match_indices('/').map(|(at, _)| &name[..at]));
+    let with_bytes = objects.iter().filter(|object| object.size > 0);
+    above.chain(with_bytes.map(|object| object.location.as_ref())).collect()
 }
 
 /// The name of an object in its store.

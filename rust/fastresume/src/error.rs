@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -88,13 +89,28 @@ fn on_one_line(name: &str) -> String {
     each.collect()
 }
 
-/// A path on one line: what is no text in it stands as in a literal of bytes.
+/// A path without the query that an address of a web server may have: it lets in, and may be a secret.
+#[must_use]
+pub fn without_query(path: &Path) -> &Path {
+    let bytes = path.as_os_str().as_bytes();
+    let is_of_web = [b"http://".as_slice(), b"https://"].iter().any(|scheme| bytes.starts_with(scheme));
+    match bytes.iter().position(|byte| *byte == b'?') {
+        Some(end) if is_of_web => Path::new(OsStr::from_bytes(&bytes[..end])),
+        _ => path,
+    }
+}
+
+/// A path on one line: what is no text in it stands as in a literal of bytes. Of a query no more is shown than that it is there.
 #[must_use]
 pub fn shown(path: &Path) -> String {
+    let named = without_query(path);
     let mut text = String::new();
-    for chunk in path.as_os_str().as_bytes().utf8_chunks() {
+    for chunk in named.as_os_str().as_bytes().utf8_chunks() {
         text.push_str(&on_one_line(chunk.valid()));
         text.push_str(&chunk.invalid().escape_ascii().to_string());
+    }
+    if named != path {
+        text.push_str("?...");
     }
     text
 }

@@ -95,7 +95,7 @@ pub use self::schema::types::{Dtype, Kind};
 pub use self::source::address;
 pub use self::source::byte_source::Source;
 pub use self::source::file_system::FileSystem;
-pub use self::source::status::{Status, Version};
+pub use self::source::status::{KnownBy, ObjectVersion, Status, Version};
 pub use self::source::store::{Object, Store};
 pub use self::units::bin_table::BinTable;
 pub use self::units::index::{Index, Making, Progress, Rule, UnitRows};

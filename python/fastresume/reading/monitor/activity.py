@@ -10,6 +10,7 @@ from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
 import fastresume._core as _core
+from fastresume.reading.store_counts import StoreCounts
 
 
 class Activity(Protocol):
@@ -26,6 +27,10 @@ class Activity(Protocol):
     def transform_seconds(self) -> float:
         """The time that transforms ran ahead, summed over all threads or workers."""
 
+    @property
+    def asked(self) -> StoreCounts:
+        """What worker processes asked of stores."""
+
     def queued(self) -> tuple[int, int]:
         """The number of batches that are ready, and their bytes."""
 
@@ -37,6 +42,7 @@ class ReaderActivity:
     """The threads of a reader, and the one that calls `next()`, if that reads by itself."""
 
     transform_seconds = 0.0
+    asked = StoreCounts()
 
     def __init__(self, core: _core.Activity) -> None:
         self._core = core
@@ -140,6 +146,11 @@ class Making:
     def transform_seconds(self) -> float:
         """The time that transforms ran, summed over all threads."""
         return self._source.transform_seconds + sum(self._spent.copy().values())
+
+    @property
+    def asked(self) -> StoreCounts:
+        """What worker processes asked of stores."""
+        return self._source.asked
 
     def queued(self) -> tuple[int, int]:
         """The number of batches that are ready, transformed or not, and their bytes as they were read."""

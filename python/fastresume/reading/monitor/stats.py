@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-import fastresume._core as _core
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import row_count
 from fastresume.reading.monitor.activity import Activity
 from fastresume.reading.spec import ReadSpec
+from fastresume.reading.store_counts import StoreCounts
 from fastresume.state.shared_cursor import SharedCursor
 
 PACE_SECONDS = 30.0
@@ -57,6 +57,7 @@ class Stats:
         self._counts = Counts()
         self._activity: Activity | None = None
         self._read_before = self._transformed_before = 0.0
+        self._asked_before = StoreCounts()
         self._began: float | None = None
         self._last = 0.0
         self._pace: tuple[tuple[float, int], tuple[float, int]] | None = None
@@ -129,33 +130,33 @@ class Stats:
 
     @property
     def requests(self) -> int:
-        """HTTP requests to stores since the dataset was opened, in this process, retries among them."""
-        return sum(counts.requests for counts in self._stores())
+        """HTTP requests to stores since the dataset was opened, of workers, too; retries among them."""
+        return self._asked().requests
 
     @property
     def retries(self) -> int:
         """Requests that a store answered by a fault, and that were made again."""
-        return sum(counts.retries for counts in self._stores())
+        return self._asked().retries
 
     @property
     def bytes_asked(self) -> int:
         """The bytes of objects that were asked for."""
-        return sum(counts.bytes_asked for counts in self._stores())
+        return self._asked().bytes_asked
 
     @property
     def bytes_needed(self) -> int:
         """The bytes of column chunks and footers among them."""
-        return sum(counts.bytes_needed for counts in self._stores())
+        return self._asked().bytes_needed
 
     @property
     def bytes_from_cache(self) -> int:
         """The bytes of objects that `cache_dir` had, so that no store was asked for them."""
-        return sum(counts.bytes_from_cache for counts in self._stores())
+        return self._asked().bytes_from_cache
 
     @property
     def wait_for_bytes_seconds(self) -> float:
         """How long decoding waited for the bytes of objects, summed over its threads."""
-        return sum(counts.wait_for_bytes_seconds for counts in self._stores())
+        return self._asked().wait_for_bytes_seconds
 
     @property
     def queued_batches(self) -> int:
@@ -242,8 +243,10 @@ class Stats:
             told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
         return f"Stats({', '.join(told)})"
 
-    def _stores(self) -> list[_core.StoreCounts]:
-        return [stores.counts() for stores in self._spec.stores]
+    def _asked(self) -> StoreCounts:
+        """What was asked of stores, by this process and its workers."""
+        asked = StoreCounts.of(self._spec.stores).plus(self._asked_before)
+        return asked if self._activity is None else asked.plus(self._activity.asked)
 
     def _queued(self) -> tuple[int, int]:
         return (0, 0) if self._activity is None else self._activity.queued()
@@ -252,6 +255,8 @@ class Stats:
         """Counts what a source does from now on, on top of earlier sources."""
         if activity is not self._activity:
             self._read_before, self._transformed_before = self.decode_seconds, self.transform_seconds
+            if self._activity is not None:
+                self._asked_before = self._asked_before.plus(self._activity.asked)
             self._activity = activity
 
     def _count(self, delivered: Delivered, began: float, waited: float, masked: int = 0) -> None:

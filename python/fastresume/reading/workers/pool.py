@@ -26,6 +26,7 @@ from fastresume.batch.seeds import batch_seed
 from fastresume.reading import exiting
 from fastresume.reading.monitor.activity import Activity
 from fastresume.reading.spec import ReadSpec
+from fastresume.reading.store_counts import StoreCounts
 from fastresume.reading.transform import some_of
 from fastresume.reading.workers import shared_memory
 from fastresume.reading.workers.channel import HungUpError, wait
@@ -363,6 +364,11 @@ class CrewActivity:
     def transform_seconds(self) -> float:
         """How long transforms ran, over all workers."""
         return self._board.transform_seconds
+
+    @property
+    def asked(self) -> StoreCounts:
+        """What all workers asked of stores."""
+        return self._board.asked
 
     def queued(self) -> tuple[int, int]:
         """How many batches are ready, and their bytes."""

@@ -15,12 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from fastresume.memory_file import Memory, mapped_file, shared_file
+from fastresume.reading.store_counts import StoreCounts
 
 WAITING, READING, TRANSFORMING, SENDING = range(4)
 """What a worker is at."""
 
-_PROCESS, _DOING, _SINCE, _NUMBER, _SERVING, _BATCHES, _BYTES, _READ, _TRANSFORMED, _WORDS = range(10)
+_PROCESS, _DOING, _SINCE, _NUMBER, _SERVING, _BATCHES, _BYTES, _READ, _TRANSFORMED, _STORES = range(10)
 """The words of a row: times in nanoseconds; batches and bytes are those made in the serving."""
+
+_WORDS = _STORES + len(StoreCounts._fields)
+"""Behind them stands what the worker asked of stores; waits in nanoseconds, too."""
 
 _DOES = ("has had nothing to do", "has been reading", "has been transforming", "has been sending")
 
@@ -74,11 +78,18 @@ class Board:
             row[_BATCHES] = row[_BYTES] = 0
         row[: _SERVING + 1] = os.getpid(), doing, now, number, serving
 
-    def sent(self, worker: int, num_bytes: int) -> None:
-        """Takes note that a worker made a batch; it writes this itself."""
+    def sent(self, worker: int, num_bytes: int, asked: StoreCounts) -> None:
+        """Takes note that a worker made a batch, and what it asked of stores; it writes this itself."""
         row = self._rows[worker]
         row[_BATCHES] += 1
         row[_BYTES] += num_bytes
+        row[_STORES:] = [*asked[:-1], round(asked.wait_for_bytes_seconds * 1e9)]
+
+    @property
+    def asked(self) -> StoreCounts:
+        """What all workers asked of stores."""
+        *counts, waited = self._rows[:, _STORES:].sum(0).tolist()
+        return StoreCounts._make([*counts, waited / 1e9])
 
     @property
     def seconds(self) -> float:

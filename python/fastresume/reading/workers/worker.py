@@ -21,6 +21,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.seeds import batch_seed
 from fastresume.reading.prefetch import Reader
 from fastresume.reading.spec import ReadSpec
+from fastresume.reading.store_counts import StoreCounts
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers import shared_memory
 from fastresume.reading.workers.channel import Channel, HungUpError
@@ -46,6 +47,7 @@ class Station(Dataset[Batch]):
         self._board = board
         self._seed = seed
         self._worker = 0
+        self._asked = StoreCounts()
         self._sender = shared_memory.Sender(shared_memory.Enclosed)
         self._reader: Reader | None = None
         self._start = ""
@@ -54,6 +56,8 @@ class Station(Dataset[Batch]):
     def work(self, worker: int, channel: Channel) -> None:
         """Makes what it is told to, until the main process hangs up, or is gone."""
         self._worker = worker
+        # A fork has the counts of what forked it.
+        self._asked = StoreCounts.of(self._spec.stores)
         self._sender = shared_memory.Sender(shared_memory.Enclosed)  # of this process
         info: Any = torch_worker.WorkerInfo  # not typed alike in all versions
         seed = self._seed + worker
@@ -95,7 +99,8 @@ class Station(Dataset[Batch]):
             parcel = self._sender.pack(found)
         except Exception as error:  # noqa: BLE001  (as above)
             parcel = self._sender.pack(self._failure(error))
-        self._board.sent(worker, shared_memory.num_bytes(parcel))
+        asked = StoreCounts.of(self._spec.stores).minus(self._asked)
+        self._board.sent(worker, shared_memory.num_bytes(parcel), asked)
         self._board.note(worker, WAITING, task.number, task.serving)
         handle: Any = parcel.handle
         file: int = -1 if handle is None else handle.file

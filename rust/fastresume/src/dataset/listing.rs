@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
 use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
-use crate::error::{Error, Result, check, shown};
+use crate::error::{Error, Result, check, shown, without_query};
 use crate::source::address::{meant, scheme};
 use crate::source::file_system::FileSystem;
 use crate::source::status::Status;
@@ -71,7 +71,11 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
     let files = paths.into_iter().zip(statuses).map(|(path, status)| Listed { path, status });
     let mut files: Vec<Listed> = files.collect();
     // What all paths begin with decides nothing. Paths themselves compare by their parts, not by their bytes.
-    files.sort_by(|a, b| a.path.as_os_str().cmp(b.path.as_os_str()));
+    // A query that lets in is another one each day.
+    files.sort_by(|a, b| {
+        let [one, other] = [a, b].map(|listed| without_query(&listed.path).as_os_str());
+        one.cmp(other).then_with(|| a.path.as_os_str().cmp(b.path.as_os_str()))
+    });
     Ok(files)
 }
 
@@ -110,7 +114,7 @@ pub fn check_distinct<'a>(
     let mut addresses: HashSet<(Option<&str>, &Path)> = HashSet::new();
     for (index, status) in statuses.enumerate() {
         // Objects of one content may have one tag: their addresses tell them apart.
-        if status.tag().is_some() {
+        if status.object().is_some() {
             let path = &listed[index].path;
             if !addresses.insert(meant(path)) {
                 return Err(Error::Argument(format!("the same object twice: '{}'", shown(path))));

@@ -17,7 +17,7 @@ use crate::dataset::manifest_cache::{Cache, Known};
 use crate::dataset::page_checks::PageChecks;
 use crate::dataset::path_bytes;
 use crate::dataset::table_snapshot::{TableSnapshot, Told};
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, shown, without_query};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::Footers;
 use crate::format::metadata::size_estimate::Extent;
@@ -25,7 +25,7 @@ use crate::memory::vectors::with_room;
 use crate::schema::columns::{Column, Kind};
 use crate::source::byte_source::Source;
 use crate::source::file_system::FileSystem;
-use crate::source::status::{Status, Version};
+use crate::source::status::{ObjectVersion, Status, Version};
 
 /// The upper limit of row counts, so that every count fits a JSON number.
 pub const MAX_ROWS: u64 = 1 << 53;
@@ -46,8 +46,8 @@ pub struct DataFile {
     pub size: u64,
     /// The hash of the footer's bytes.
     pub footer_hash: [u8; HASH_BYTES],
-    /// The tag that the listing told of an object; none of a local file.
-    pub(crate) tag: Option<Box<str>>,
+    /// What the listing told of an object; none of a local file.
+    pub(crate) object: Option<ObjectVersion>,
     /// Its columns, as an index into the manifest's distinct schemas.
     pub(super) schema: usize,
     /// The number of its first row group, counted over the dataset.
@@ -91,7 +91,7 @@ pub struct GroupPlace {
 
 impl DataFile {
     pub(super) fn printed(&self) -> Printed<'_> {
-        Printed { path: &self.path, size: self.size, footer_hash: &self.footer_hash }
+        Printed { path: without_query(&self.path), size: self.size, footer_hash: &self.footer_hash }
     }
 }
 
@@ -155,6 +155,7 @@ impl Manifest {
         }
         let files = listed.iter().zip(&found).zip(&manifest.files).filter(|((_, found), _)| is_kept(found));
         let mut files: Vec<_> = files.collect();
+        files.retain(|((listed, _), _)| without_query(&listed.path) == listed.path);
         files.sort_unstable_by_key(|((listed, _), _)| listed.path.as_os_str().as_bytes());
         let entries = files.into_iter().map(|((listed, found), file)| {
             (listed.path.as_os_str().as_bytes(), &found.status, &found.summary, file.schema)
@@ -190,7 +191,7 @@ impl Manifest {
                 path: listed.path.clone(),
                 size: summary.size,
                 footer_hash: summary.footer_hash,
-                tag: status.tag().map(Box::from),
+                object: status.object().cloned(),
                 schema,
                 first_group: group_starts.len() - 1,
             });
@@ -259,7 +260,7 @@ impl Manifest {
     /// Whether files are objects of a store.
     #[must_use]
     pub fn has_objects(&self) -> bool {
-        self.files.iter().any(|file| file.tag.is_some())
+        self.files.iter().any(|file| file.object.is_some())
     }
 
     /// How many bytes of objects may be on their way.
@@ -273,8 +274,8 @@ impl Manifest {
     /// # Errors
     /// As for [`FileSystem::open`].
     pub(crate) fn open_file(&self, file: usize) -> Result<(Arc<dyn Source>, Status)> {
-        let DataFile { path, size, tag, .. } = &self.files[file];
-        let listed = tag.clone().map(|tag| Status { size: *size, version: Version::Tag(tag) });
+        let DataFile { path, size, object, .. } = &self.files[file];
+        let listed = object.clone().map(|object| Status { size: *size, version: Version::Object(object) });
         self.file_system.open(path, listed.as_ref())
     }
 

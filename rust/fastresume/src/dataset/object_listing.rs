@@ -7,11 +7,13 @@ use std::sync::atomic::AtomicBool;
 use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
 use crate::dataset::tables::Table;
 use crate::error::{Error, Result, shown};
-use crate::source::address::AFTER_SCHEME;
+use crate::source::address::{AFTER_SCHEME, is_of_web};
 use crate::source::store::{Object, Store};
 
 /// One part of an address that may be a pattern.
 enum Part<'a> {
+    /// What lies below a directory.
+    Below,
     AnyDepth,
     Names(&'a str, glob::Pattern),
 }
@@ -23,7 +25,12 @@ enum Part<'a> {
 /// As for [`Store::list`]; `Argument` if the address is no text or a pattern can't be read; `Data` if it means files of a
 /// table.
 pub fn expand(store: &dyn Store, entry: &Path, stop: &AtomicBool) -> Result<Vec<Object>> {
-    let named = entry.to_str().ok_or_else(|| wrong(entry, "it is no text"))?.trim_end_matches('/');
+    let entry_text = entry.to_str().ok_or_else(|| wrong(entry, "it is no text"))?;
+    if is_of_web(entry) {
+        return store.list(entry, stop);
+    }
+    let named = entry_text.trim_end_matches('/');
+    let is_directory = named.len() < entry_text.len();
     let start = named.find(AFTER_SCHEME).map_or(0, |found| found + AFTER_SCHEME.len());
     let mut parts = named[start..].split('/');
     // The name of a bucket, or of a host with its port, is no pattern.
@@ -42,6 +49,11 @@ pub fn expand(store: &dyn Store, entry: &Path, stop: &AtomicBool) -> Result<Vec<
             let pattern = glob::Pattern::new(part).map_err(|cause| wrong(entry, &cause.to_string()))?;
             patterns.push(Part::Names(part, pattern));
         }
+    }
+    if is_directory && patterns.is_empty() {
+        base.push('/');
+    } else if is_directory {
+        patterns.push(Part::Below);
     }
     let base = Path::new(&base);
     let mut found = store.list(base, stop)?;
@@ -69,11 +81,9 @@ fn is_meant(path: &Path, base: &Path, patterns: &[Part<'_>]) -> bool {
 /// Whether the parts of an object's address below a base are met by a pattern, or lie below a directory that is.
 fn is_met(parts: &[&str], patterns: &[Part<'_>]) -> bool {
     let Some((&part, below)) = parts.split_first() else { return false };
-    let Some((pattern, rest)) = patterns.split_first() else {
-        let is_left_out = parts.iter().any(is_left_out);
-        return !is_left_out && parts.last().is_some_and(is_parquet);
-    };
+    let Some((pattern, rest)) = patterns.split_first() else { return is_below(parts) };
     match pattern {
+        Part::Below => is_below(parts),
         Part::AnyDepth => {
             let is_here = !rest.is_empty() && is_met(parts, rest);
             let goes_on = if below.is_empty() {
@@ -96,6 +106,11 @@ fn is_met(parts: &[&str], patterns: &[Part<'_>]) -> bool {
             }
         }
     }
+}
+
+/// Whether an object is one of those that a directory means.
+fn is_below(parts: &[&str]) -> bool {
+    !parts.iter().any(is_left_out) && parts.last().is_some_and(is_parquet)
 }
 
 /// The tables whose own objects are among those that were listed, by their directories.
@@ -162,7 +177,7 @@ mod tests {
     use super::*;
 
     fn met(pattern: &str, below: &str) -> bool {
-        let patterns: Vec<_> = pattern
+        let mut patterns: Vec<_> = pattern
             .split('/')
             .filter(|part| !part.is_empty())
             .map(|part| match part {
@@ -170,6 +185,9 @@ mod tests {
                 part => Part::Names(part, glob::Pattern::new(part).unwrap()),
             })
             .collect();
+        if pattern.ends_with('/') {
+            patterns.push(Part::Below);
+        }
         is_met(&below.split('/').collect::<Vec<_>>(), &patterns)
     }
 
@@ -190,5 +208,9 @@ mod tests {
         assert!(!met("**/*.parquet", "b/.c/a.parquet"));
         assert!(met("_*/a.parquet", "_b/a.parquet"));
         assert!(!met("*", "a.parquet.crc"));
+        assert!(met("day=*/", "day=1/a.parquet"));
+        assert!(!met("day=*/", "day=1"), "a directory is meant, and no object of its name");
+        assert!(!met("*.parquet/", "a.parquet"));
+        assert!(met("*.parquet/", "a.parquet/b.parquet"));
     }
 }

@@ -56,15 +56,25 @@ impl OpenFile {
         file: usize,
         columns: impl IntoIterator<Item = &'a Column>,
     ) -> Result<Self> {
-        let (source, status, footer) = read_footer(manifest, file)?;
         let columns: Vec<&Column> = columns.into_iter().collect();
         let constant = columns.iter().filter(|column| column.given.is_some());
         let values =
             constant.map(|column| (column.name.clone(), manifest.value(file, &column.name))).collect();
         let held = columns.iter().filter(|column| !column.is_constant());
         let numbers: BTreeSet<usize> = held.map(|column| column.leaf).collect();
-        let leaves = manifest.footers().leaves(footer, numbers.into_iter().collect());
-        let leaves = leaves.map_err(|error: Error| error.in_file(&manifest.files()[file].path))?;
+        let numbers: Vec<usize> = numbers.into_iter().collect();
+        let of = &manifest.files()[file];
+        // Each answer for an object has its tag: another one is noticed with the first bytes.
+        let has_tag = of.object.as_ref().is_some_and(|object| object.tag.is_some());
+        let known = manifest.footers().known(of.footer_hash, &numbers).filter(|_| has_tag);
+        let (source, status, leaves) = if let Some(leaves) = known {
+            let (source, status) = manifest.open_file(file)?;
+            (source, status, leaves)
+        } else {
+            let (source, status, footer) = read_footer(manifest, file)?;
+            let leaves = manifest.footers().leaves(footer, numbers);
+            (source, status, leaves.map_err(|error: Error| error.in_file(&of.path))?)
+        };
         Ok(Self {
             status,
             source,

@@ -18,6 +18,12 @@ pub fn scheme(path: &Path) -> Option<&str> {
     is_one.then_some(scheme)
 }
 
+/// Whether an address is one of a web server, which may have a query and means one object.
+#[must_use]
+pub fn is_of_web(path: &Path) -> bool {
+    matches!(scheme(path), Some("http" | "https"))
+}
+
 /// What an address means, however its scheme is spelt: all of one object give the same.
 #[must_use]
 pub fn meant(path: &Path) -> (Option<&str>, &Path) {
@@ -25,6 +31,7 @@ pub fn meant(path: &Path) -> (Option<&str>, &Path) {
     let rest = &path.as_os_str().as_bytes()[scheme.len()..];
     let family = match scheme {
         "s3a" => "s3",
+        "gcs" => "gs",
         "abfs" | "abfss" | "adl" | "azure" => "az",
         other => other,
     };

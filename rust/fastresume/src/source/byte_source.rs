@@ -60,6 +60,11 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// Whether each read of it takes a request of its own.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
     /// Whether a network answers so soon that little need be on its way.
     fn is_near(&self) -> bool {
         false

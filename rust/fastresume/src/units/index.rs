@@ -281,8 +281,8 @@ impl UnitRows<'_> {
         let Self { manifest, selection, source } = self;
         parallel::each(manifest.files().len(), FILES_AT_A_TIME, WAITING_THREADS, stop, |file| {
             let of = &manifest.files()[file];
-            let version = match &of.tag {
-                Some(tag) => format!("tag {tag}"),
+            let version = match &of.object {
+                Some(object) => object.version(),
                 None => match local::status(&of.path) {
                     Ok(status) => status.version(),
                     Err(_) => return Ok(None),

@@ -39,6 +39,12 @@ impl Footers {
         Ok(leaves)
     }
 
+    /// The leaves of the file with this footer, if they are cached.
+    #[must_use]
+    pub fn known(&self, hash: [u8; HASH_BYTES], numbers: &[usize]) -> Option<Arc<Leaves>> {
+        self.get(&(hash, numbers.to_vec()))
+    }
+
     fn get(&self, key: &FooterKey) -> Option<Arc<Leaves>> {
         locked(&self.0).by_key.get(key).cloned()
     }

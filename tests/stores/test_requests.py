@@ -1,0 +1,104 @@
+"""How many requests a pass makes, and of how many bytes: each byte is asked for once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import fastresume as fr
+from support.object_server import S3Server
+
+
+@pytest.fixture(scope="module")
+def small_groups(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
+    """A file of 100 row groups, six in each MiB; gives its address and size."""
+    path = tmp_path_factory.mktemp("groups") / "0.parquet"
+    columns = {f"f{number:02d}": np.arange(200_000, dtype=np.float32) for number in range(20)}
+    table = pa.table({"id": np.arange(200_000), **columns})
+    pq.write_table(table, path, row_group_size=2_000, compression=None, use_dictionary=False)
+    server.put("groups", "0.parquet", path.read_bytes())
+    return "s3://groups/0.parquet", path.stat().st_size
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("threads", [None, 2])
+def test_a_cold_cache_asks_for_each_block_once(
+    server: S3Server, small_groups: tuple[str, int], tmp_path: Path, shuffle: bool, threads: int | None
+) -> None:
+    address, size = small_groups
+    how = {"storage_options": server.options, "cache_dir": tmp_path, "columns": ["f03"], "shuffle": shuffle}
+    dataset = fr.ParquetDataset(address, batch_size=1000, **how)
+    for is_cold in (True, False):
+        before = dataset.spec.manifest.stores.counts()
+        with fr.Loader(dataset, **({} if threads is None else {"threads": threads})) as loader:
+            assert sum(batch.num_rows for batch in loader) == 200_000
+        after = dataset.spec.manifest.stores.counts()
+        asked = after.bytes_asked - before.bytes_asked
+        assert asked < 1.15 * size if is_cold else asked == 0
+        assert after.requests - before.requests <= ((size >> 20) + 5 if is_cold else 0)
+
+
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_a_small_object_is_one_request_of_a_pass(server: S3Server, tmp_path: Path, is_cached: bool) -> None:
+    files = 50
+    pq.write_table(pa.table({"id": range(100)}), tmp_path / "a.parquet")
+    for number in range(files):
+        server.put("little", f"data/{number:04d}.parquet", (tmp_path / "a.parquet").read_bytes())
+    dataset = fr.ParquetDataset(
+        "s3://little/data/",
+        batch_size=100,
+        storage_options=server.options,
+        cache_dir=tmp_path / "cache" if is_cached else None,
+    )
+    counts = dataset.spec.manifest.stores.counts
+    # Beside one for each: the listing, and whether tables are above.
+    assert counts().requests <= files + 8
+    for _ in range(3):
+        before = counts().requests
+        assert sum(batch.num_rows for batch in dataset) == 100 * files
+        assert counts().requests - before == (0 if is_cached else files)
+
+
+@pytest.mark.parametrize("condition", ["id", "f"])
+def test_a_page_index_costs_a_filter_no_request(server: S3Server, tmp_path: Path, condition: str) -> None:
+    rows = 40_000
+    table = pa.table({"id": np.arange(rows), "f": np.random.default_rng(0).random(rows, np.float32)})
+    wanted = {"id": fr.col("id") < 1000, "f": fr.col("f") < 0.01}[condition]
+    requests, bytes_asked = [], []
+    for index in (False, True):
+        path = tmp_path / f"{index}.parquet"
+        how = {"compression": None, "use_dictionary": False, "data_page_size": 4096}
+        pq.write_table(table, path, row_group_size=10_000, write_page_index=index, **how)
+        server.put("filtered", path.name, path.read_bytes())
+        dataset = fr.ParquetDataset(
+            f"s3://filtered/{path.name}", batch_size=100, filter=wanted, storage_options=server.options
+        )
+        local = fr.ParquetDataset(path, batch_size=100, filter=wanted)
+        assert [batch["id"].tolist() for batch in dataset] == [batch["id"].tolist() for batch in local]
+        counts = dataset.spec.manifest.stores.counts()
+        requests.append(counts.requests)
+        bytes_asked.append(counts.bytes_asked)
+    assert requests[1] <= requests[0] <= 20
+    assert bytes_asked[1] <= 1.05 * bytes_asked[0]
+
+
+def test_bloom_filters_of_row_groups_are_asked_for_together(server: S3Server, tmp_path: Path) -> None:
+    groups = 40
+    table = pa.table({"id": np.random.default_rng(0).permutation(groups * 500)})
+    path = tmp_path / "bloom.parquet"
+    pq.write_table(table, path, row_group_size=500, bloom_filter_options={"id": {"ndv": 500}})
+    server.put("filtered", path.name, path.read_bytes())
+    dataset = fr.ParquetDataset(
+        f"s3://filtered/{path.name}",
+        batch_size=10,
+        tail="short",
+        filter=fr.col("id").isin([3, 77, 1000]),
+        storage_options=server.options,
+    )
+    assert sorted(row for batch in dataset for row in batch["id"].tolist()) == [3, 77, 1000]
+    assert dataset.filter_report().left_out_by_bloom_filters > 0.8 * groups * 500
+    assert dataset.spec.manifest.stores.counts().requests <= 16
