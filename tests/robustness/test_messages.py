@@ -73,7 +73,7 @@ WRONG: dict[str, Callable[[Path, str], object]] = {
     "a filter's term": lambda path, long: open_dataset(path, filter=[("row", long, 3)]),
     "a filter's list": lambda path, long: fr.col("row") == [long],
     "a filter's join": lambda path, long: (fr.col("row") == 1) & long,
-    "a name of a column": lambda path, long: fr.col([long]),
+    "a name of a column": lambda path, long: fr.col([long, 3]),
     "a state": lambda path, long: open_dataset(path).load_state_dict(long),
     "a state of other keys": lambda path, long: open_dataset(path).load_state_dict({long: 3}),
     "a state of no JSON": lambda path, long: open_dataset(path).load_state_dict({"fastresume": long}),

@@ -99,7 +99,6 @@ class Checkpointer:
         self._history = History(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
         self._is_closed = False
-        self._has_loader = False  # in what was saved or restored
         self._stage: Stage | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._pending: list[Future[Saved]] = []
@@ -167,12 +166,11 @@ class Checkpointer:
             parts = Parts.of(model, optimizer, scheduler, loader, extra)
             parts.check_ranks(self._ranks.world_size)
             parts.check_place()
-            if loader is None and self._has_loader:
+            if loader is None and self._timeline.has_place:
                 raise ValueError(
                     f"step {step} is saved without loader=, and those before have one: a job that resumes "
                     "from it would start its data over. Pass loader=, or save into another directory"
                 )
-            self._has_loader |= loader is not None
             number, evaluation = at_least(0, "step", step), numbers(metrics)
             if self.best is not None and self._ranks.rank == 0:
                 self.best.check(evaluation)
@@ -270,7 +268,6 @@ class Checkpointer:
             return None
         entry, timeline = chosen
         restored = restoring.restore(entry, parts, self.accumulation, partial, allowed)
-        self._has_loader |= loader is not None
         if not partial or self._timeline.since is None:  # a part of it is no place to go on from
             self._timeline = timeline
         if random and not partial:

@@ -93,16 +93,18 @@ class Timeline:
         known: the highest serial that there was when it began or restored.
         step: of the one that it went on from, or has saved last; None if there is none.
         record: the best evaluation up to there; None if there is none.
+        has_place: whether its checkpoints have the place in the data.
     """
 
     since: int | None
     known: int
     step: int | None = None
     record: Record | None = None
+    has_place: bool = False
 
     def after(self, saved: Manifest) -> Timeline:
         """Where the job stands once it has saved."""
-        return Timeline(saved.serial, self.known, saved.step, saved.record)
+        return Timeline(saved.serial, self.known, saved.step, saved.record, saved.cursor is not None)
 
     def record_among(self, entries: list[Entry]) -> Record | None:
         """The best evaluation of the timeline, that of others does not count."""

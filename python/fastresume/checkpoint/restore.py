@@ -223,7 +223,9 @@ class Restoring:
         if found is None:
             self._check_new(began_with)
             return None
-        return found, Timeline(found.serial, seen.serial, found.step, found.manifest.record)
+        saved = found.manifest
+        has_place = saved.cursor is not None
+        return found, Timeline(found.serial, seen.serial, found.step, saved.record, has_place)
 
     def _check_new(self, began_with: int | None) -> None:
         """Refuses to begin anew where there were checkpoints, or where they are below.
