@@ -113,6 +113,9 @@ impl Delivered {
     }
 }
 
+/// The rank, the number of ranks, the worker, and the number of workers.
+type Place = (u64, u64, u64, u64);
+
 /// How many threads decode ahead, how many bytes, and what locks the pages of batches, if anything does.
 type Ahead<'py> = (usize, u64, Option<PyRef<'py, PageLock>>);
 
@@ -142,20 +145,11 @@ impl Reader {
         layout: &Layout,
         cursor: &Cursor,
         pass_: &Pass,
-        place: (u64, u64, u64, u64),
+        place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let (threads, prefetch_bytes, page_lock) = ahead;
-        let sources = Arc::new(Sources::one(Arc::clone(&manifest.inner), layout.inner.clone()));
-        let pipeline = gate::run(py, || {
-            let order = PassOrder::One(order::of_cursor(cursor, &manifest.selection)?);
-            let pass = Arc::clone(&pass_.inner);
-            Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)
-        })?;
-        let stores = vec![Arc::clone(&manifest.stores)];
-        let activity = Activity::new(pipeline.view(), sources);
-        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
-        Self::of(py, pipeline, activity, stores, None, own)
+        let order = |_: &Arc<CorePass>| Ok(PassOrder::One(order::of_cursor(cursor, &manifest.selection)?));
+        Self::of_files(py, (manifest, layout), pass_, order, (place, ahead))
     }
 
     /// The batches of what is left of a stage of a mixture, of these sources: the name, the files and the layout of each.
@@ -164,10 +158,9 @@ impl Reader {
         py: Python<'_>,
         sources: Vec<(String, PyRef<'_, Manifest>, PyRef<'_, Layout>)>,
         pass_: &Pass,
-        place: (u64, u64, u64, u64),
+        place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let (threads, prefetch_bytes, page_lock) = ahead;
         let stores = sources.iter().map(|(_, manifest, _)| Arc::clone(&manifest.stores)).collect();
         let named: Vec<ReadSource> = sources
             .iter()
@@ -176,22 +169,11 @@ impl Reader {
                 selection: Arc::clone(&manifest.selection),
             })
             .collect();
-        let each = sources.iter().map(|(_, manifest, layout)| FileSource {
-            manifest: Arc::clone(&manifest.inner),
-            layout: layout.inner.clone(),
-        });
-        let each = each.collect();
-        let (pipeline, sources) = gate::run(py, || {
-            let sources = Arc::new(Sources::new(each)?);
-            let pass = Arc::clone(&pass_.inner);
-            let order = PassOrder::Mixed(MixedOrder::new(&pass.cursor_after(pass.done()), &named)?);
-            let made =
-                Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)?;
-            Ok((made, sources))
-        })?;
-        let activity = Activity::new(pipeline.view(), Arc::clone(&sources));
-        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
-        Self::of(py, pipeline, activity, stores, Some(sources), own)
+        let each = sources.iter().map(|(_, manifest, layout)| file_source(manifest, layout)).collect();
+        let order = |pass: &Arc<CorePass>| {
+            Ok(PassOrder::Mixed(MixedOrder::new(&pass.cursor_after(pass.done()), &named)?))
+        };
+        Self::of(py, (|| Sources::new(each), stores), pass_, order, (place, ahead))
     }
 
     /// The batches of what is left of a pass of bins, in their order.
@@ -202,28 +184,20 @@ impl Reader {
         bins: (PyRef<'_, Units>, PyRef<'_, UnitTable>),
         cursor: &Cursor,
         pass_: &Pass,
-        place: (u64, u64, u64, u64),
+        place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let (threads, prefetch_bytes, page_lock) = ahead;
         let ((manifest, layout), (units, table)) = (files, bins);
-        let sources = Arc::new(Sources::one(Arc::clone(&manifest.inner), layout.inner.clone()));
-        let (rows, units) = (&manifest.selection, units.selection());
-        let table = &table.inner;
-        let pipeline = gate::run(py, || {
+        let (rows, units, table) = (&manifest.selection, units.selection(), &table.inner);
+        let order = |pass: &Arc<CorePass>| {
             let CoreTable::Bins(table) = table else {
                 return Err(Error::Argument("sequences are no bins".into()));
             };
             let bins = Bins { table: Arc::clone(table), rows: Arc::clone(rows) };
-            let (pass, order) = (Arc::clone(&pass_.inner), order::of_cursor(cursor, units)?);
-            let bins = BinRows::new(bins, order, Arc::clone(&pass), place.0);
-            let order = PassOrder::Bins(Arc::new(bins));
-            Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)
-        })?;
-        let stores = vec![Arc::clone(&manifest.stores)];
-        let activity = Activity::new(pipeline.view(), sources);
-        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
-        Self::of(py, pipeline, activity, stores, None, own)
+            let bins = BinRows::new(bins, order::of_cursor(cursor, units)?, Arc::clone(pass), place.0);
+            Ok(PassOrder::Bins(Arc::new(bins)))
+        };
+        Self::of_files(py, (&manifest, &layout), pass_, order, (place, ahead))
     }
 
     /// The batches of what is left of a pass of sequences.
@@ -234,28 +208,22 @@ impl Reader {
         packed: Lists<'_>,
         cursor: &Cursor,
         pass_: &Pass,
-        place: (u64, u64, u64, u64),
+        place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let (threads, prefetch_bytes, page_lock) = ahead;
         let ((manifest, layout), (units, table, names, separators)) = (files, packed);
-        let files = FileSource { manifest: Arc::clone(&manifest.inner), layout: layout.inner.clone() };
-        let sources = Arc::new(Sources::one(Arc::clone(&files.manifest), files.layout.clone()));
+        let files = file_source(&manifest, &layout);
         let (rows, units, table) = (Arc::clone(&manifest.selection), units.selection(), table.sequences()?);
-        let pipeline = gate::run(py, || {
+        let order = |pass: &Arc<CorePass>| {
             let length = usize::try_from(table.length)
                 .map_err(|_| Error::Argument("no memory for sequences as long as these".into()))?;
             let packing = Arc::new(Packing { names, length, separators });
             let of = PackedRows { packing, table: Arc::clone(table), rows };
-            let (pass, order) = (Arc::clone(&pass_.inner), order::of_cursor(cursor, units)?);
-            let sequences = SequencePass::new(&files, of, order, (Arc::clone(&pass), place.0))?;
-            let order = PassOrder::Sequences(Arc::new(sequences));
-            Pipeline::new(Arc::clone(&sources), order, pass, to_reader(place), threads, prefetch_bytes)
-        })?;
-        let stores = vec![Arc::clone(&manifest.stores)];
-        let activity = Activity::new(pipeline.view(), sources);
-        let own = (place.0, page_lock.as_deref().map(PageLock::of_core));
-        Self::of(py, pipeline, activity, stores, None, own)
+            let order = order::of_cursor(cursor, units)?;
+            let sequences = SequencePass::new(&files, of, order, (Arc::clone(pass), place.0))?;
+            Ok(PassOrder::Sequences(Arc::new(sequences)))
+        };
+        Self::of_files(py, (&manifest, &layout), pass_, order, (place, ahead))
     }
 
     /// What the reader's threads are doing.
@@ -321,27 +289,53 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn to_reader((rank, world_size, worker, workers): (u64, u64, u64, u64)) -> WorkerId {
+fn to_reader((rank, world_size, worker, workers): Place) -> WorkerId {
     WorkerId { rank, world_size, worker, workers }
 }
 
+fn file_source(manifest: &Manifest, layout: &Layout) -> FileSource {
+    FileSource { manifest: Arc::clone(&manifest.inner), layout: layout.inner.clone() }
+}
+
 impl Reader {
+    /// The batches of the files of one dataset.
+    fn of_files(
+        py: Python<'_>,
+        (manifest, layout): (&Manifest, &Layout),
+        pass_: &Pass,
+        order: impl FnOnce(&Arc<CorePass>) -> Result<PassOrder, Error> + Send,
+        own: (Place, Ahead<'_>),
+    ) -> PyResult<Self> {
+        let files = file_source(manifest, layout);
+        let sources = || Ok(Sources::one(files.manifest, files.layout));
+        Self::of(py, (sources, vec![Arc::clone(&manifest.stores)]), pass_, order, own)
+    }
+
+    /// The batches of sources, which lie in these stores, in an order.
     fn of(
         py: Python<'_>,
-        pipeline: Pipeline,
-        activity: Activity,
-        stores: Vec<Arc<Py<Stores>>>,
-        sources: Option<Arc<Sources>>,
-        (rank, page_lock): (u64, Option<&'static dyn CorePageLock>),
+        (sources, stores): (impl FnOnce() -> Result<Sources, Error> + Send, Vec<Arc<Py<Stores>>>),
+        pass_: &Pass,
+        order: impl FnOnce(&Arc<CorePass>) -> Result<PassOrder, Error> + Send,
+        (place, (threads, prefetch_bytes, page_lock)): (Place, Ahead<'_>),
     ) -> PyResult<Self> {
+        let (pipeline, sources, is_mixed) = gate::run(py, || {
+            let (sources, pass) = (Arc::new(sources()?), Arc::clone(&pass_.inner));
+            let order = order(&pass)?;
+            let is_mixed = matches!(order, PassOrder::Mixed(_));
+            let own = Arc::clone(&sources);
+            let made = Pipeline::new(own, order, pass, to_reader(place), threads, prefetch_bytes)?;
+            Ok((made, sources, is_mixed))
+        })?;
+        let activity = Activity::new(pipeline.view(), Arc::clone(&sources));
         Ok(Self {
             pipeline: ProcessLock::new(Some(pipeline)),
             front: Mutex::new(None),
             activity: Py::new(py, activity)?,
             stores,
-            sources,
-            rank,
-            page_lock,
+            sources: is_mixed.then_some(sources),
+            rank: place.0,
+            page_lock: page_lock.as_deref().map(PageLock::of_core),
         })
     }
 
