@@ -54,13 +54,21 @@ def test_it_counts_on_over_other_ranks_and_batch_sizes(tmp_path: Path, tail: Any
             rank=0,
             world_size=int(chances.integers(1, 4)),
         )
-        if state is not None:
-            read.load_state_dict(state)
-        for batch in read:
-            assert batch.global_step == counted
-            counted, state = counted + 1, batch.state_dict()
-            if chances.random() < 0.1:
-                break
+        counted, state = counted_on(read, state, counted, chances)
+
+
+def counted_on(
+    read: Any, state: dict[str, str] | None, counted: int, chances: np.random.Generator
+) -> tuple[int, dict[str, str] | None]:
+    """The count and the state after a life of the job, which ends at any of its batches."""
+    if state is not None:
+        read.load_state_dict(state)
+    for batch in read:
+        assert batch.global_step == counted
+        counted, state = counted + 1, batch.state_dict()
+        if chances.random() < 0.1:
+            break
+    return counted, state
 
 
 @pytest.mark.parametrize("tail", ["pad", "short", "drop"])
@@ -77,13 +85,7 @@ def test_it_counts_on_in_mixtures_whose_passes_differ(tmp_path: Path, tail: Any)
             stages=[(90, {"web": 1}), (150, {"web": 1, "code": 1})],
             stop=210,
         )
-        if state is not None:
-            read.load_state_dict(state)
-        for batch in read:
-            assert batch.global_step == counted
-            counted, state = counted + 1, batch.state_dict()
-            if chances.random() < 0.1:
-                break
+        counted, state = counted_on(read, state, counted, chances)
 
 
 @pytest.mark.law(5)
