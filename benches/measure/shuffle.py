@@ -197,8 +197,8 @@ RESULTS = """\
 {title}
 
 Written by `make bench-shuffle`; the head of `shuffle.py` says how it measures, and
-[SHUFFLE.md](../docs/SHUFFLE.md) how to read it. No figure of the first table depends on the machine: nothing
-in it is timed, and every choice is seeded.
+[explanation/shuffle.md](../docs/explanation/shuffle.md) how to read it. No figure of the first table
+depends on the machine: nothing in it is timed, and every choice is seeded.
 
 - versions: {versions}
 - data: {rows:,} rows of {row_bytes} bytes in {files} files and {groups} row groups, sorted by label and file

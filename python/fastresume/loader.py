@@ -53,7 +53,7 @@ class Loader:
         device: the device of the batches: "cuda" (the current device when the first batch is made), "cuda:1",
             an index or a torch.device. They are copied from pinned memory, on a stream of the loader's, two
             of them ahead of the one in use. They are ready for the stream that is current at `next()`. See
-            docs/TORCH.md. None and "cpu" leave them where they are.
+            docs/reference/loader.md. None and "cpu" leave them where they are.
         static: on a device, whether every batch comes in the same tensors, as CUDA graphs need it: `next()`
             overwrites those of the batch before.
         threads: how many threads decode; by default the cores that this process may use, by its affinity and
@@ -71,7 +71,7 @@ class Loader:
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context; None for
             Python's default.
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row
-            (of units: every token) was delivered exactly once; see docs/AUDIT.md.
+            (of units: every token) was delivered exactly once; see docs/reference/audit.md.
         watchdog_seconds: when `next()` waits longer, a warning under the logger "fastresume" says what every
             thread, worker and file is doing; again after twice the time, and so on. None for no watchdog.
 

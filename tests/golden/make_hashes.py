@@ -8,7 +8,7 @@ and never changed.
 The file is one JSON object. Numbers of 64 bits are strings, in decimal.
 
     about     this description, for readers of the file
-    version   [1], that of the hash: docs/SHAPING.md defines it
+    version   [1], that of the hash: docs/reference/shaping.md defines it
     texts     [{"buckets", "seed": decimal, "hex": the bytes, "bucket": decimal}]
     integers  [{"buckets", "seed": decimal, "integers": [decimal, ...], "bucket_of_each": [decimal, ...]}]
 """

@@ -48,7 +48,7 @@ def test_every_example_is_here_and_short() -> None:
         lines = (ROOT / "examples" / f"{name}.py").read_text().splitlines()
         assert len(lines) <= (45 if name == "quickstart" else 30), name  # that one makes its own data
         if name != "quickstart":
-            assert f"examples/{name}.py" in (ROOT / "docs/FRAMEWORKS.md").read_text()
+            assert f"examples/{name}.py" in (ROOT / "docs/reference/frameworks.md").read_text()
     for name in ELSEWHERE:
         assert len((ROOT / "examples" / f"{name}.py").read_text().splitlines()) <= 60, name
 

@@ -123,7 +123,7 @@ def test_the_example_of_choosing_rows_runs(tmp_path: Path, monkeypatch: pytest.M
         columns = {"x": rows, "label": rows % 5, "weight": weight}
         pq.write_table(pa.table(columns), tmp_path / "data" / f"{part}.parquet", row_group_size=70)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "rows.py").write_text(code_of("docs/ROWS.md"))
+    (tmp_path / "rows.py").write_text(code_of("docs/how-to/rows.md"))
     made = runpy.run_path("rows.py")
     assert made["positive"].num_rows == 20
     for name in ("train", "validation", "every_tenth", "some", "positive"):
@@ -143,7 +143,7 @@ def test_the_example_of_shaping_runs(tmp_path: Path, monkeypatch: pytest.MonkeyP
     }
     pq.write_table(pa.table(columns), tmp_path / "data" / "0.parquet")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "shaping.py").write_text(code_of("docs/SHAPING.md"))
+    (tmp_path / "shaping.py").write_text(code_of("docs/reference/shaping.md"))
     batch = runpy.run_path("shaping.py")["batch"]
     assert batch["dense"][3].tolist() == [3.0, 0.75]
     assert batch["ids"][3].tolist() == [0, oracle.bucket(3000, 50_000, 7)]
@@ -264,7 +264,7 @@ def test_a_recommender_keeps_the_shares_of_its_datasets_over_a_kill_and_embeds_e
 def test_code_about_transforms_draws_the_same_when_it_is_run_again(
     working_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, parts = working_directory / "transforms.py", blocks(ROOT / "docs/TRANSFORMS.md")
+    code, parts = working_directory / "transforms.py", blocks(ROOT / "docs/how-to/transforms.md")
     code.write_text(parts[0])
     one = runpy.run_path(str(code))
     said = capsys.readouterr().out
@@ -283,7 +283,7 @@ def test_code_about_transforms_draws_the_same_when_it_is_run_again(
 @pytest.mark.filterwarnings("ignore:This DataLoader will create .* worker processes:UserWarning")
 def test_code_about_torch_goes_on_after_a_break_and_under_another_loader(working_directory: Path) -> None:
     """As a program, since workers that are started anew import it."""
-    (working_directory / "program.py").write_text(code_of("docs/TORCH.md"))
+    (working_directory / "program.py").write_text(code_of("docs/reference/loader.md"))
     command = [sys.executable, "-W", "ignore", "program.py"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (done.stdout, done.returncode) == ("3\n3 True\n", 0), done.stderr
@@ -293,7 +293,7 @@ def test_code_about_watching_says_what_a_pass_took(
     working_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = working_directory / "watching.py"
-    code.write_text(code_of("docs/WATCHING.md"))
+    code.write_text(code_of("docs/reference/watching.md"))
     runpy.run_path(str(code))
     said = capsys.readouterr()
     assert "Stats(batches=" in said.out.splitlines()[-1]

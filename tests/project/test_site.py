@@ -26,8 +26,8 @@ ELSEWHERE = {
     "distributed": None,
     "testing": None,
     "training": None,
-    "INTERRUPTED": "TRAINING.md",
-    "RESUMABLE": "TRAINING.md",
+    "INTERRUPTED": "how-to/training.md",
+    "RESUMABLE": "how-to/training.md",
 }
 """Names without a docstring in Python's source, and the page about each; modules need none."""
 
@@ -69,7 +69,7 @@ def test_links_lead_to_pages_of_the_site() -> None:
     ("path", "page"),
     [
         ("README.md", "index.md"),
-        ("docs/RESUME.md", "RESUME.md"),
+        ("docs/reference/resume.md", "reference/resume.md"),
         ("docs/layouts/README.md", "layouts/README.md"),
         ("docs/shuffle.svg", "shuffle.svg"),
         ("examples/train.py", "examples/train-py.md"),

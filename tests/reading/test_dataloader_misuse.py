@@ -263,7 +263,7 @@ def draw(directory: Path, queue: Any) -> None:
 
 
 def test_what_newcomers_write_is_an_error(data: Dataset) -> None:
-    """shuffle=True is refused by torch itself, before it asks anything; docs/TORCH.md says what to write."""
+    """shuffle=True is refused by torch before it asks anything; reference/loader.md says what to write."""
     dataset: Any = make(data)
     for sampler in (RandomSampler, SequentialSampler, partial(DistributedSampler, num_replicas=2, rank=0)):
         with pytest.raises(TypeError, match=r"Sampler was given a ParquetDataset.*: leave the sampler out"):

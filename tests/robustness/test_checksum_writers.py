@@ -1,4 +1,4 @@
-"""Which writers put checksums into the headers of pages, as docs/RESUME.md says."""
+"""Which writers put checksums into the headers of pages, as docs/reference/resume.md says."""
 
 from __future__ import annotations
 

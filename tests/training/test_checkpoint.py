@@ -410,7 +410,7 @@ def test_a_batch_or_a_state_may_stand_for_the_loader(data: Dataset, directory: P
 def test_the_program_of_the_docs_runs_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Dataset
 ) -> None:
-    page = Path(__file__).parents[2] / "docs/CHECKPOINT.md"
+    page = Path(__file__).parents[2] / "docs/reference/checkpoint.md"
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     rows = np.arange(512 * 12, dtype=np.float32) / 512

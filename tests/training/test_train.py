@@ -128,5 +128,5 @@ def test_told_to_end_it_saves_once_and_max_steps_end_it_for_good(data: Path, tmp
 def test_it_is_short_and_the_docs_show_where_it_is() -> None:
     source = (ROOT / "examples/train.py").read_text()
     assert len(source.splitlines()) <= 150
-    assert "examples/train.py" in (ROOT / "docs/TRAINING.md").read_text()
+    assert "examples/train.py" in (ROOT / "docs/how-to/training.md").read_text()
     assert "examples/train.py" in (ROOT / "README.md").read_text()

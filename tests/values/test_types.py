@@ -1,4 +1,4 @@
-"""Every type that a column may have, as the tensor that docs/TYPES.md says, value for value."""
+"""Every type that a column may have, as the tensor that docs/reference/types.md says, value for value."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
                 "a Batch is made of what a dataset reads, and not of other tensors: a wrapper that slices or "
                 "joins batches (Accelerate's dispatcher, say) must be told to leave them as they are, with "
                 "dispatch_batches=False, or, like Transformers' Trainer, be given dict(batch): see "
-                "docs/FRAMEWORKS.md"
+                "docs/reference/frameworks.md"
             )
         self._tensors = tensors
         self._origin = origin

@@ -38,7 +38,7 @@ class Checkpointer:
     A checkpoint is there whole or not at all: its files are made durable, then a manifest with the size and
     SHA-256 of each is written, then its directory is renamed into place, and only then is anything older
     removed. A kill, a power cut or a full disk at any moment leaves one complete checkpoint, the old one or
-    the new one. See docs/CHECKPOINT.md.
+    the new one. See docs/reference/checkpoint.md.
 
     All ranks make a Checkpointer together, after the process group (one that was made before it is refused),
     and call `save`, `restore` and `is_best` together, in the same order. What fails on one of them is raised

@@ -147,7 +147,7 @@ class Column(Refusals):
         """The buckets of texts, bytes or integers: int64 in [0, buckets), `[B]` or a `Jagged`.
 
         The same value is in the same bucket of all columns with one number of buckets and one seed, in every
-        release (docs/SHAPING.md).
+        release (docs/reference/shaping.md).
 
         Raises:
             ValueError: if `buckets` is not in [1, 2**63], or the seed not in [0, 2**64).

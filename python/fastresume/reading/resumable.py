@@ -195,7 +195,7 @@ class ResumableDataset(IterableDataset[Batch]):
         each time: with `on_iter="restart"` it sees the same ones.
 
         Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
-        error on each of them, with its first batch: see docs/RESUME.md.
+        error on each of them, with its first batch: see docs/reference/resume.md.
         """
         caller = sys._getframe(1)
         check_caller(caller)
@@ -223,7 +223,7 @@ class ResumableDataset(IterableDataset[Batch]):
         It shares the cursor with this one, and may be mapped again. `iter()` calls the function in the
         caller's thread. A `Loader` calls it in a few threads ahead of the loop, for several batches at once.
         A torch DataLoader calls it in its workers. So its result should depend on its batch alone; draw
-        random numbers from `batch.row_seeds()` and `batch.generator()`. See docs/TRANSFORMS.md.
+        random numbers from `batch.row_seeds()` and `batch.generator()`. See docs/how-to/transforms.md.
 
         Args:
             function: it gets a `Batch`, which it may change, and returns it, another one, or a mapping of

@@ -1,6 +1,6 @@
 """Parts of a training loop that must know the position in the data: accumulation, evaluation, preemption.
 
-See docs/TRAINING.md, and examples/train.py for all of them in one loop.
+See docs/how-to/training.md, and examples/train.py for all of them in one loop.
 """
 
 from fastresume.training.accumulation import Accumulation, Window, accumulate

@@ -1,4 +1,4 @@
-"""What `fr.col(...)` makes of a column (docs/SHAPING.md, docs/TYPES.md), value by value in plain Python.
+"""What `fr.col(...)` makes of a column, value by value: docs/reference/shaping.md and types.md.
 
 What is said of a column is a mapping from methods to their arguments; rows are what pyarrow's `to_pylist`
 gives. A number that is delivered is its bytes.

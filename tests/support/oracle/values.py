@@ -1,4 +1,4 @@
-"""What becomes of a value (docs/SHAPING.md): casts, lengths and buckets."""
+"""What becomes of a value (docs/reference/shaping.md): casts, lengths and buckets."""
 
 from __future__ import annotations
 
