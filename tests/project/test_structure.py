@@ -73,7 +73,7 @@ PYTHON_ROOMS = [
     "__init__",
 ]
 
-MOST_LINES = 450
+MOST_LINES = 600
 
 
 def test_each_room_of_the_core_takes_from_rooms_before_it() -> None:
@@ -111,7 +111,7 @@ def test_each_room_begins_with_its_sentence() -> None:
         assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
 
 
-def test_files_of_code_have_at_most_450_lines() -> None:
+def test_files_of_code_have_at_most_600_lines() -> None:
     folders = ("rust", "python", "benches", "fuzz", "release")
     sources = chain.from_iterable((ROOT / folder).rglob("*") for folder in folders)
     long = {
