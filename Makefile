@@ -113,7 +113,8 @@ wheels: $(VENV)/.wheels ## Build the wheels and the sdist of a release into targ
 	PYTHONPATH=tests $(BIN)/python release/try_package.py target/wheels/*.tar.gz $(BIN)/python
 
 .PHONY: site
-site: $(VENV)/.site ## Build the site into target/site/html; a warning is an error
+site: $(VENV)/.site ## Record the moving picture, and build the site into target/site/html; a warning is an error
+	$(BIN)/python docs/pictures/kill_and_resume.py --record
 	$(BIN)/python docs/site.py
 
 .PHONY: clean

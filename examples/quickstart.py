@@ -1,9 +1,12 @@
 """The example of the README: it makes its own data, or takes `data/*.parquet` with `label`, `i_0`, `i_1`, ...
 
-Kill it at any moment and start it again: it goes on after the last step that was saved.
+Kill it at any moment and start it again: it continues after the last step that was saved.
 """
 
+import os
 import pathlib
+import signal
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -28,10 +31,10 @@ checkpoint = pathlib.Path("checkpoint.pt")
 if checkpoint.exists():
     saved = torch.load(checkpoint)
     model.load_state_dict(saved["model"])
-    loader.load_state_dict(saved["data"])  # on other ranks or with another batch size, too
+    loader.load_state_dict(saved["data"])  # also on other ranks, or with another batch size
 
-for epoch in range(loader.epoch, 3):  # the passes that are left
-    for batch in loader:  # the batches that are left of this pass
+for epoch in range(loader.epoch, 3):  # the epochs that are left
+    for batch in loader:  # the batches that are left of this epoch
         optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(batch["inputs"]).squeeze(1), batch["label"])
         loss.backward()
@@ -39,3 +42,5 @@ for epoch in range(loader.epoch, 3):  # the passes that are left
         torch.save({"model": model.state_dict(), "data": batch.state_dict()}, "unfinished.pt")
         pathlib.Path("unfinished.pt").replace(checkpoint)
         print(f"epoch {epoch}, step {batch.step}: loss {loss:.4f}")
+        if "--die" in sys.argv and (epoch, batch.step) == (0, 100):
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -46,7 +46,7 @@ def test_every_example_is_here_and_short() -> None:
     assert sorted(LIVES) == sorted([*EXAMPLES, "quickstart"])
     for name in LIVES:
         lines = (ROOT / "examples" / f"{name}.py").read_text().splitlines()
-        assert len(lines) <= (45 if name == "quickstart" else 30), name  # that one makes its own data
+        assert len(lines) <= (48 if name == "quickstart" else 30), name  # that one makes its own data
         if name != "quickstart":
             assert f"examples/{name}.py" in (ROOT / "docs/reference/frameworks.md").read_text()
     for name in ELSEWHERE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import fastresume as fr
 from support import oracle
 from support.audits import assert_proven
 from support.code_blocks import blocks
@@ -173,15 +175,37 @@ def code_of(page: str) -> str:
 
 
 def readme_code() -> str:
-    first, _second = blocks(ROOT / "README.md")
-    return first.lstrip("\n")
+    _glance, example, _columns = blocks(ROOT / "README.md")
+    return example.lstrip("\n")
 
 
 def test_readme_code_about_columns_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _first, second = blocks(ROOT / "README.md")
+    *_, columns = blocks(ROOT / "README.md")
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "columns.py").write_text(second)
+    (tmp_path / "columns.py").write_text(columns)
     assert runpy.run_path("columns.py")["dataset"].num_rows == 3
+
+
+def test_readme_code_at_a_glance_resumes_after_the_batch_that_was_saved(working_directory: Path) -> None:
+    glance, *_ = blocks(ROOT / "README.md")
+    loader = fr.Loader(fr.ParquetDataset("data/*.parquet", batch_size=512, shuffle=True))
+    saved, trained = [batch.state_dict() for batch in loader][2], []
+    (working_directory / "glance.py").write_text(glance)
+    end = runpy.run_path("glance.py", {"saved": saved, "train": trained.append})
+    assert [batch.step for batch in trained] == [3, 4, 5]
+    assert list(end["batch"]) == ["label", *(f"i_{i}" for i in range(13))]
+    assert list((working_directory / "audit").iterdir())
+
+
+def test_readme_code_dies_at_step_100_and_continues_at_step_101(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(readme_code())
+    command = [sys.executable, "train.py"]
+    died = subprocess.run([*command, "--die"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert died.returncode == -signal.SIGKILL, died.stderr
+    assert "epoch 0, step 100: loss" in died.stdout or not died.stdout, "what a pipe holds back dies, too"
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert again.stdout.startswith("epoch 0, step 101: loss")
+    assert again.stdout.splitlines()[-1].startswith("epoch 2, step 194: loss")
 
 
 def test_readme_shows_the_example_that_can_be_run() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from functools import cache
 from pathlib import Path
@@ -43,3 +44,25 @@ def test_the_bound_on_memory_grows_far_less_than_the_data() -> None:
     (small, first), *_, (large, last) = picture.bounds()
     assert large > 15 * small
     assert sum(last.values()) < 1.1 * sum(first.values())
+
+
+def test_the_picture_of_a_killed_job_has_each_row_in_one_place() -> None:
+    picture = program("kill_and_resume")
+    lines = picture.KEPT.read_text().splitlines()
+    assert len(lines) == len(picture.WAITS)
+    parts = [part for life in picture.lives(lines) for lane in life for part in lane]
+    parts.sort(key=lambda part: part.start)
+    assert [part.start for part in parts] == [0, *(part.stop for part in parts[:-1])]
+    assert parts[-1].stop == picture.BATCHES * picture.GLOBAL_BATCH
+
+
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.law(3)
+def test_the_picture_of_a_killed_job_shows_what_such_a_job_prints() -> None:
+    picture = program("kill_and_resume")
+    kept, lines = picture.KEPT.read_text().splitlines(), picture.record()
+    killed, resumed = picture.steps_of(lines)[1:3]
+    assert picture.KILL_AT <= killed < resumed == killed + 1
+    number = re.compile(r"(step |loss )[\d.]+")
+    assert [number.sub(r"\1", line) for line in lines] == [number.sub(r"\1", line) for line in kept]
