@@ -56,7 +56,6 @@ KINDS = {
         "reference/loader.md",
         "reference/checkpoint.md",
         "reference/frameworks.md",
-        "reference/watching.md",
         "reference/audit.md",
     ],
     "API": [
@@ -85,6 +84,10 @@ KINDS = {
         "CONTRIBUTING.md",
         "ARCHITECTURE.md",
         "DESIGN.md",
+        "design/laws.md",
+        "design/order-and-state.md",
+        "design/reading.md",
+        "design/sources.md",
         "SECURITY.md",
         "LICENSE.md",
     ],

@@ -21,7 +21,6 @@ ELSEWHERE = {
     "docs/reference/shaping.md": "test_examples.py",
     "docs/reference/loader.md": "test_examples.py",
     "docs/how-to/transforms.md": "test_examples.py",
-    "docs/reference/watching.md": "test_examples.py",
 }
 """Pages whose blocks another test runs, on files that it makes. A block of `py` is an excerpt."""
 PAGES = sorted(
@@ -87,16 +86,12 @@ def long_sentences(text: str) -> list[str]:
     return [sentence for sentence in sentences if len(sentence.split()) > 25]
 
 
-REFERENCES = ("reference", "layouts")
-"""Folders whose pages may have longer sentences still."""
-
-
-def test_pages_that_teach_have_short_sentences() -> None:
-    pages = [
-        page
-        for page in (ROOT / "docs").glob("*/*.md")
-        if page.parent.name not in REFERENCES and page.name != "rows.md"
-    ]
-    assert not {page.name: said for page in pages if (said := long_sentences(page.read_text()))}
+def test_pages_have_short_sentences_and_lines_that_fit_an_editor() -> None:
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    assert len(pages) > 50
+    found = {page.name: said for page in pages if (said := long_sentences(page.read_text()))}
+    assert not found
+    long = [page.name for page in pages if max(map(len, page.read_text().splitlines())) > 300]
+    assert not long, "no line has more than 300 characters: let a table say less in each cell"
     assert long_sentences("word " * 26 + "end.\n\nShort.")
     assert not long_sentences("```\n" + "word " * 26 + "\n```\n| " + "word " * 26 + "|\n")

@@ -313,17 +313,6 @@ def test_code_about_torch_goes_on_after_a_break_and_under_another_loader(working
     assert (done.stdout, done.returncode) == ("3\n3 True\n", 0), done.stderr
 
 
-def test_code_about_watching_says_what_a_pass_took(
-    working_directory: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code = working_directory / "watching.py"
-    code.write_text(code_of("docs/reference/watching.md"))
-    runpy.run_path(str(code))
-    said = capsys.readouterr()
-    assert "Stats(batches=" in said.out.splitlines()[-1]
-    assert "pass 0: 100%" in said.err
-
-
 # pretraining
 
 

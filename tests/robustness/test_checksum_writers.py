@@ -1,4 +1,4 @@
-"""Which writers put checksums into the headers of pages, as docs/reference/resume.md says."""
+"""Which writers put checksums into the headers of pages, as docs/how-to/damaged-files.md says."""
 
 from __future__ import annotations
 
