@@ -87,6 +87,7 @@ def run(
     kill_at: int | None = None,
     is_launched: bool = False,
     rows_of: Seen = rows_in_inputs,
+    seconds: float = SECONDS,
 ) -> list[list[list[int]]]:
     """Run a program on so many ranks, in `directory`; return the rows of each step of each rank.
 
@@ -98,6 +99,7 @@ def run(
             the one that saves, so all steps before are saved.
         is_launched: whether they find each other by the environment, as under torchrun.
         rows_of: the rows that a module sees; None of any but the one that tells them, once a step.
+        seconds: how long each rank may take.
     """
     # Optimizers and FSDP import these with their first step, which takes each fork seconds.
     for module in ("torch._dynamo", "torch.distributed.fsdp"):
@@ -122,7 +124,7 @@ def run(
     for process in ranks:
         process.start()
     for process in ranks:
-        process.join(SECONDS)
+        process.join(seconds)
         if kill_at is not None or process.exitcode is None:
             for other in ranks:
                 other.kill()

@@ -17,7 +17,6 @@ except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning.callbacks import GradientAccumulationScheduler
 from torch.utils.hooks import RemovableHandle
 
-import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import (
     Reader,
@@ -28,7 +27,7 @@ from fastresume.integrations.resume_state import (
     require_state,
 )
 from fastresume.reading.resumable import dataset_behind
-from fastresume.state.cursor import KEY, Cursor
+from fastresume.state.cursor import KEY
 
 _DONE = "fastresume_batches_of_epoch"
 """Under this key a checkpoint says how many batches of Lightning's epoch were trained, with a step."""
@@ -144,7 +143,8 @@ class ResumeCallback(Callback):
         self._begins = True
         self._size_epoch(trainer)
         left, in_pass = self._state.batches_left, len(self._state.dataset)
-        begins = trainer.fit_loop.epoch_loop.batch_progress.current.ready == 0
+        loop = trainer.fit_loop
+        begins = not loop.restarting or loop.epoch_loop.batch_progress.current.ready == 0
         if begins and left < in_pass == self._batches_of_an_epoch(trainer) and trainer.is_global_zero:
             warnings.warn(
                 f"the Trainer begins an epoch, and the loader in mid pass: {left} of {in_pass} batches are "
@@ -198,8 +198,11 @@ class ResumeCallback(Callback):
         state = self._state.state_dict()
         if self.state_key in checkpoint.get("callbacks", {}):
             checkpoint["callbacks"][self.state_key] = state
-        self._put_into(_loops_of(checkpoint), state)
+        loops = _loops_of(checkpoint)
+        self._put_into(loops, state)
         checkpoint[_DONE] = self._done
+        if not trainer.is_last_batch and 0 < progress.ready < trainer.num_training_batches:
+            _reopen_epoch(loops)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
@@ -258,7 +261,7 @@ class ResumeCallback(Callback):
     def _batches_in(self, value: Any) -> Iterator[Batch]:
         """The batches of this dataset among those of several loaders."""
         if isinstance(value, Batch):
-            if value.cursor._core.fingerprint == self._state.dataset.fingerprint:
+            if self._state.fits(value.cursor):
                 yield value
         elif isinstance(value, Mapping | list | tuple):
             for part in value.values() if isinstance(value, Mapping) else value:
@@ -267,7 +270,7 @@ class ResumeCallback(Callback):
     def _put_into(self, loops: dict[str, Any], state: dict[str, str]) -> None:
         states = _loader_states(loops)
         for place, found in enumerate(states):
-            if _is_state(found) and _same_dataset(found, state):
+            if _is_state(found) and self._state.fits(found):
                 states[place] = dict(state)
 
     def _note(self, trainer: Trainer, batch: Batch) -> None:
@@ -348,6 +351,16 @@ class ResumeCallback(Callback):
         return not cuts or tuple(cuts[-1][:3]) != dataset.spec.cut(max(workers, 1))
 
 
+def _reopen_epoch(loops: dict[str, Any]) -> None:
+    """Lets an epoch that training stopped in go on.
+
+    Under `max_steps`, or when it should stop, Lightning counts an epoch as done wherever it is. From there
+    the rest of a pass would be an epoch of its own, and a job ends a pass too early.
+    """
+    for counts in loops.get("epoch_progress", {}).values():
+        counts.update(processed=counts["ready"] - 1, completed=counts["ready"] - 1)
+
+
 def _end_epoch(loops: dict[str, Any], is_batch_end: bool) -> None:
     """Lets an epoch whose last batch was trained be over.
 
@@ -377,14 +390,6 @@ def _loader_states(loops: dict[str, Any]) -> list[Any]:
 
 def _is_state(state: object) -> bool:
     return isinstance(state, Mapping) and KEY in state
-
-
-def _same_dataset(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    try:
-        first, second = Cursor.from_state(one), Cursor.from_state(other)
-    except _core.StateError:
-        return False
-    return first._core.fingerprint == second._core.fingerprint and first.order == second.order
 
 
 def _flat(loaders: object) -> Iterator[object]:

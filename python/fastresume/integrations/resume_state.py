@@ -115,6 +115,14 @@ class ResumeState:
         self.dataset.load_state_dict(same_state.check_same(state) if self._check_same else state)
         self._follow()
 
+    def fits(self, state: Mapping[str, Any] | Cursor) -> bool:
+        """Whether a state is one of what the loader reads."""
+        try:
+            self.dataset.spec.fitted(Cursor.from_state(state)._core)
+        except _core.StateError:
+            return False
+        return True
+
     def go_back(self) -> None:
         """Lets the loader's next `iter()` begin after the batch that was trained last."""
         self._follow()
