@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,105 +15,27 @@ import fastresume as fr
 import fastresume._core as _core
 from support.devices import Driver
 from support.documents import documents, opened, write
-from support.jobs import arrays_of, assert_batch_values
+from support.unit_jobs import UnitJob, assert_same_batch, check
 
 LENGTHS = (1, 3, 16, 60, 500)
 
 
-def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
-    """Assert that two batches of sequences are equal in everything that a user can see."""
-    assert_batch_values(one, arrays_of(other))
-    assert one.rows().to_list() == other.rows().to_list()  # type: ignore[union-attr]
-    assert one.valid.tolist() == other.valid.tolist()
-    assert (one.epoch, one.step, one.state_dict()) == (other.epoch, other.step, other.state_dict())
-
-
-class Job:
-    """The lives of a job over sequences: each under other ranks, lanes and batch sizes."""
-
-    def __init__(self, root: Path, seed: int) -> None:
-        self.draw = draw = random.Random(seed)
-        sizes = [(draw.choice([0, 1, 50, 400]), draw.choice([7, 40, 300])) for _ in range(3)]
-        files = [documents(seed + number, *size) for number, size in enumerate(sizes)]
-        files.append([*documents(seed + 9, 300, 30), list(range(2000))])
-        groups, pages = draw.choice([9, 64, 1000]), draw.choice([64, 900, 1 << 20])
-        self.path = write(root / str(seed), files, row_group_size=groups, data_page_size=pages)
-        self.num_rows = sum(map(len, files))
-        names = draw.choice([("tokens",), ("tokens", "labels"), ("labels", "tokens")])
-        length, separator = draw.choice(LENGTHS), draw.choice([None, -1])
-        self.unit = fr.Packed(*names, length=length, separator=separator, rest=draw.choice(["drop", "pad"]))
-        self.order: dict[str, Any] = {}
-        if draw.random() < 0.5:
-            blocks = {"block_rows": draw.choice([1, 5, 40]), "window_rows": draw.choice([40, 200])}
-            self.order = {"shuffle": True, "seed": draw.randrange(9), **blocks}
-        if draw.random() < 0.4:
-            some = fr.Intervals([[row, row + 1 + row % 3] for row in range(0, self.num_rows - 3, 50)])
-            self.order["rows"] = ~some
-        self.cursor: _core.Cursor | None = None
-
-    def begin(self) -> tuple[Any, _core.Cursor]:
-        """What the next life reads, and from where."""
-        draw = self.draw
-        world = draw.choice([1, 1, 2, 3])
-        lanes, groups = draw.choice([(None, None), (world, 1), (2 * world, 1), (4 * world, 2)])
-        tail = draw.choice(["drop", "short", "pad"])
-        cut: dict[str, Any] = {"lanes": lanes, "groups": groups, "tail": tail}
-        rows = draw.choice([1, 4, 12]) * (4 if lanes else 1)
-        if world * rows > opened(self.path, self.unit, 1, **self.order).num_rows:
-            rows, cut = 1, {"tail": "pad"}
-        whose = {"rank": draw.randrange(world), "world_size": world}
-        spec: Any = opened(self.path, self.unit, rows, **cut, **whose, **self.order).spec
-        self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
-        return spec, self.cursor
-
-    def end(self, spec: Any, cursor: _core.Cursor) -> None:
-        """It is killed somewhere in the pass."""
-        planned = spec.pass_from(cursor, 1)
-        done = planned.batches - planned.batches_left
-        self.cursor = planned.cursor_after(done + self.draw.randint(0, planned.batches_left))
-
-
-def pairs(spec: Any, cursor: _core.Cursor, threads: int, ahead: int) -> Iterator[tuple[fr.Batch, fr.Batch]]:
-    """Each batch as the core's threads deliver it, and as it is put together of chunks."""
-    planned = spec.pass_from(cursor, 1)
-    share = spec.share(planned, planned.cursor_after(0))
-    place = (spec.world.rank, spec.world.world_size, 0, 1)
-    new, old = spec.reader(cursor, planned, place, threads, ahead), spec._reader(cursor, planned, place)
-    assert isinstance(new, _core.Reader)
-    while True:
-        fronts = new.front(), old.front()
-        assert (fronts[0] is None) == (fronts[1] is None)
-        if fronts[0] is None:
-            break
-        one, other = (spec.batch(front, front.cursor, share) for front in fronts)
-        yield one, other
-        new.advance()
-        old.advance()
-    new.close()
-    old.close()
-
-
-def check(root: Path, seed: int) -> int:
-    job, count = Job(root, seed), 0
-    for life in range(3):
-        spec, cursor = job.begin()
-        for one, other in pairs(spec, cursor, life, job.draw.choice([1, 1 << 12, 1 << 20])):
-            assert_same_batch(one, other)
-            count += 1
-        job.end(spec, cursor)
-    return count
+def packed(draw: random.Random) -> fr.Packed:
+    names = draw.choice([("tokens",), ("tokens", "labels"), ("labels", "tokens")])
+    length, separator = draw.choice(LENGTHS), draw.choice([None, -1])
+    return fr.Packed(*names, length=length, separator=separator, rest=draw.choice(["drop", "pad"]))
 
 
 @pytest.mark.law(2)
 @pytest.mark.parametrize("seed", range(6))
 def test_threads_cut_the_sequences_that_were_put_together_of_chunks(tmp_path: Path, seed: int) -> None:
-    check(tmp_path, seed)
+    check(UnitJob(tmp_path, seed, packed))
 
 
 @pytest.mark.slow  # the same over many more histories
 @pytest.mark.parametrize("first", range(0, 400, 20))
 def test_threads_cut_the_same_sequences_in_many_histories(tmp_path: Path, first: int) -> None:
-    assert sum(check(tmp_path, seed) for seed in range(1000 + first, 1020 + first)) > 1000
+    assert sum(check(UnitJob(tmp_path, seed, packed)) for seed in range(1000 + first, 1020 + first)) > 1000
 
 
 ORDERS: list[dict[str, Any]] = [{}, {"shuffle": True, "seed": 3, "block_rows": 8, "window_rows": 64}]
@@ -157,6 +78,7 @@ def test_threads_and_bytes_ahead_change_nothing(data: Path, order: dict[str, Any
 
 @pytest.mark.parametrize("order", ORDERS, ids=["in order", "shuffled"])
 def test_what_is_copied_to_a_device_was_cut_into_locked_pages(tmp_path: Path, order: dict[str, Any]) -> None:
+    _core.release_memory()  # no block is used again that another test locked
     driver = Driver()
     tokens = pa.array([list(range(1000))] * 400, pa.list_(pa.int64()))
     pq.write_table(pa.table({"tokens": tokens}), tmp_path / "0.parquet")

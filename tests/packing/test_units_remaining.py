@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,12 +70,40 @@ def test_they_are_the_rows_of_the_sequences_that_come_after(
     } <= found
 
 
-@pytest.mark.parametrize("how", [{}, SHUFFLE], ids=["sequential", "shuffled"])
-def test_they_are_the_rows_of_the_bins_that_come_after(tmp_path: Path, how: dict[str, Any]) -> None:
-    directory = write(tmp_path / "data", [documents(1, 90, 40), documents(2, 50, 40)], row_group_size=17)
-    dataset = opened(directory, fr.Bins("tokens", cost=60), tail="short", **how)
-    left = set(range(140))
-    assert numbers(dataset) == sorted(left)
-    for _, batch in zip(range(4), dataset, strict=False):
-        left -= set(batch.rows().tolist())
-    assert numbers(dataset) == sorted(left)
+@pytest.mark.law(1)
+@FEW
+@given(data=st.data())
+def test_they_are_the_rows_of_the_bins_that_come_after(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    files = [documents(data.draw(st.integers(0, 99)), data.draw(st.integers(1, 120)), 40) for _ in range(2)]
+    directory = write(tmp_path_factory.mktemp("left"), files, row_group_size=17)
+    count = sum(map(len, files))
+    chosen = data.draw(st.none() | st.sets(st.integers(0, count - 1), min_size=1))
+    how: dict[str, Any] = SHUFFLE if data.draw(st.booleans()) else {}
+    if chosen is not None:
+        how = {**how, "rows": fr.Intervals([[row, row + 1] for row in sorted(chosen)])}
+    unit = fr.Bins("tokens", cost=data.draw(st.sampled_from((1, 60, 500))))
+    first = opened(directory, unit, 2, tail="short", lanes=data.draw(st.integers(1, 2)), **how)
+    left, state = set(range(count)) if chosen is None else set(chosen), first.state_dict()
+    for lanes, world_size in ((1, 1), (2, 1), (2, 2)):
+        datasets = [
+            opened(directory, unit, 2, tail="short", lanes=lanes, rank=rank, world_size=world_size, **how)
+            for rank in range(world_size)
+        ]
+        for dataset in datasets:
+            dataset.load_state_dict(state)
+        assert numbers(datasets[0]) == sorted(left)
+        plan = datasets[0].plan()
+        steps = data.draw(st.integers(0, plan.steps))
+        if steps == plan.steps:
+            assert len(list(datasets[0])) == steps
+            break
+        for dataset in datasets:
+            for done, batch in zip(range(steps), dataset, strict=False):
+                assert left >= set(batch.rows().tolist())
+                left -= set(batch.rows().tolist())
+                assert dataset.plan().steps == plan.steps - done - 1
+        state = datasets[0].state_dict()
+        assert numbers(datasets[0]) == sorted(left)
+        assert f"{plan.steps - steps} batches left" in repr(datasets[0])

@@ -1,4 +1,4 @@
-"""Lists that sequences are cut from are asked for ahead, as rows are."""
+"""The rows that sequences and bins are made of are asked for ahead, as rows are."""
 
 from __future__ import annotations
 
@@ -38,18 +38,22 @@ class CountingProxy(Proxy):
         return super().fault()
 
 
+UNITS = [(fr.Packed("tokens", length=1000), 100), (fr.Bins("tokens", cost=10_000), 10)]
+
+
+@pytest.mark.parametrize(("unit", "batch_size"), UNITS, ids=["sequences", "bins"])
 @pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 1}], ids=["in order", "shuffled"])
 def test_several_requests_for_lists_are_under_way(
-    server: S3Server, tmp_path: Path, order: dict[str, Any]
+    server: S3Server, tmp_path: Path, order: dict[str, Any], unit: Any, batch_size: int
 ) -> None:
     values = np.random.default_rng(5).integers(0, 1 << 31, 2_000_000, dtype=np.int32)
     offsets = np.arange(0, len(values) + 1, 500, dtype=np.int32)
     tokens = pa.ListArray.from_arrays(pa.array(offsets), pa.array(values))
     table = pa.table({"tokens": tokens})
     pq.write_table(table, tmp_path / "0.parquet", row_group_size=500, compression="none")
-    address = server.put_tree("bucket", tmp_path, f"lists-{len(order)}/")
-    whose = {"batch_size": 100, "rank": 0, "world_size": 1}
-    how: dict[str, Any] = {"unit": fr.Packed("tokens", length=1000), **whose, **order}
+    address = server.put_tree("bucket", tmp_path, f"lists-{len(order)}-{batch_size}/")
+    whose = {"batch_size": batch_size, "rank": 0, "world_size": 1}
+    how: dict[str, Any] = {"unit": unit, **whose, **order}
     proxy = CountingProxy(server.port)
     serving = threading.Thread(target=proxy.serve_forever)
     serving.start()

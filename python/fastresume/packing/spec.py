@@ -83,7 +83,7 @@ class UnitsSpec(FilesSpec):
     @property
     def is_mixed_here(self) -> bool:
         """Whether a batch is put together in Python of what the core has decoded."""
-        return self.is_audited or (isinstance(self.unit, Bins) and self.order_choice is not None)
+        return self.is_audited
 
     @property
     def hash_of_selection(self) -> str:
@@ -113,23 +113,33 @@ class UnitsSpec(FilesSpec):
     def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
         """The most bytes that a rank holds, and what each decoding thread adds.
 
-        Of what the core's threads decode, that of as many rows as units have on the average, and the lists of
-        windows in a shuffled order. Of other units, the chunks that readers keep, and one more of each.
+        Of what the core's threads decode, that of as many rows as units have on the average, in windows as
+        large; and the lists of windows, of sequences. Of other units, the chunks that readers keep, and one
+        more of each.
         """
         if self.is_mixed_here:
             size, kept = chunks_of(self.units_table, planned, order, self.world.world_size * processes)
             chunk = size * self.row_bytes
             return (kept + 1) * chunk * processes, 2 * chunk
         lanes, groups, units = planned.cut
-        rows = -(-units * self.manifest.num_selected // max(self.num_rows, 1))
-        start = _core.Cursor.start(self.manifest, None)
-        of_rows = _core.Pass(start, (lanes, groups, max(rows, 1)), self.tail, self.world.world_size)
+        are_bins, windows = isinstance(self.units_table, BinsTable), order.sizes
+        choice = None
+        if are_bins and windows is not None:
+            blocks, count, window_units = windows
+            rows = self._rows_of(window_units)
+            choice = 0, max(rows // max(blocks // max(count, 1), 1), 1), rows
+        start = _core.Cursor.start(self.manifest, choice)
+        of_rows = _core.Pass(start, (lanes, groups, self._rows_of(units)), self.tail, self.world.world_size)
         of_rank, of_thread = super().memory_bound(self.row_order(start), of_rows, processes)
-        if isinstance(self.units_table, PackedTable):
+        if not are_bins:
             of_rank += 2 * self.batch_bytes
-            if order.sizes is not None:
-                of_rank += processes * self._window_bytes(order.sizes, lanes, processes)
+            if windows is not None:
+                of_rank += processes * self._window_bytes(windows, lanes, processes)
         return of_rank, of_thread
+
+    def _rows_of(self, units: int) -> int:
+        """How many rows so many units have on the average; at least 1."""
+        return max(-(-units * self.manifest.num_selected // max(self.num_rows, 1)), 1)
 
     def _window_bytes(self, sizes: tuple[int, int, int], lanes: int, processes: int) -> int:
         """The bytes of the lists of a reader's windows: one of each lane, and one that comes next."""
@@ -178,8 +188,8 @@ class UnitsSpec(FilesSpec):
     ) -> PassReader:
         """The batches of a rank's worker, from a cursor on.
 
-        Sequences, and bins in their order, are decoded by the core's threads, as rows are. Other units are
-        put together of those that are decoded many at a time.
+        They are decoded by the core's threads, as rows are. What an audit proves is put together of units
+        that are decoded many at a time.
         """
         if self.is_mixed_here:
             return self._reader(cursor, planned, place)

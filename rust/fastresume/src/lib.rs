@@ -34,6 +34,7 @@ pub mod fuzzing;
 #[cfg(test)]
 mod test_files;
 
+pub use self::batch::bin_rows::{BinBatch, BinRows, Bins};
 pub use self::batch::joining::{Joiner, RowParts, Stretch};
 pub use self::batch::mixing::{Cause, Chunk, Fields, Mixed, Mixer};
 pub use self::batch::packing::{PackedRows, Packing};
@@ -65,7 +66,6 @@ pub use self::order::selection::Selection;
 pub use self::order::split;
 pub use self::order::weights::{Weights, whole_weights};
 pub use self::pipeline::activity::Doing;
-pub use self::pipeline::bin_rows::{BinBatch, BinRows, Bins};
 pub use self::pipeline::decode_cost;
 pub use self::pipeline::memory_bound::{self, MemoryBound};
 pub use self::pipeline::schedule::PassOrder;

@@ -2,6 +2,7 @@
 
 pub mod slots;
 pub mod bunch;
+pub mod bin_rows;
 pub mod window;
 pub mod packing;
 pub mod list_span;

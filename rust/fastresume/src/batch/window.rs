@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use crate::batch::bin_rows::{BinPlaces, BinRows};
 use crate::batch::bunch::Bunches;
 use crate::batch::slots::interleave::Move;
 use crate::error::Result;
@@ -42,6 +43,8 @@ pub struct WindowPart {
     /// The first batch that gets a row.
     first_batch: u64,
     is_waiting: bool,
+    /// Where its places are those of bins: which rows each has, and where they go.
+    bins: Option<BinPlaces>,
     /// Places of the window whose rows go to batches, ascending.
     spans: Vec<Span>,
     /// The bunches that get a row, in order.
@@ -183,6 +186,7 @@ impl WindowPart {
             bunches,
             first_batch,
             is_waiting: false,
+            bins: None,
             spans,
             found: Vec::new(),
             first_number: 0,
@@ -233,6 +237,12 @@ impl WindowPart {
         self
     }
 
+    /// The same of a window of bins, whose batches have one bin at each place that a row would have.
+    pub fn of_bins(mut self, bins: &BinRows) -> Self {
+        self.bins = Some(bins.places(&self.found));
+        self
+    }
+
     /// Whether its rows wait until their batches are ended.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting
@@ -280,14 +290,34 @@ impl WindowPart {
         let mut ends = filled(self.found.len(), 0_u32)?;
         let inverse = self.inverse.get_or_init(|| self.window.inverse());
         for of in stretches {
-            self.window.places(inverse, of.block, of.ordinal..of.ordinal + of.count(), |places| {
-                slots.extend(places.iter().map(|&place| {
-                    let slot = self.slot(place);
-                    if let Some(count) = ends.get_mut(slot.0 as usize) {
-                        *count += 1;
+            let ordinals = of.ordinal..of.ordinal + of.count();
+            let Some(bins) = &self.bins else {
+                self.window.places(inverse, of.block, ordinals, |places| {
+                    slots.extend(places.iter().map(|&place| {
+                        let slot = self.slot(place);
+                        if let Some(count) = ends.get_mut(slot.0 as usize) {
+                            *count += 1;
+                        }
+                        slot
+                    }));
+                });
+                continue;
+            };
+            let own = bins.holding(&ordinals);
+            let mut next = own.start;
+            self.window.places(inverse, of.block, own, |places| {
+                for (&place, bin) in places.iter().zip(next..) {
+                    let (slot, rows) = (self.slot(place), bins.within(bin, &ordinals));
+                    let first = bins.first_row(slot.0 as usize, slot.1.into());
+                    if let Some(count) = ends.get_mut(slot.0 as usize).filter(|_| first.is_some()) {
+                        *count += u32::try_from(rows.end - rows.start).unwrap_or(0);
                     }
-                    slot
-                }));
+                    slots.extend(rows.map(|row| {
+                        let to = first.and_then(|first| u32::try_from(first + row).ok());
+                        to.map_or((NOWHERE, 0), |to| (slot.0, to))
+                    }));
+                }
+                next += places.len() as u64;
             });
         }
         let mut sum = 0;

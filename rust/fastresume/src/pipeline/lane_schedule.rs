@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::batch::bin_rows::{BinBatch, BinRows};
 use crate::batch::bunch::Bunches;
 use crate::batch::bunch_size::BunchSize;
 use crate::batch::segment::{MAX_PIECES, Piece, Places, SEGMENT_BYTES, Segment, part_of};
@@ -14,7 +15,6 @@ use crate::error::Result;
 use crate::memory::vectors::room_for;
 use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
-use crate::pipeline::bin_rows::{BinBatch, BinRows};
 use crate::pipeline::stream_queue::StreamQueue;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
@@ -53,10 +53,11 @@ impl LaneSchedule {
         bins: Option<Arc<BinRows>>,
     ) -> Result<Self> {
         let layout = sources.layout();
-        let size = BunchSize::new(layout, &order, pass.rank_rows());
+        // The rows of batches of bins differ: each is alone.
+        let size = bins.is_none().then(|| BunchSize::new(layout, &order, pass.rank_rows()));
         let first = pass.done() + reader.worker;
         Ok(Self {
-            bunches: Bunches::new(first, reader.workers, size.shift, pass.rank_rows()),
+            bunches: Bunches::new(first, reader.workers, size.map_or(0, |size| size.shift), pass.rank_rows()),
             turns: StreamQueue::new(pass.streams(reader)?),
             open: VecDeque::new(),
             row_bytes: layout.row_bytes() as u64,
@@ -86,7 +87,7 @@ impl LaneSchedule {
         let unit_bytes = self.row_bytes.saturating_mul(unit_rows);
         let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
             0 => stream.rows().saturating_mul(unit_bytes).min(SEGMENT_BYTES) / 2 * 3,
-            rows => waiting(stream.rows().min(rows).saturating_mul(self.row_bytes)),
+            units => waiting(stream.rows().min(units).saturating_mul(unit_bytes)),
         });
         of_each.fold(self.sources.most_kept(1), u64::saturating_add)
     }
@@ -114,12 +115,22 @@ impl LaneSchedule {
         let taken = self.turns.take_window(&counted);
         let streams = taken.into_iter().map(|(index, given)| (given, self.turns.stream(index).0));
         let streams: Vec<_> = streams.collect();
-        let part = Arc::new(WindowPart::new(window, remaining, &streams, self.bunches));
+        let mut part = WindowPart::new(window, remaining, &streams, self.bunches);
+        if let Some(bins) = &self.bins {
+            part = part.of_bins(bins);
+        }
+        let part = Arc::new(part);
         let manifest = Arc::clone(&self.sources.each()[0].manifest);
         // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
         let mut reached = 0;
-        for (block, mut ordinals) in part.blocks() {
-            while let Some(rows) = self.order.rows_of_ordinals(ordinals.clone()).next() {
+        for (block, units) in part.blocks() {
+            let bins = self.bins.as_ref().map(|of| of.bins());
+            let mut ordinals = bins.map_or(units.clone(), |bins| bins.ordinals(units));
+            let rows_of = |ordinals: Range<u64>| match bins {
+                Some(bins) => bins.rows.rows(ordinals).next(),
+                None => self.order.rows_of_ordinals(ordinals).next(),
+            };
+            while let Some(rows) = rows_of(ordinals.clone()) {
                 let group = manifest.group_of(rows.start);
                 let decoded = part_of(&manifest.group_rows(group), rows.start, self.row_bytes, SEGMENT_BYTES);
                 let rows = rows.start..decoded.end.min(rows.end);

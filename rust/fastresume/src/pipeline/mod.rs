@@ -1,7 +1,6 @@
 //! Threads that decode ahead of the training loop, in the order in which batches are needed.
 
 pub mod stream_queue;
-pub mod bin_rows;
 pub mod lane_schedule;
 pub mod sequence_pass;
 pub mod sequence_schedule;

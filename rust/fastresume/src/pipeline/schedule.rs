@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::batch::bin_rows::BinRows;
 use crate::batch::bunch::Bunches;
 use crate::batch::segment::Segment;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result};
 use crate::order::pass_order::Order;
-use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::lane_schedule::LaneSchedule;
 use crate::pipeline::mixed_schedule::MixedSchedule;
 use crate::pipeline::sequence_pass::SequencePass;

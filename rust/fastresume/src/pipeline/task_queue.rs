@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::batch::bin_rows::BinRows;
 use crate::batch::bunch::Bunches;
 use crate::batch::ended_bunch::EndedBunch;
 use crate::batch::fetches::Soon;
@@ -16,7 +17,6 @@ use crate::batch::waiting::Share;
 use crate::batch::window::WindowPart;
 use crate::error::{Error, Result};
 use crate::memory::buffer::Pool;
-use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::prefetch_queue::{BatchSlots, Filling, New};
 use crate::pipeline::schedule::{PassOrder, Schedule};
 use crate::pipeline::task::{Decoding, Front, Task};

@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::batch::bin_rows::BinRows;
 use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
 use crate::batch::slots::row_ids::Written;
@@ -14,7 +15,6 @@ use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
 use crate::memory::buffer::Memory;
 use crate::memory::vectors::{check_reserve, collected};
 use crate::pipeline::activity::{Activity, Doing};
-use crate::pipeline::bin_rows::BinRows;
 use crate::pipeline::schedule::PassOrder;
 use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::task::{Decoding, Front, Task};

@@ -30,6 +30,14 @@ pub struct BinBatch {
     pub offsets: Vec<u64>,
 }
 
+/// Bins of some batches: where the rows of each one go.
+#[derive(Debug)]
+pub struct BinPlaces {
+    bins: Bins,
+    /// The bins of each batch; none of one of which that can't be told.
+    batches: Vec<Option<Arc<BinBatch>>>,
+}
+
 /// Where the rows of bins stand in the batches of one rank, in the rest of a pass.
 #[derive(Debug)]
 pub struct BinRows {
@@ -44,7 +52,7 @@ pub struct BinRows {
 impl Bins {
     /// The rows of a bin, as runs.
     pub fn rows_of(&self, bin: u64) -> impl Iterator<Item = Range<u64>> + '_ {
-        self.rows.rows(self.ordinals(bin))
+        self.rows.rows(self.ordinals(bin..bin + 1))
     }
 
     /// How many rows a bin has on the average, rounded up.
@@ -54,10 +62,38 @@ impl Bins {
         self.rows.count().div_ceil(bins.max(1)).max(1)
     }
 
-    fn ordinals(&self, bin: u64) -> Range<u64> {
-        let at = |bin: usize| self.table.first_ordinals.get(bin).copied().unwrap_or(0);
-        let bin = usize::try_from(bin).unwrap_or(usize::MAX - 1);
-        at(bin)..at(bin + 1)
+    /// The ordinals of the rows of bins that follow one another.
+    #[must_use]
+    pub fn ordinals(&self, bins: Range<u64>) -> Range<u64> {
+        let at = |bin: u64| {
+            let bin = usize::try_from(bin).unwrap_or(usize::MAX);
+            self.table.first_ordinals.get(bin).copied().unwrap_or(0)
+        };
+        at(bins.start)..at(bins.end)
+    }
+
+    /// The bin that holds an ordinal.
+    fn holding(&self, ordinal: u64) -> u64 {
+        (self.table.first_ordinals.partition_point(|&first| first <= ordinal) as u64).saturating_sub(1)
+    }
+}
+
+impl BinPlaces {
+    /// The bins that hold ordinals, of which there are some.
+    pub fn holding(&self, ordinals: &Range<u64>) -> Range<u64> {
+        self.bins.holding(ordinals.start)..self.bins.holding(ordinals.end - 1) + 1
+    }
+
+    /// Some of the rows of a bin: those of these ordinals, counted from its first one.
+    pub fn within(&self, bin: u64, ordinals: &Range<u64>) -> Range<u64> {
+        let own = self.bins.ordinals(bin..bin + 1);
+        own.start.max(ordinals.start) - own.start..own.end.min(ordinals.end) - own.start
+    }
+
+    /// The row of a batch, which goes by its index among these, where one of its bins begins.
+    pub fn first_row(&self, batch: usize, bin: u64) -> Option<u64> {
+        let of = self.batches.get(batch)?.as_ref()?;
+        of.offsets.get(usize::try_from(bin).ok()?).copied()
     }
 }
 
@@ -89,6 +125,13 @@ impl BinRows {
         known.entry(batch).or_insert_with(|| self.looked_up(batch).map(Arc::new)).clone()
     }
 
+    /// Where the rows of the bins of batches go. A batch of which that can't be told fails before it is filled.
+    #[must_use]
+    pub fn places(&self, batches: &[u64]) -> BinPlaces {
+        let each = batches.iter().map(|&batch| self.of(batch).ok());
+        BinPlaces { bins: self.bins.clone(), batches: each.collect() }
+    }
+
     /// The bins of a batch that is delivered now: they, and those of batches before it, are not asked for any more.
     ///
     /// # Errors
@@ -111,7 +154,7 @@ impl BinRows {
         for bin in
             self.pass.positions(batch, self.rank)?.into_iter().flat_map(|of| self.order.rows(of)).flatten()
         {
-            let ordinals = self.bins.ordinals(bin);
+            let ordinals = self.bins.ordinals(bin..bin + 1);
             sum += ordinals.end - ordinals.start;
             push(&mut offsets, sum)?;
         }
