@@ -6,9 +6,6 @@ import logging
 import os
 import pickle
 import random
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.packing import index
+from support.child import Child, say
 from support.documents import documents, opened, units_of, write
 from support.rotten_pages import rot_group
 
@@ -186,30 +184,22 @@ def test_what_is_known_of_damaged_files_is_not_kept(data: Path, cache: Path) -> 
     assert "rows that can't be read are left out" in str(again.plan())
 
 
-KILLED = """
-import sys
-from pathlib import Path
-import fastresume as fr
-data, cache = map(Path, sys.argv[1:])
-print(flush=True)
-while True:
-    for path in cache.parent.glob("manifest*"):
-        path.unlink(missing_ok=True)
-    fr.ParquetDataset(
-        data, batch_size=2, unit=fr.Bins("tokens", cost=1), manifest_cache=cache, rank=0, world_size=1
-    )
-"""
+def write_on(data: Path, cache: Path) -> None:
+    """Write the index again and again, until somebody kills this process."""
+    say("begun")
+    while True:
+        for path in cache.parent.glob("manifest*"):
+            path.unlink(missing_ok=True)
+        opened(data, fr.Bins("tokens", cost=1), manifest_cache=cache)
 
 
 def test_whoever_is_killed_while_it_is_written_leaves_nothing(data: Path, cache: Path) -> None:
     drawn = random.Random(5)
     for _ in range(4):
-        arguments = [sys.executable, "-c", KILLED, str(data), str(cache)]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as child:
-            assert child.stdout is not None
-            child.stdout.readline()
+        with Child() as child:
+            child.start(write_on, data, cache)
+            assert child.heard() == "begun"
             time.sleep(drawn.random() / 4)  # it is killed anywhere
-            child.send_signal(signal.SIGKILL)
         draft = cache.parent / ".manifest.units.tmp"
         draft.write_bytes(b"what one left")  # in the midst of writing
         dataset = opened(data, fr.Bins("tokens", cost=1), manifest_cache=cache)
