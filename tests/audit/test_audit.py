@@ -32,6 +32,7 @@ from support.audits import (
     log_of,
     write_bodies,
 )
+from support.jobs import FEWER
 from support.killed_ranks import Pipes, go, run_ranks
 from support.strategies import plain_spec, written
 from support.topologies import TAILS, Shuffle, chains, orders
@@ -273,6 +274,7 @@ def live(
 
 
 @pytest.mark.filterwarnings("ignore:the pass ends here")
+@FEWER
 @given(rows=st.integers(1, 90), data=st.data())
 def test_any_chain_of_lives_is_proven_and_no_record_of_it_can_be_missing(
     rows: int, data: st.DataObject

@@ -28,6 +28,7 @@ from support.audits import (
     text_of,
     write_bodies,
 )
+from support.profile import one_in
 from support.topologies import Shuffle
 
 
@@ -330,7 +331,7 @@ def test_the_audit_of_anything_ends_with_a_report(data: Path, logs: Path) -> Non
     paths = sorted(logs.glob("*.log"))
     whole = {path: path.read_bytes() for path in paths}
     chance = random.Random(1)
-    for turn in range(150):
+    for turn in range(150 // one_in(3)):
         path = chance.choice(paths)
         forged = bodies(path)
         place = chance.randrange(len(forged))

@@ -145,7 +145,7 @@ def test_a_dead_worker_is_an_error_that_names_it_and_new_ones_go_on(
         began = time.monotonic()
         with pytest.raises(fr.FastresumeError) as told:
             found.extend(loader)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert words in str(told.value)
         assert "worker 0 of 2 (process " in str(told.value)
         assert f"The cursor stands before step {len(found)}" in str(told.value)
@@ -205,7 +205,7 @@ def test_a_worker_that_dies_while_nobody_waits_disturbs_nothing_before_the_next_
         fr.FastresumeError, match=rf"worker 0 of 2 \(process {victim}\) was killed by SIGKILL"
     ):
         draw(1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     draw(STEPS - 3)
     assert found == list(range(STEPS))
     loader.close()

@@ -223,7 +223,7 @@ def test_a_forked_child_neither_hangs_nor_disturbs_its_parent(data: Dataset, thr
             os._exit(status)
     later = list(iterator)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 60
     assert [batch.step for batch in later] == list(range(3, STEPS))
     assert rows_of(kept + later) == rows_of(list(fr.Loader(make(data, groups=loader.num_workers or 1))))
     loader.close()

@@ -128,10 +128,10 @@ def test_a_state_of_absurdly_many_lanes_is_refused_in_time(half_read: fr.Parquet
     lanes = 2**28
     rows = {"dataset": {"fingerprint": half_read.fingerprint, "rows": 2**52}}
     text = oracle.checked({**parsed(half_read), **rows, "cuts": [[lanes, lanes, 1, 1]]})
-    began = time.monotonic()
+    began = time.process_time()
     with refused_state(half_read):
         half_read.load_state_dict({"fastresume": text})
-    assert time.monotonic() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_any_damaged_character_is_noticed(half_read: fr.ParquetDataset) -> None:

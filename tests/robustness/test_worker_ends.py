@@ -19,14 +19,14 @@ from support.strategies import Dataset, plain_spec
 pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
 QUICK = {
-    "again_and_again": 2,
+    "again_and_again": 1,
     "told_to_leave": 1,
     "unclosed": 1,
     "whole": 1,
     "in_a_daemon_thread": 1,
     "while_a_daemon_reads_of_workers": 1,
-    "while_a_daemon_reads_of_threads": 3,
-    "while_a_daemon_reads_alone": 3,
+    "while_a_daemon_reads_of_threads": 1,
+    "while_a_daemon_reads_alone": 1,
     "hung": 1,
     "hung_in_a_thread": 1,
     "seized": 1,

@@ -45,7 +45,14 @@ sys.exit(int(how))
 """
 
 
-@pytest.mark.parametrize(("how", "threads", "code"), [("0", 2, 0), ("7", 0, 7), ("raise", 2, 1)])
+@pytest.mark.parametrize(
+    ("how", "threads", "code"),
+    [
+        pytest.param("0", 2, 0, marks=pytest.mark.slow),
+        pytest.param("7", 0, 7, marks=pytest.mark.slow),
+        ("raise", 2, 1),
+    ],
+)
 def test_a_process_ends_as_it_would_amid_calls_of_credentials(
     server: S3Server, address: str, how: str, threads: int, code: int
 ) -> None:
