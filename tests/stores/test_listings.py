@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -46,7 +45,6 @@ def _error(server: PageServer, wrong: str) -> str:
 def test_a_page_that_is_none_is_an_error_and_loses_no_row(pages: PageServer) -> None:
     # Azure says by the marker alone that more follows, the hub by the link.
     kinds = [wrong for wrong in WRONG if wrong != "no-token" or pages.kind in ("s3", "gs")]
-    begun = time.monotonic()
     with ThreadPoolExecutor(len(kinds)) as threads:
         told = dict(zip(kinds, threads.map(lambda wrong: _error(pages, wrong), kinds), strict=True))
     for wrong, error in told.items():
@@ -54,7 +52,6 @@ def test_a_page_that_is_none_is_an_error_and_loses_no_row(pages: PageServer) -> 
         assert pages.address(wrong) in error
         assert 1 < pages.asked[wrong, 1] < 10, "it may mend itself, and is asked again, not for ever"
         assert pages.asked[wrong, PAGES - 1] == 0
-    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.slow  # a try takes 40 s

@@ -76,7 +76,8 @@ def test_what_can_not_get_better_ends_within_seconds(
     begun = time.monotonic()
     with pytest.raises(fr.SourceError, match=told) as raised:
         fr.ParquetDataset(address, batch_size=10)
-    assert time.monotonic() - begun < 15, "it is asked for a few times at most"
+    # An outage is waited for twice as long: the rest is for a machine that does much besides.
+    assert time.monotonic() - begun < 60, "it is asked for a few times at most"
     assert len(str(raised.value)) < 3000
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,25 @@ from support.fault_proxy import Proxy
 from support.jobs import arrays_of, assert_batch_values
 from support.object_server import S3Server
 
-ANSWER_SECONDS = 0.02
+PATIENCE_SECONDS = 20
 
 
-class CountingProxy(Proxy):
-    """Tells how many requests were under way at a time, at most."""
+class MeetingProxy(Proxy):
+    """Has a request wait until another one is under way, if told to; none does after one that was alone."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
         self.under_way = self.most = 0
-        self.counting = threading.Lock()
+        self.waits = False
+        self.change = threading.Condition()
 
     def fault(self) -> str | None:
-        with self.counting:
+        with self.change:
             self.under_way += 1
             self.most = max(self.most, self.under_way)
-        time.sleep(ANSWER_SECONDS)
-        with self.counting:
+            self.change.notify_all()
+            if self.waits and self.most < 2:
+                self.waits = self.change.wait_for(lambda: self.most > 1, PATIENCE_SECONDS)
             self.under_way -= 1
         return super().fault()
 
@@ -54,13 +55,13 @@ def test_several_requests_for_lists_are_under_way(
     address = server.put_tree("bucket", tmp_path, f"lists-{len(order)}-{batch_size}/")
     whose = {"batch_size": batch_size, "rank": 0, "world_size": 1}
     how: dict[str, Any] = {"unit": unit, **whose, **order}
-    proxy = CountingProxy(server.port)
+    proxy = MeetingProxy(server.port)
     serving = threading.Thread(target=proxy.serve_forever)
     serving.start()
     try:
         options = {**server.options, "endpoint_url": proxy.endpoint}
         dataset = fr.ParquetDataset(address, storage_options=options, **how)
-        proxy.most = 0
+        proxy.most, proxy.waits = 0, True
         with fr.Loader(dataset, threads=1) as loader:
             for one, other in zip(loader, fr.ParquetDataset(tmp_path, **how), strict=True):
                 assert_batch_values(one, arrays_of(other))

@@ -25,8 +25,8 @@ pub struct Account {
 pub enum Kept {
     Yes,
     WasThere,
-    /// There is no room: the count that was found.
-    No(u64),
+    /// There is no room.
+    No,
 }
 
 impl Account {
@@ -46,6 +46,13 @@ impl Account {
         }
     }
 
+    /// The count as it is read without the lock; none if there is none, or it is changed at this moment.
+    pub fn used(&self) -> Option<u64> {
+        // Looked at before it is opened: to open a pipe waits for its writer.
+        fs::metadata(&self.path).ok().filter(fs::Metadata::is_file)?;
+        Locked(File::open(&self.path).ok()?).get().ok().flatten()
+    }
+
     /// Gives a block's file its name, if there is room for it below `limit`.
     ///
     /// # Errors
@@ -57,7 +64,7 @@ impl Account {
         }
         let used = count.get()?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "the count is gone"))?;
         if limit.is_some_and(|limit| used.saturating_add(bytes) > limit) {
-            return Ok(Kept::No(used));
+            return Ok(Kept::No);
         }
         // First the count: a process that is killed here leaves one that is too high, and no directory that is too large.
         count.set(used.saturating_add(bytes))?;
@@ -162,7 +169,7 @@ mod tests {
         assert_eq!(keep("a"), Kept::Yes);
         assert_eq!(keep("a"), Kept::WasThere);
         assert_eq!(keep("b"), Kept::Yes);
-        assert_eq!(keep("c"), Kept::No(80));
+        assert_eq!(keep("c"), Kept::No);
         // Somebody has made it longer.
         fs::write(directory.join("blocks/a"), [0; 200]).unwrap();
         account.remove(&directory.join("blocks/a"), 40).unwrap();
@@ -173,7 +180,7 @@ mod tests {
         // Half a count is none.
         fs::write(directory.join("used"), [1; 9]).unwrap();
         account.begin(|| Ok(90)).unwrap();
-        assert_eq!(keep("e"), Kept::No(90));
+        assert_eq!(keep("e"), Kept::No);
         fs::remove_dir_all(&directory).unwrap();
     }
 }

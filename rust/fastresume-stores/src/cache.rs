@@ -38,7 +38,7 @@ pub struct Cache {
     is_begun: AtomicBool,
     /// Whether what killed processes left was removed.
     is_swept: AtomicBool,
-    /// Whether nothing more is kept: there is no room, or the directory can't be written.
+    /// Whether nothing more is kept: the directory can't be written.
     is_closed: AtomicBool,
     /// Whether the blocks were counted after the directory was found full.
     is_counted: AtomicBool,
@@ -153,10 +153,8 @@ impl Cache {
             Ok(Found::Nothing) => false,
             Ok(Found::Damaged) => {
                 self.note("a block is damaged, and is replaced");
-                match self.account.remove(&path, (buffer.len() + TRAILER_BYTES) as u64) {
-                    // There is room again.
-                    Ok(()) => self.is_closed.store(false, Relaxed),
-                    Err(cause) => self.fail(&cause),
+                if let Err(cause) = self.account.remove(&path, (buffer.len() + TRAILER_BYTES) as u64) {
+                    self.fail(&cause);
                 }
                 false
             }
@@ -165,6 +163,24 @@ impl Cache {
                 false
             }
         }
+    }
+
+    /// Whether there is room for a block of so many bytes: what isn't kept needn't be asked for as a whole.
+    pub fn has_room(&self, bytes: u64) -> bool {
+        if self.is_closed.load(Relaxed) {
+            return false;
+        }
+        let Some(limit) = self.limit else { return true };
+        // What can't be read is told by whoever writes.
+        let room = || match self.account.used() {
+            Some(used) if used.saturating_add(bytes + TRAILER_BYTES as u64) > limit => Err(used),
+            _ => Ok(()),
+        };
+        let Err(used) = room() else { return true };
+        // A process that was killed, or a user who removed blocks, may have left a count that is too high.
+        !self.is_counted.swap(true, Relaxed)
+            && self.account.correct(used, || self.counted()).is_ok()
+            && room().is_ok()
     }
 
     /// Keeps the bytes of a block, as long as there is room.
@@ -222,20 +238,8 @@ impl Cache {
         let mut written = Unnamed::new(&self.below("writing"))?;
         block::write(&mut written.file, name, bytes)?;
         let (place, size) = (self.place(name), (bytes.len() + TRAILER_BYTES) as u64);
-        let keep = || self.account.keep(&written.path, &place, size, self.limit);
-        let mut kept = keep()?;
-        if let Kept::No(found) = kept
-            && !self.is_counted.swap(true, Relaxed)
-        {
-            // A process that was killed, or a user who removed blocks, may have left a count that is too high.
-            self.account.correct(found, || self.counted())?;
-            kept = keep()?;
-        }
-        match kept {
-            Kept::Yes => written.is_kept = true,
-            Kept::WasThere => {}
-            Kept::No(_) => self.is_closed.store(true, Relaxed),
-        }
+        // One for which there is no room any more is given up.
+        written.is_kept = self.account.keep(&written.path, &place, size, self.limit)? == Kept::Yes;
         Ok(())
     }
 

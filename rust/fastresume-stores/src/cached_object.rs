@@ -33,33 +33,36 @@ impl Object {
         let Some((cache, blocks)) = self.blocks(block_bytes) else {
             return self.ask(client, range).await;
         };
-        let numbers = blocks.around(&range);
-        let start = blocks.range(&numbers).start;
-        let came = try_join_all(Self::runs(cache, &blocks, numbers)?.into_iter().map(|run| async {
+        let runs = Self::runs(cache, &blocks, blocks.around(&range))?;
+        let came = try_join_all(runs.into_iter().map(|run| async {
             match run {
-                Run::Here(owed) => self.bring(client, cache, &blocks, owed).await,
-                Run::Other(number, coming) => match brought(coming).await {
-                    Some(came) => came,
-                    // Whoever brought it was given up.
-                    None => self.ask(client, blocks.one(number)).await,
-                },
+                Run::Here(owed) => self.bring(client, cache, &blocks, owed, &range).await,
+                Run::Other(number, coming) => {
+                    let one = blocks.one(number);
+                    match brought(coming).await {
+                        Some(came) => Ok((one.start, came?)),
+                        // Whoever brought it was given up, or needed less of it.
+                        None => self.part(client, common(&one, &range)).await,
+                    }
+                }
             }
         }));
         let came = came.await?;
-        if let [one] = &came[..] {
-            return self.within(one, start, &range);
+        if let [(start, one)] = &came[..] {
+            return self.within(one, *start, &range);
         }
         let length = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let mut memory = Memory::for_what_comes(length)?;
-        let mut at = start;
-        for piece in came {
-            let part = at.max(range.start)..(at + piece.len() as u64).min(range.end);
-            if part.start < part.end {
-                memory.extend(&self.within(&piece, at, &part)?)?;
-            }
-            at += piece.len() as u64;
+        for (start, piece) in came {
+            let part = common(&range, &(start..start + piece.len() as u64));
+            memory.extend(&self.within(&piece, start, &part)?)?;
         }
         self.within(&shared(memory), range.start, &range)
+    }
+
+    /// A range of bytes from the store, and where it begins.
+    async fn part(&self, client: &dyn Client, range: Range<u64>) -> Result<(u64, Bytes)> {
+        Ok((range.start, self.ask(client, range).await?))
     }
 
     /// The blocks of these numbers, as runs that are brought here, and single ones that others bring.
@@ -78,68 +81,92 @@ impl Object {
         Ok(runs)
     }
 
-    /// Brings a run of blocks: those that the cache has from there, the others from the store.
+    /// Brings what is needed of a run of blocks: those that the cache has from there, the others from the store. Those that it
+    /// has room for come as a whole, and are kept.
     async fn bring(
         &self,
         client: &dyn Client,
         cache: &Arc<Cache>,
         blocks: &Blocks,
-        owed: Vec<(u64, Owed)>,
-    ) -> Result<Bytes> {
+        mut owed: Vec<(u64, Owed)>,
+        range: &Range<u64>,
+    ) -> Result<(u64, Bytes)> {
         let (Some((first, _)), Some((last, _))) = (owed.first(), owed.last()) else {
-            return Ok(Bytes::new());
+            return Ok((range.start, Bytes::new()));
         };
         let numbers = *first..*last + 1;
         let whole = blocks.range(&numbers);
-        let give = |came: &Result<Bytes>| {
-            for (number, owed) in &owed {
-                owed.give(
-                    came.clone().and_then(|came| self.within(&came, whole.start, &blocks.one(*number))),
-                );
+        let found = read(cache, blocks, numbers.clone()).await;
+        let (held, lacking, is_room) = match found {
+            Some(Found { memory, lacking, is_room }) if lacking != [numbers.clone()] => {
+                (Some(memory), lacking, is_room)
+            }
+            found => (None, vec![numbers], found.is_some_and(|found| found.is_room)),
+        };
+        let mut needed = whole.clone();
+        if !is_room {
+            // Whoever waits for them asks for what it needs.
+            owed.retain(|(number, _)| !lacking.iter().any(|run| run.contains(number)));
+            needed = common(&whole, range);
+        }
+        let came = match held {
+            None => {
+                self.part(client, needed.clone()).await.map(|(start, came)| (start, came.clone(), vec![came]))
+            }
+            Some(memory) => {
+                let came = self.completed(client, blocks, memory, &lacking, &needed, whole.start).await;
+                came.map(|(bytes, new)| (whole.start, bytes, new))
             }
         };
-        let came = match read(cache, blocks, numbers.clone()).await {
-            None => self.ask(client, whole.clone()).await.map(|came| (came, Vec::new())),
-            Some((memory, lacking)) if lacking == [numbers.clone()] => {
-                drop(memory);
-                let came = self.ask(client, whole.clone()).await;
-                came.map(|came| (came.clone(), vec![(numbers, came)]))
-            }
-            Some((memory, lacking)) => self.completed(client, blocks, memory, lacking, whole.clone()).await,
-        };
-        let (bytes, new) = match came {
-            Ok((bytes, new)) => (Ok(bytes), new),
-            Err(cause) => (Err(cause), Vec::new()),
-        };
-        give(&bytes);
+        let bytes = came.as_ref().map_err(Error::clone).map(|(start, bytes, _)| (*start, bytes.clone()));
+        for (number, owed) in &owed {
+            let one = bytes.clone().and_then(|(start, came)| self.within(&came, start, &blocks.one(*number)));
+            owed.give(one);
+        }
         // Until they are written, whoever needs them finds them here.
-        for (run, came) in new {
-            write(cache, blocks, run, came).await;
+        if let Ok((_, _, new)) = came
+            && is_room
+        {
+            for (run, came) in lacking.into_iter().zip(new) {
+                write(cache, blocks, run, came).await;
+            }
         }
         bytes
     }
 
-    /// The bytes of blocks of which some were read, with those that are lacking, and these.
+    /// The bytes from `start` on of blocks of which some were read, with what is needed of those that are lacking, and this.
     async fn completed(
         &self,
         client: &dyn Client,
         blocks: &Blocks,
         mut memory: Memory,
-        lacking: Vec<Range<u64>>,
-        whole: Range<u64>,
-    ) -> Result<(Bytes, Vec<(Range<u64>, Bytes)>)> {
-        let came = try_join_all(lacking.iter().map(|run| self.ask(client, blocks.range(run)))).await?;
-        for (run, came) in lacking.iter().zip(&came) {
-            put(memory.bytes_mut(), whole.start, blocks.range(run).start, came)?;
+        lacking: &[Range<u64>],
+        needed: &Range<u64>,
+        start: u64,
+    ) -> Result<(Bytes, Vec<Bytes>)> {
+        let asked = lacking.iter().map(|run| self.part(client, common(&blocks.range(run), needed)));
+        let came = try_join_all(asked).await?;
+        for (at, came) in &came {
+            put(memory.bytes_mut(), start, *at, came)?;
         }
-        let asked: u64 = came.iter().map(|came| came.len() as u64).sum();
-        self.counts().note_from_cache(whole.end - whole.start - asked);
-        Ok((shared(memory), lacking.into_iter().zip(came).collect()))
+        let new: u64 = lacking.iter().map(|run| blocks.range(run)).map(|run| run.end - run.start).sum();
+        self.counts().note_from_cache(memory.len() as u64 - new);
+        Ok((shared(memory), came.into_iter().map(|(_, came)| came).collect()))
     }
 }
 
-/// The bytes of blocks, with holes where the cache lacks some, and which these are; none if the disk can't be read.
-async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Option<(Memory, Vec<Range<u64>>)> {
+/// What was read of blocks.
+struct Found {
+    /// Their bytes, with holes.
+    memory: Memory,
+    /// Which are not there.
+    lacking: Vec<Range<u64>>,
+    /// Whether the cache has room for them.
+    is_room: bool,
+}
+
+/// What a cache has of blocks; none if the disk can't be read.
+async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Option<Found> {
     let whole = blocks.range(&numbers);
     let length = usize::try_from(whole.end - whole.start).ok()?;
     let (cache, blocks) = (Arc::clone(cache), blocks.clone());
@@ -147,16 +174,26 @@ async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Optio
     let done = tokio::task::spawn_blocking(move || {
         let mut memory = Memory::for_what_comes(length).ok()?;
         memory.resize(length).ok()?;
-        let mut runs: Vec<Range<u64>> = Vec::new();
+        let mut lacking: Vec<Range<u64>> = Vec::new();
+        let mut least = None;
         for number in cache.read(&blocks, numbers, memory.bytes_mut()) {
-            match runs.last_mut() {
+            let one = blocks.one(number);
+            least = least.into_iter().chain([one.end - one.start]).min();
+            match lacking.last_mut() {
                 Some(run) if run.end == number => run.end += 1,
-                _ => runs.push(number..number + 1),
+                _ => lacking.push(number..number + 1),
             }
         }
-        Some((memory, runs))
+        let is_room = least.is_none_or(|bytes| cache.has_room(bytes));
+        Some(Found { memory, lacking, is_room })
     });
     done.await.ok().flatten()
+}
+
+/// What two ranges have in common: nothing, at the end of the first one, if they lie apart.
+fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
+    let end = one.end.min(other.end);
+    one.start.max(other.start).min(end)..end
 }
 
 /// Gives a cache the bytes of blocks.

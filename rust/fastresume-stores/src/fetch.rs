@@ -87,9 +87,7 @@ impl Fetched {
     /// # Errors
     /// `Source` if there is no client.
     pub fn begin(object: &Arc<Object>, ranges: &[Range<u64>]) -> Result<Option<Self>> {
-        // What a cache keeps as a whole is asked for as a whole.
-        let unit = if object.cached.is_some() { object.block_bytes() } else { 1 };
-        let requests = requests(ranges, object.status.size, unit);
+        let requests = requests(ranges, object.status.size);
         if object.cached.is_some() && requests.iter().all(|range| object.is_cached(range)) {
             return Ok(None);
         }
@@ -111,13 +109,10 @@ impl Fetched {
     }
 }
 
-/// The requests that bring ranges of an object of so many bytes. They begin and end at multiples of `unit`.
-fn requests(ranges: &[Range<u64>], size: u64, unit: u64) -> Vec<Range<u64>> {
+/// The requests that bring ranges of an object of so many bytes.
+fn requests(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
     let mut sorted: Vec<Range<u64>> = ranges.iter().map(|range| range.start..range.end.min(size)).collect();
     sorted.retain(|range| range.start < range.end);
-    for range in &mut sorted {
-        *range = range.start / unit * unit..range.end.next_multiple_of(unit).min(size);
-    }
     sorted.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::new();
     for range in sorted {
@@ -130,7 +125,7 @@ fn requests(ranges: &[Range<u64>], size: u64, unit: u64) -> Vec<Range<u64>> {
     }
     let divided = joined.into_iter().flat_map(|range| {
         let count = (range.end - range.start).div_ceil(MAX_REQUEST_BYTES);
-        let bytes = (range.end - range.start).div_ceil(count).next_multiple_of(unit);
+        let bytes = (range.end - range.start).div_ceil(count);
         (0..count).map(move |number| {
             let start = range.start + number * bytes;
             start..start.saturating_add(bytes).min(range.end)
@@ -191,13 +186,10 @@ mod tests {
     fn near_ranges_are_joined_and_large_ones_divided() {
         const MIB: u64 = 1 << 20;
         let size = 100 * MIB;
-        assert_eq!(requests(&[0..10, 20..30], size, 1), [0..30]);
-        assert_eq!(requests(&[3 * MIB..4 * MIB, 0..MIB], size, 1), [0..MIB, 3 * MIB..4 * MIB]);
-        assert_eq!(requests(&[0..16 * MIB], size, 1), [0..8 * MIB, 8 * MIB..16 * MIB]);
-        assert_eq!(requests(&[99 * MIB..200 * MIB, 5..5], size, 1), [99 * MIB..100 * MIB]);
-        assert!(requests(&[], size, 1).is_empty());
-        assert_eq!(requests(&[5..10, 3 * MIB + 1..3 * MIB + 2], size, MIB), [0..MIB, 3 * MIB..4 * MIB]);
-        assert_eq!(requests(&[5..9 * MIB], size, MIB), [0..5 * MIB, 5 * MIB..9 * MIB]);
-        assert_eq!(requests(&[99 * MIB..100 * MIB - 7], size - 5, MIB), [99 * MIB..100 * MIB - 5]);
+        assert_eq!(requests(&[0..10, 20..30], size), [0..30]);
+        assert_eq!(requests(&[3 * MIB..4 * MIB, 0..MIB], size), [0..MIB, 3 * MIB..4 * MIB]);
+        assert_eq!(requests(&[0..16 * MIB], size), [0..8 * MIB, 8 * MIB..16 * MIB]);
+        assert_eq!(requests(&[99 * MIB..200 * MIB, 5..5], size), [99 * MIB..100 * MIB]);
+        assert!(requests(&[], size).is_empty());
     }
 }
