@@ -49,6 +49,8 @@ def test_pages_that_teach_show_python() -> None:
 
 # torchdata asks for all names of torch, also for those that warn.
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
+# The page about attention needs no compiler: what it compares is the same without one.
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile:UserWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_runs_from_its_first_block_to_its_last(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
