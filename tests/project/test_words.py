@@ -1,4 +1,4 @@
-"""Sentences of docstrings and comments are short, and each source file of Rust says first what it holds."""
+"""Sentences are short, each source file of Rust says first what it holds, and pages use today's words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from support.code_blocks import without_blocks
 
 ROOT = Path(__file__).parents[2]
 RUST = sorted((ROOT / "rust").glob("*/src/**/*.rs"))
@@ -143,3 +145,63 @@ def test_a_long_sentence_is_found_wherever_it_stands(name: str, text: str) -> No
 )
 def test_examples_code_and_short_sentences_pass(name: str, text: str) -> None:
     assert not too_long(name, text, MOST_WORDS)
+
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+OLD_WORDS = {
+    r"amid(st)?|in (the )?midst of|in mid[- ]pass": "in the middle of",
+    r"in (the )?places? of|in (its|their) place": "instead of",
+    r"go(es|ing|ne)? on|went on": "continues, resumes",
+    r"behind": "after",
+    r"of which": "a new sentence",
+    r"but for|so many": "except; n",
+    r"anew|from then on": "again; starts over",
+    r"(comes?|becomes?|became) of": "happens to",
+    r"stands?|stood|lies|lay": "is",
+    r"beforehand|whatsoever|wherein|whereof|thereof|hence|thus": "an ordinary word",
+    r"is told|are told|tells of|told of": "shows, reports",
+    r"comes? again|come twice|comes? once": "is repeated; is delivered once",
+    r"nobody|whoever": "no one, anybody, the user",
+}
+"""Words of another century, and what to write: as a good engineer speaks to a colleague."""
+
+ALLOWED = {
+    "docs/reference/checkpoint.md": {"nobody"},  # people, who start over by accident
+    "docs/explanation/what-is-refused.md": {"nobody"},
+}
+"""Pages on which such a word is the right one."""
+
+INLINE = re.compile(r"`[^`]*`|\]\([^)]*\)|<[^>]*>")
+
+
+def old_words(text: str) -> list[str]:
+    """The words of `OLD_WORDS` in a page's prose, tables and headings: not in code, nor in addresses."""
+    prose = INLINE.sub(" x ", without_blocks(text))
+    return [
+        " ".join(found[0].split()).lower()
+        for words in OLD_WORDS
+        for found in re.finditer(rf"\b(?:{words.replace(' ', chr(92) + 's+')})\b", prose, re.IGNORECASE)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_uses_the_words_of_today(page: Path) -> None:
+    name = page.relative_to(ROOT).as_posix()
+    found = set(old_words(page.read_text())) - ALLOWED.get(name, set())
+    assert not found, f"{name}: see OLD_WORDS for what to write"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_a_page_that_speaks_of_passes_names_epochs(page: Path) -> None:
+    prose = without_blocks(page.read_text())
+    assert not re.search(r"\b(the|each|every|next|one) pass\b", prose) or "epoch" in prose.lower()
+
+
+def test_old_words_are_found_in_prose_alone() -> None:
+    assert old_words("A job that goes\non amid a pass, of which none is left.") == [
+        "amid",
+        "goes on",
+        "of which",
+    ]
+    assert not old_words("`goes on`, [continues](amid.md)\n\n```\nbut for\n```\n")
