@@ -2,7 +2,8 @@
 
 The pages are README.md, all of docs, and every file of the repository that one of them links to. They go
 into target/site/pages, a program becomes a page that shows it, and links lead to where their files went. A
-page that no list here names stands behind those of its kind, so that a new one is never lost.
+page that no list here names comes after those of its kind, so that a new one is never lost. Python is wrapped
+at 88 columns, so that a block fits beside the navigation.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -117,6 +120,7 @@ FOLDERS = {
 
 LINK = re.compile(r"(!?\[[^\]]*\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+PYTHON = re.compile(r"^```(?:python|py)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COPIED = {".svg", ".png", ".ipynb"}
 """What is no page, and goes to the site as it is."""
 LANGUAGES = {".py": "python", ".toml": "toml"}
@@ -210,9 +214,51 @@ def nav(pages: dict[PurePosixPath, str | Path]) -> list[dict[str, object]]:
     return [{"fastresume": "index.md"}, *({kind: pages} for kind, pages in sections.items())]
 
 
+def wrapped(pages: dict[PurePosixPath, str | Path]) -> dict[PurePosixPath, str | Path]:
+    """The pages with their Python in lines of at most 88 characters, as ruff breaks them."""
+    texts = [text for text in pages.values() if isinstance(text, str)]
+    blocks = sorted({block for text in texts for block in PYTHON.findall(text)})
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, f"{number}.py") for number in range(len(blocks))]
+        for file, block in zip(files, blocks, strict=True):
+            file.write_text(block)
+        # An excerpt that is no whole program stays as it is: ruff formats the others.
+        run("ruff", "format", "--isolated", "--quiet", "--line-length=88", folder)
+        formatted = {block: file.read_text() for file, block in zip(files, blocks, strict=True)}
+
+    def block_of(found: re.Match[str]) -> str:
+        whole, start = found[0], found.start(1) - found.start()
+        return whole[:start] + formatted[found[1]] + whole[start + len(found[1]) :]
+
+    return {
+        page: PYTHON.sub(block_of, text) if isinstance(text, str) else text for page, text in pages.items()
+    }
+
+
+def web_address(remote: str) -> str | None:
+    """Where people look at a repository, by its remote; None of a path, or of an address with a secret."""
+    found = re.fullmatch(r"(?:https://|ssh://git@|git@)([\w.-]+)[:/]([\w./-]+?)(?:\.git)?/?", remote.strip())
+    return f"https://{found[1]}/{found[2]}" if found else None
+
+
+def about() -> dict[str, str]:
+    """The settings that say which release this is, and where its repository is, if it has a remote."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    remote = subprocess.run(  # noqa: S603  (git, with arguments of ours)
+        ["git", "-C", str(ROOT), "remote", "get-url", "origin"],  # noqa: S607  (git is where it is)
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    )
+    address = web_address(remote.stdout)
+    settings = {"site_name": f"fastresume {version}"}
+    return settings if address is None else settings | {"repo_url": address, "repo_name": "Repository"}
+
+
 def write() -> Path:
     """Write pages and settings into target/site, and return the file of settings."""
-    pages = gather()
+    pages = wrapped(gather())
     shutil.rmtree(SITE, ignore_errors=True)
     for page, content in pages.items():
         there = SITE / "pages" / page
@@ -220,17 +266,26 @@ def write() -> Path:
         there.write_bytes(content.read_bytes() if isinstance(content, Path) else content.encode())
     settings = SITE / "mkdocs.yml"
     # JSON is YAML.
-    settings.write_text((ROOT / "mkdocs.yml").read_text() + f"\nnav: {json.dumps(nav(pages))}\n")
+    made = {**about(), "nav": nav(pages)}
+    lines = "".join(f"{name}: {json.dumps(value)}\n" for name, value in made.items())
+    settings.write_text((ROOT / "mkdocs.yml").read_text() + "\n" + lines)
     return settings
 
 
 def build() -> int:
     """Build the site, and return 0, or 1 if there was a warning: of a link, a heading, or a docstring."""
-    command = [Path(sys.executable).with_name("zensical"), "build", "--clean", "--strict", "-f", write()]
-    said = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)  # noqa: S603  (a program of the environment)
+    said = run("zensical", "build", "--clean", "--strict", "-f", str(write()))
     sys.stdout.write(said.stdout)
     is_warned = "griffe:" in said.stdout  # zensical does not count what is said of docstrings
     return int(said.returncode != 0 or is_warned)
+
+
+def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the environment, and keep what it says."""
+    command = [str(Path(sys.executable).with_name(program)), *arguments]
+    return subprocess.run(  # noqa: S603  (a program of the environment)
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
 
 
 if __name__ == "__main__":

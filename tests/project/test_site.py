@@ -82,6 +82,34 @@ def test_a_file_has_its_place_on_the_site(path: str, page: str) -> None:
     assert str(SITE.place(PurePosixPath(path))) == page
 
 
+def test_python_is_wrapped_and_nothing_else_is() -> None:
+    long = "value = function(" + ", ".join(f"argument_{number}" for number in range(9)) + ")"
+    text = f"{long}\n\n```python\n{long}\n```\n\n```py\nfor x in y:\n```\n"
+    (shown,) = SITE.wrapped({PurePosixPath("page.md"): text}).values()
+    assert max(map(len, shown.split("```")[1].splitlines())) <= 88
+    assert shown.split("```")[::2] == text.split("```")[::2]
+    assert "for x in y:\n" in shown, "an excerpt stays as it is"
+
+
+@pytest.mark.parametrize(
+    ("remote", "address"),
+    [
+        ("https://example.org/owner/name.git\n", "https://example.org/owner/name"),
+        ("git@example.org:owner/name.git", "https://example.org/owner/name"),
+        ("ssh://git@example.org/owner/name", "https://example.org/owner/name"),
+        ("https://user:secret@example.org/owner/name", None),
+        ("/home/somebody/name", None),
+        ("", None),
+    ],
+)
+def test_the_site_links_to_a_repository_on_the_web_alone(remote: str, address: str | None) -> None:
+    assert SITE.web_address(remote) == address
+
+
+def test_the_site_says_which_release_it_is_of() -> None:
+    assert SITE.about()["site_name"] == f"fastresume {fr.__version__}"
+
+
 def test_links_in_blocks_of_code_are_left_alone() -> None:
     text = "[a](b.md)\n\n```\n[c](d.md)\n```\n[e](https://example.org) [f](g.md#h)\n"
     assert [link[2] for link in SITE.links(text)] == ["b.md", "g.md"]
