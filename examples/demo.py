@@ -86,7 +86,7 @@ def find_columns(data: str) -> list[str]:
     left_out = {name: f"its type is {type_}" for name, type_ in types.items() if not is_deliverable(type_)}
     columns = [name for name in types if name not in left_out]
     if columns:
-        how = {"batch_size": 1, "columns": columns, "nulls": "mask", "rank": 0, "world_size": 1}
+        how = {"batch_size": 1, "columns": columns, "nulls": "mask", "world": (0, 1)}
         for file in fr.ParquetDataset(data, **how).files:
             left_out |= dict.fromkeys(set(columns) & columns_with_nulls(file), "it has nulls")
     for name, reason in left_out.items():
@@ -128,7 +128,7 @@ class Job:
     @classmethod
     def over(cls, directory: Path, data: str, columns: list[str], is_ours: bool) -> Job:
         """Choose the parts: predict `label`, else the first column of floats; stack the rest by type."""
-        fields = fr.ParquetDataset(data, batch_size=1, columns=columns, rank=0, world_size=1).schema.values()
+        fields = fr.ParquetDataset(data, batch_size=1, columns=columns, world=(0, 1)).schema.values()
         floats = [field.name for field in fields if field.dtype.is_floating_point]
         label = "label" if "label" in columns else next(iter(floats), None)
         row = "row" if is_ours else None
@@ -142,10 +142,10 @@ class Job:
     def checkpoint(self) -> Path:
         return self.directory / "checkpoint.pt"
 
-    def dataset(self, batch_size: int, **world: int) -> fr.ParquetDataset:
+    def dataset(self, batch_size: int, world: tuple[int, int] | None = None) -> fr.ParquetDataset:
         alone = [name for name in (self.label, self.row) if name is not None]
         columns = [*alone, *(fr.stack(*names, name=name) for name, names in self.stack.items())]
-        return fr.ParquetDataset(self.data, batch_size=batch_size, columns=columns, **world)
+        return fr.ParquetDataset(self.data, batch_size=batch_size, columns=columns, world=world)
 
 
 @dataclass(frozen=True)
@@ -415,7 +415,7 @@ def demonstrate(directory: Path, data: str | None, num_rows: int, all_ranks: Seq
         job = Job.over(directory, str(directory / "data"), ["*"], is_ours=True)
     else:
         job = Job.over(directory, data, find_columns(data), is_ours=False)
-    dataset = job.dataset(batch_size=1, rank=0, world_size=1)
+    dataset = job.dataset(batch_size=1, world=(0, 1))
     verb = "wrote" if data is None else "found"
     print(f"{verb} {dataset.num_rows} rows in {len(dataset.files)} Parquet files")
     first_size = min(max(dataset.num_rows // (200 * all_ranks[0]), 1), 4096)

@@ -33,7 +33,7 @@ class ParquetTokens(BaseDataLoader):
         audit: str = "audit"
 
     def __init__(self, config, *, dp_rank, dp_world_size, local_batch_size, seq_len, **_):
-        ranks = {"rank": dp_rank, "world_size": dp_world_size}
+        ranks = {"world": (dp_rank, dp_world_size)}
         how = {"batch_size": local_batch_size, "unit": fr.Packed("tokens", length=seq_len + 1)}
         dataset = fr.ParquetDataset(config.dataset_path, shuffle=True, **how, **ranks)
         self.loader = fr.Loader(dataset, audit=config.audit)

@@ -90,8 +90,7 @@ def dataset_of(path: Path, batch_size: int, *, jagged: bool = True) -> fr.Parque
         shuffle=True,
         seed=17,
         on_iter="continue",
-        rank=0,
-        world_size=1,
+        world=(0, 1),
     )
 
 

@@ -94,7 +94,7 @@ def hand_over(directory: Path, workers: int, batches: int, rounds: int) -> None:
     path = directory / "rows.parquet"
     pq.write_table(pa.table({"row": np.arange(batches, dtype=np.int32)}), path)
     for name, shapes in SHAPES.items():
-        dataset = fr.ParquetDataset(path, batch_size=1, rank=0, world_size=1).map(Replace(shapes))
+        dataset = fr.ParquetDataset(path, batch_size=1, world=(0, 1)).map(Replace(shapes))
         how: dict[str, Any] = {"batch_size": None, "num_workers": workers, "multiprocessing_context": "fork"}
         ways: dict[str, Callable[[], Iterable[Any]]] = {
             "torch's own": lambda shapes=shapes, how=how: DataLoader(
@@ -127,7 +127,7 @@ def same_reader(directory: Path, rows: int, rounds: int) -> None:
     del table
 
     def dataset() -> fr.ParquetDataset:
-        return fr.ParquetDataset(path, batch_size=ROWS, rank=0, world_size=1)
+        return fr.ParquetDataset(path, batch_size=ROWS, world=(0, 1))
 
     ways: dict[str, Callable[[], Iterable[Any]]] = {
         "Loader(threads=2)": lambda: fr.Loader(dataset(), threads=2)

@@ -106,7 +106,7 @@ class Contender:
 
 def fastresume_shuffle(data: Data, window_rows: int, block_rows: int, ranks: int = 1) -> Contender:
     """Mix within windows; on several ranks, a global batch is made of one window per rank."""
-    sizes = {"shuffle": True, "seed": SEED, "window_rows": window_rows, "block_rows": block_rows}
+    sizes = {"shuffle": fr.Shuffle(block_rows, window_rows), "seed": SEED}
     datasets = [open_dataset(data, rank, ranks, **sizes) for rank in range(ranks)]
     plan = datasets[0].plan()
     blocks = plan.blocks / plan.windows
@@ -133,9 +133,7 @@ def fastresume_sequential(data: Data) -> Contender:
 
 
 def open_dataset(data: Data, rank: int, ranks: int, **order: Any) -> fr.ParquetDataset:
-    return fr.ParquetDataset(
-        data.directory, batch_size=BATCH_SIZE // ranks, rank=rank, world_size=ranks, **order
-    )
+    return fr.ParquetDataset(data.directory, batch_size=BATCH_SIZE // ranks, world=(rank, ranks), **order)
 
 
 def deliver(ranks: Sequence[fr.ParquetDataset], count: int) -> Iterator[Rows]:

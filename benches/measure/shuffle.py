@@ -258,7 +258,7 @@ def price_report(directory: Path, num_rows: int = 2_000_000, rounds: int = 3) ->
     torch.set_num_threads(1)
     window_rows = 4 * GROUP_ROWS
     blocks = [GROUP_ROWS >> halved for halved in (0, 1, 2, 3, 4, 5, 7)]
-    orders = [{"shuffle": True, "window_rows": window_rows, "block_rows": block} for block in blocks]
+    orders = [{"shuffle": fr.Shuffle(block, window_rows)} for block in blocks]
     ratios: list[list[float]] = [[] for _ in blocks]
     for number in range(rounds):
         say(f"what smaller blocks cost, round {number + 1} of {rounds}")
@@ -280,7 +280,7 @@ def price_report(directory: Path, num_rows: int = 2_000_000, rounds: int = 3) ->
 
 
 def cpu_seconds_of_pass(directory: Path, order: Mapping[str, Any]) -> float:
-    dataset = fr.ParquetDataset(directory, batch_size=4096, columns=COLUMNS, rank=0, world_size=1, **order)
+    dataset = fr.ParquetDataset(directory, batch_size=4096, columns=COLUMNS, world=(0, 1), **order)
     began = time.process_time()
     for _ in dataset:
         pass

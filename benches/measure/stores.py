@@ -127,7 +127,7 @@ ROWS = (
         "wall clock of a second pass, 2 threads",
         "seconds",
         Way("local files", "passed", "local", "criteo", 0, THREADS),
-        (Way("from `cache_dir`", "passed", "store", "criteo", 0, (*THREADS, ("is_kept", True))),),
+        (Way("from `fr.Cache(data=)`", "passed", "store", "criteo", 0, (*THREADS, ("is_kept", True))),),
     ),
 )
 
@@ -138,7 +138,7 @@ ROWS = (
 def dataset_of(path: str, options: dict[str, str], **how: Any) -> Any:
     fr = importlib.import_module("fastresume")
     return fr.ParquetDataset(
-        path, batch_size=4096, rank=0, world_size=1, tail="short", storage_options=options or None, **how
+        path, batch_size=4096, world=(0, 1), tail="short", storage_options=options or None, **how
     )
 
 
@@ -167,9 +167,10 @@ def passed(
     shuffle: bool = False,
     is_kept: bool = False,
 ) -> dict[str, float]:
+    fr = importlib.import_module("fastresume")
     read(dataset_of(local, {}, shuffle=shuffle), threads)
     with tempfile.TemporaryDirectory() as directory:
-        how = {"shuffle": shuffle, **({"cache_dir": directory} if is_kept else {})}
+        how = {"shuffle": shuffle, **({"cache": fr.Cache(data=directory)} if is_kept else {})}
         dataset = dataset_of(path, options, **how)
         if is_kept:
             read(dataset, threads)
@@ -195,7 +196,8 @@ def resumed(path: str, local: str, options: dict[str, str], place: float) -> dic
 def opened(path: str, local: str, options: dict[str, str], is_cached: bool = False) -> dict[str, float]:
     dataset_of(local, {})
     with tempfile.TemporaryDirectory() as directory:
-        how = {"manifest_cache": Path(directory) / "manifest"} if is_cached else {}
+        fr = importlib.import_module("fastresume")
+        how = {"cache": fr.Cache(manifest=Path(directory) / "manifest")} if is_cached else {}
         if is_cached:
             dataset_of(path, options, **how)
         with measured() as found:

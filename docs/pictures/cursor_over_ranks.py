@@ -43,7 +43,7 @@ def lives() -> list[Life]:
             taken: dict[int, int] = {}
             left: dict[str, str] = {}
             for rank in range(ranks):
-                dataset = fr.ParquetDataset(path, global_batch_size=GLOBAL_BATCH, rank=rank, world_size=ranks)
+                dataset = fr.ParquetDataset(path, global_batch_size=GLOBAL_BATCH, world=(rank, ranks))
                 if state is not None:
                     dataset.load_state_dict(state)
                 for number, batch in enumerate(dataset, 1):

@@ -42,7 +42,7 @@ def bounds() -> list[tuple[int, dict[str, float]]]:
                 shutil.copy(one, one.with_name(f"{number:02}.parquet"))
             have = files
             dataset = fr.ParquetDataset(
-                directory, batch_size=4096, shuffle=True, window_rows=400_000, rank=0, world_size=1
+                directory, batch_size=4096, shuffle=fr.Shuffle(window_rows=400_000), world=(0, 1)
             )
             plan = dataset.plan()
             data = dataset.num_rows * COLUMNS * 8

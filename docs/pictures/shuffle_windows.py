@@ -30,12 +30,9 @@ def order() -> list[int]:
         dataset = fr.ParquetDataset(
             path,
             batch_size=1,
-            shuffle=True,
+            shuffle=fr.Shuffle(block_rows=BLOCK, window_rows=BLOCK * PER_WINDOW),
             seed=17,
-            block_rows=BLOCK,
-            window_rows=BLOCK * PER_WINDOW,
-            rank=0,
-            world_size=1,
+            world=(0, 1),
         )
         return [row for batch in dataset for row in batch.rows().tolist()]
 

@@ -34,7 +34,9 @@ if TYPE_CHECKING or not _IS_COMMAND:
     from fastresume.filter.resolve import FilterReport
     from fastresume.loader import Loader
     from fastresume.mixture import Mixture
-    from fastresume.options.rows import Intervals, Split
+    from fastresume.options.bad_rows import MaskBadRows
+    from fastresume.options.cache import Cache
+    from fastresume.options.rows import Intervals, Shuffle, Split
     from fastresume.options.topology import World
     from fastresume.options.units import Bins, Packed
     from fastresume.packing.attention import cu_seqlens
@@ -45,6 +47,7 @@ if TYPE_CHECKING or not _IS_COMMAND:
 __all__ = [
     "Batch",
     "Bins",
+    "Cache",
     "Column",
     "Condition",
     "Cursor",
@@ -55,11 +58,13 @@ __all__ = [
     "Intervals",
     "Jagged",
     "Loader",
+    "MaskBadRows",
     "Mixture",
     "Packed",
     "ParquetDataset",
     "Plan",
     "Schema",
+    "Shuffle",
     "SourceError",
     "Split",
     "Stack",
@@ -79,6 +84,7 @@ __all__ = [
 _HOMES = {
     "Batch": "batch.batch",
     "Bins": "options.units",
+    "Cache": "options.cache",
     "Column": "columns.expression",
     "Condition": "filter.condition",
     "Cursor": "state.cursor",
@@ -87,11 +93,13 @@ _HOMES = {
     "Intervals": "options.rows",
     "Jagged": "batch.jagged",
     "Loader": "loader",
+    "MaskBadRows": "options.bad_rows",
     "Mixture": "mixture",
     "Packed": "options.units",
     "ParquetDataset": "dataset",
     "Plan": "plan",
     "Schema": "batch.schema",
+    "Shuffle": "options.rows",
     "Split": "options.rows",
     "Stack": "columns.stack",
     "Stats": "reading.monitor.stats",

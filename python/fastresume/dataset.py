@@ -16,17 +16,16 @@ from fastresume.buffers import Intervals, of_buffer
 from fastresume.columns.request import Columns, column_request
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.messages import bounds_messages
-from fastresume.options.bad_rows import checked_bad_rows
+from fastresume.options.bad_rows import BadRows, checked_bad_rows
+from fastresume.options.cache import Cache
 from fastresume.options.checks import (
     at_least,
-    local_path,
     one_of,
-    one_path,
     path_generations,
-    path_or_address,
+    quoted,
     truth,
 )
-from fastresume.options.rows import Rows, order_choice, select
+from fastresume.options.rows import Rows, Shuffle, order_choice, select
 from fastresume.options.stores import Credentials, options_of, stores_of
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.units import Bins, Packed, check_unit
@@ -65,9 +64,13 @@ class ParquetDataset(FilesDataset):
             `hf://datasets/owner/name@revision/path`, stand for the same: a web server lists nothing, so each
             of its files is named. A list of lists
             holds generations (days, say): they keep its order. `delta://` before a path or address,
-            `iceberg://catalog/namespace.table`, a `deltalake.DeltaTable` or a `pyiceberg.table.Table` is a
-            table: see docs/how-to/tables.md. Rows are numbered
-            by the bytes of the files' paths, whatever the order of a list: `part-10` stands before `part-2`.
+            `iceberg://catalog/namespace.table`, a `deltalake.DeltaTable`, a `pyiceberg.table.Table` or its
+            `scan(snapshot_id=n)` is a table. `?version=12` at the end of an address is the number of a
+            snapshot, of Iceberg its id; without it the latest one is read. Files have the order of the
+            commits that added them. So a snapshot to which others were appended has grown, for `on_change`.
+            See docs/how-to/tables.md. Rows are numbered
+            by the bytes of the files' paths, whatever the order of a list: `part-10` is before `part-2`.
+            `[[path] for path in paths]` keeps the order of the list; another order is another dataset.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, in place of `batch_size`.
         columns: what is delivered, in this order; every column as it is if None. Names and glob patterns
@@ -88,17 +91,13 @@ class ParquetDataset(FilesDataset):
             pyarrow. It is resolved once, here, into a selection of rows; its columns need not be among
             `columns`. With `rows`, of these. It asks what files hold: a null
             is one whatever `nulls` delivers for it.
-        filter_cache: a file in which to keep what a filter selects, for the same files, filter and rows.
         shuffle: deliver the rows in a shuffled order, another one in each pass: blocks of rows are permuted
             over the whole dataset, and rows within windows of several blocks. The seed and the number of the
-            pass alone choose it, whatever the ranks, workers and batch sizes.
+            pass alone choose it, whatever the ranks, workers and batch sizes. `fr.Shuffle(window_rows=n)`
+            names its sizes.
         seed: of the shuffled order, and of what transforms draw (`batch.row_seeds()`, `batch.generator()`).
             If None, that of a loaded state, or 0. The state of a sequential order holds none: there it is
             the one that is named, or 0.
-        block_rows: rows of a block of the shuffled order. If None, those of a loaded state, or chosen for
-            the dataset; `plan()` tells.
-        window_rows: rows of a window of the shuffled order: larger windows shuffle better and take more
-            memory. If None, those of a loaded state, or as many as take 256 MiB.
         lanes: into how many contiguous parts the order is divided, a multiple of the ranks times `groups`;
             by default one per rank and group. With `lanes` and `groups` named, the global batches are the
             same at every world size that divides `lanes / groups`. With 1, every global batch is one
@@ -114,22 +113,13 @@ class ParquetDataset(FilesDataset):
             the `valid` of a `Jagged`. A null list or string is then empty. Of lists, a mask marks null rows,
             null lists and strings inside of them, and null numbers (`Jagged.values_valid`). No tensor ever
             changes its type. A member of a struct that is null is null.
-        manifest_cache: a file, or an object as `s3://bucket/manifest`, in which to keep what the files'
-            footers tell, so that a later start reads no footers: it asks for the size and modification time
-            (of objects, the tag) of each file, and reads again only those that have others. The file is made
-            if it is not there, and brought up to date; one that is damaged or of another release is replaced,
-            one of something else left alone. It belongs to one dataset (what another one put there is
-            dropped), and any number of processes may share it. Where it can't be written, a warning says so
-            and nothing else changes: of a thousand ranks, those with a read-only disk go on. Keep it where
-            `paths` do not find it. It holds paths, sizes, times, names of columns and numbers of rows, and no
-            data. What the index of `unit=` knows of each file is kept beside it, under its name and `.units`.
+        cache: what to keep for the next start, and where, as `fr.Cache(manifest="manifest")`: what footers
+            say, the rows that `filter` selects, the index of `unit=`, and with `data=` what was read of
+            objects. None keeps nothing.
         verify_checksums: compare the checksum (CRC-32) of each page that is read with the one in its header,
             where its writer put one. False spares that, and delivers a damaged page whose values still decode
             as it is, with wrong values that nothing tells; what can't be decoded is a DataError still. No
             state and no fingerprint knows of it: a job may resume with the other choice.
-        max_page_bytes: a page that takes more bytes when it is decompressed is a DataError, before memory is
-            taken for it: a few kB of a file may state 2 GiB. Writers end a page after a megabyte, or after a
-            thousand cells: 1 GiB is enough for cells of a megabyte.
         storage_options: how stores are reached, by the names that `object_store` (and polars) has for it:
             `{"endpoint_url": "http://localhost:9000", "region": "eu-central-1"}`. What is not named comes
             from the environment: `AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `HF_TOKEN`,
@@ -140,43 +130,24 @@ class ParquetDataset(FilesDataset):
             asked before each request, in other threads, and should keep what has not expired.
         read_bytes: how many bytes of objects may be on their way, or there and not decoded yet, in each
             process that reads. More of them hide longer delays of the network.
-        cache_dir: a directory on a local disk in which to keep what was read of objects, so that the next
-            pass, job or process of this machine asks no store for it. The directory is made if it is not
-            there, and any number of processes may share it. What can't be kept or read there is read from
-            the store, and a warning says so once. It holds data, as the objects do: whoever may write to it
-            may change what is read. Local files are read where they are, and nothing is kept of them.
-        cache_bytes: how many bytes the files in `cache_dir` may have, for all processes together; None for
-            all that the disk takes. What is kept stays when it is full: nothing makes room but you, with
-            `rm -r`. Each process may write up to 4 MiB more for a moment.
         on_change: what becomes of a state where files were added since: "error" refuses it, "append" goes on
             with it if the files that it knew come first, as they were. What was left of the pass is left, and
             the new rows come behind it, in an order of their own if it is shuffled. A state between passes
             goes back into the one that was done, of which the new rows are left. So a job that is started
             again each day trains on what is new, once: see docs/how-to/new-files-each-day.md.
-        order_paths: "as given" keeps the order of the list that `paths` is; what one entry means (a
-            directory, a pattern) is sorted still. Another order of files is another dataset for a state.
-        version: the number of a table's snapshot, of Iceberg its id; the latest one if None. Files stand in
-            the order of the commits that added them, so that a snapshot to which others were appended has
-            grown, for `on_change`. A state of a snapshot of which rows were rewritten since is refused.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
         bad_rows: what becomes of rows that can't be read or decoded (a damaged page or chunk, a file that was
-            cut off or is gone): "error" raises, "mask" delivers them as not valid. `batch.valid` is False
+            cut off or is gone): "error" raises, "mask" delivers them as not valid, a thousandth of a pass at
+            most; `fr.MaskBadRows(at_most=n)` sets another limit. `batch.valid` is False
             there, values of the columns that can't be read are 0 or empty, others as they are. No state, step
             or order changes, so a state of a run that died on a page goes on under "mask". What a rule
             refuses (a null, a cast) is no damage. See docs/how-to/damaged-files.md.
         unit: what is counted in the place of rows: `fr.Packed(...)` sequences of one length, or
             `fr.Bins(...)` of rows by cost; None for rows. Under `bad_rows="mask"`, rows of which the cost
             can't be read are in none. See docs/how-to/pack.md.
-        max_bad_rows: how many rows of a pass may be masked in this process, or as a float which share of the
-            rows that this rank gets: damaged ones, and those that functions given to `map` mask or fail over.
-            None for a thousandth of them, or for what a `Mixture(max_bad_rows=)` over the dataset allows.
-            One more is a DataError before its batch. Each row counts once in a pass, however often it is
-            read. The limit also counts, of all rows, those that `filter` could not read.
-        rank: which of the ranks this is, from 0; together with `world_size` or not at all.
-        world_size: how many ranks there are.
-        world: the same as a `World`, a process group or a one-dimensional device mesh. Without any of
-            these, `World.detect()`.
+        world: which of how many ranks this is: `(rank, world_size)`, a `World`, a process group or a
+            one-dimensional device mesh. `World.detect()` if None.
 
     Raises:
         SourceError: if no file matches, or one can't be read; if what a pattern meets can't be asked whether
@@ -189,9 +160,8 @@ class ParquetDataset(FilesDataset):
         ImportError: if the package that reads the table is not installed.
 
     Warns:
-        UserWarning: if `manifest_cache` or `filter_cache` can't be written; while reading, if `cache_dir`
-            can't be written or read. That a file was found under two names (hard links), so that its rows
-            come twice, the logger "fastresume" says.
+        UserWarning: if what `cache` names can't be written or read. That a file was found under two names
+            (hard links), so that its rows come twice, the logger "fastresume" says.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
@@ -206,7 +176,7 @@ class ParquetDataset(FilesDataset):
     """
 
     @bounds_messages
-    @takes_no_other("ParquetDataset", OF_DATASETS)
+    @takes_no_other("ParquetDataset", OF_DATASETS, takes_earlier=True)
     def __init__(
         self,
         paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable | IcebergTable,
@@ -216,44 +186,32 @@ class ParquetDataset(FilesDataset):
         columns: Columns | None = None,
         rows: Rows | None = None,
         filter: object = None,  # noqa: A002  (what users call it)
-        filter_cache: Path | None = None,
-        shuffle: bool = False,
+        shuffle: bool | Shuffle = False,
         seed: int | None = None,
-        block_rows: int | None = None,
-        window_rows: int | None = None,
         lanes: int | None = None,
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
         nulls: Literal["error", "mask"] = "error",
-        manifest_cache: Path | None = None,
+        cache: Cache | None = None,
         verify_checksums: bool = True,
-        max_page_bytes: int = 1 << 30,
         storage_options: Mapping[str, object] | None = None,
         credentials: Credentials | None = None,
         read_bytes: int = 256 << 20,
-        cache_dir: Path | None = None,
-        cache_bytes: int | None = None,
-        order_paths: Literal["sorted", "as given"] = "sorted",
-        version: int | None = None,
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
-        bad_rows: Literal["error", "mask"] = "error",
-        max_bad_rows: float | None = None,
+        bad_rows: BadRows = "error",
         unit: Packed | Bins | None = None,
-        rank: int | None = None,
-        world_size: int | None = None,
-        world: World | ProcessGroup | DeviceMesh | None = None,
+        world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
-        orders = one_of("order_paths", order_paths, ("sorted", "as given"))
-        table = open_table(paths, version, partial(options_of, storage_options, credentials))
+        table = open_table(paths, partial(options_of, storage_options, credentials))
         named_paths = path_generations(cast("Sequence[Path]", paths) if table is None else table.files)
-        if table is not None or orders == "as given":
+        if table is not None:
             named_paths = [[path] for generation in named_paths for path in generation]
-        own_world, was_detected = resolve_world(rank, world_size, world)
+        own_world, was_detected = resolve_world(world)
         rows_of_rank = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
         named_tail = one_of("tail", tail, ("drop", "short", "pad"))
-        choice = order_choice(shuffle, seed, block_rows, window_rows)
+        choice = order_choice(shuffle, seed)
         own_seed = 0 if seed is None else at_least(0, "seed", seed)
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         named_groups = None if groups is None else at_least(1, "groups", groups)
@@ -263,24 +221,25 @@ class ParquetDataset(FilesDataset):
             columns, nulls = unit.names if columns is None else columns, "mask"
         request = column_request(columns, nulls)
         verifies = truth("verify_checksums", verify_checksums)
-        page_bytes = at_least(1, "max_page_bytes", max_page_bytes)
         reached_by = storage_options if table is None else table.reached_by(storage_options)
         if table is not None and storage_options is not None:
             table = dataclasses.replace(table, unused_properties=())
-        stores = stores_of(reached_by, credentials, read_bytes, cache_dir, cache_bytes)
-        opened = open_files(named_paths, stores, _cache_path(manifest_cache), verifies, page_bytes, table)
-        cache = None if filter_cache is None else one_path("filter_cache", filter_cache)
-        masks_damage, most_bad_rows = checked_bad_rows(bad_rows, max_bad_rows)
+        kept = Cache.checked(cache)
+        kept_in = None if kept is None else kept.manifest_path
+        stores = stores_of(reached_by, credentials, read_bytes, kept)
+        opened = open_files(named_paths, stores, kept_in, verifies, table)
+        masked = checked_bad_rows(bad_rows)
         changes = one_of("on_change", on_change, ("error", "append"))
 
         def found(opened: _core.Manifest, table: Snapshot | None) -> _Found:
             manifest = select(opened if table is None else table.live(opened), rows)
             report: FilterReport | None = None
             if filter is not None:
-                most = bound_of(most_bad_rows, manifest.num_selected) if masks_damage else None
+                most = bound_of(masked.at_most, manifest.num_selected) if masked.damaged else None
                 asked = request.optional, request.of_paths
-                manifest, report = select_filtered(manifest, filter, cache, *asked, most)
-            layout = request.layout(manifest).masking_damage(masks_damage)
+                kept_beside = None if kept_in is None else (kept_in, quoted(rows))
+                manifest, report = select_filtered(manifest, filter, kept_beside, *asked, most)
+            layout = request.layout(manifest).masking_damage(masked.damaged)
             # Dictionaries are pickled along: no worker reads the files for them again.
             known = [(number, values) for number, _, values in layout.dictionaries]
             files = named_paths if table is None else [table.files]
@@ -301,11 +260,11 @@ class ParquetDataset(FilesDataset):
                 groups=named_groups,
                 on_iter=iter_means,
                 on_change=changes,
-                masks_damage=masks_damage,
-                max_bad_rows=most_bad_rows,
+                masks_damage=masked.damaged,
+                max_bad_rows=masked.at_most,
                 table=None if table is None else table.name,
             )
-            return _Found(spec if unit is None else of_units(spec, unit, _cache_path(manifest_cache)), report)
+            return _Found(spec if unit is None else of_units(spec, unit, kept_in), report)
 
         spec, report = found(opened, table)
         if on_change == "append":
@@ -433,7 +392,3 @@ class _Found(NamedTuple):
 
     spec: FilesSpec
     report: FilterReport | None
-
-
-def _cache_path(cache: Path | None) -> str | None:
-    return None if cache is None else local_path(path_or_address("manifest_cache", cache))

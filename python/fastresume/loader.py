@@ -38,6 +38,12 @@ from fastresume.state.shared_cursor import Readers
 
 PREFETCH_BYTES = 256 << 20
 
+_AHEAD = 2
+"""So many batches each worker makes ahead, if no bytes are named."""
+
+_MOST_AHEAD = 16
+"""And so many if they are."""
+
 
 class Loader:
     """Iterates over a `ParquetDataset`; threads of this process or worker processes decode ahead.
@@ -65,9 +71,8 @@ class Loader:
         prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
             One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top, and
             in a shuffled order one window per lane (see `ParquetDataset.plan`). Of a mapped dataset as many
-            bytes again, in at most 8 batches and at least one, are transformed ahead. Of workers each has
-            at most `prefetch_factor` batches of these bytes ready, and at least one.
-        prefetch_factor: how many batches each worker makes ahead: 2 by default.
+            bytes again, in at most 8 batches and at least one, are transformed ahead. Workers share these
+            bytes: each has at least one batch ready, and at most 16 (2 if no number is named).
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context; None for
             Python's default.
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row
@@ -108,7 +113,6 @@ class Loader:
         threads: int | None = None,
         num_workers: int = 0,
         prefetch_bytes: int | None = None,
-        prefetch_factor: int | None = None,
         multiprocessing_context: str | BaseContext | None = None,
         audit: str | os.PathLike[str] | None = None,
         watchdog_seconds: float | None = None,
@@ -116,19 +120,15 @@ class Loader:
         self.dataset = _dataset_itself(dataset)
         self._spec = self.dataset.spec
         self._log: DeliveryLog | None = None
-        self._made_of = audit, prefetch_factor, multiprocessing_context
+        self._made_of = audit, prefetch_bytes is not None, multiprocessing_context
         self.num_workers = at_least(0, "num_workers", num_workers)
         if self.num_workers and threads is not None:
             raise ValueError(
                 f"threads={threads} and num_workers={num_workers}: batches are read by threads of this "
                 "process or by workers, each in one thread; name one of them"
             )
-        for name, value in (
-            ("prefetch_factor", prefetch_factor),
-            ("multiprocessing_context", multiprocessing_context),
-        ):
-            if value is not None and not self.num_workers:
-                raise ValueError(f"{name} is for worker processes: pass num_workers with it")
+        if multiprocessing_context is not None and not self.num_workers:
+            raise ValueError("multiprocessing_context is for worker processes: pass num_workers with it")
         self.threads = default_threads() if threads is None else at_least(0, "threads", threads)
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
@@ -148,13 +148,13 @@ class Loader:
     def _take_spec(self) -> None:
         """What reads the dataset, as it is now."""
         self._spec = self.dataset.spec
-        audit, prefetch_factor, context = self._made_of
+        audit, names_bytes, context = self._made_of
         if audit is not None:
             self._log, self._spec = audited(audit, self._spec)
-        self._crew = self._new_crew(prefetch_factor, context)
+        self._crew = self._new_crew(_MOST_AHEAD if names_bytes else _AHEAD, context)
         self._stats = Stats(self._spec, self.dataset.shared_cursor)
 
-    def _new_crew(self, prefetch_factor: int | None, context: str | BaseContext | None) -> Crew | None:
+    def _new_crew(self, most_ahead: int, context: str | BaseContext | None) -> Crew | None:
         if not self.num_workers:
             return None
         spec, workers = self._spec, self.num_workers
@@ -163,8 +163,7 @@ class Loader:
             raise ValueError(
                 f"multiprocessing_context must be one of {get_all_start_methods()}, found {context!r}"
             )
-        depth = 2 if prefetch_factor is None else at_least(1, "prefetch_factor", prefetch_factor)
-        depth = max(min(depth, self.prefetch_bytes // (spec.batch_bytes * workers)), 1)
+        depth = max(min(most_ahead, self.prefetch_bytes // (spec.batch_bytes * workers)), 1)
         page_lock = None if self._device is None else self._device.page_lock
         return Crew(spec, workers, depth, context, page_lock)
 

@@ -16,7 +16,7 @@ from fastresume.mixing.blend import Blend
 from fastresume.mixing.plan import MixturePlan, make_mixture_plan
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
-from fastresume.options.bad_rows import checked_bound
+from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted, scalar
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
@@ -52,10 +52,10 @@ class Mixture(ResumableDataset):
     Args:
         sources: `{"web": (dataset, 0.7), "code": (dataset, 0.3)}`. The datasets are made without a batch
             size; where one has a batch size, ranks or lanes, the mixture's own count. What becomes of files
-            that come (`on_change`) and of rows that can't be read (`bad_rows`, and `max_bad_rows` if it is
-            named) is each dataset's own. Weights are numbers above 0; they become integers that sum to at
-            most 65,536. Integers whose sum is no more, once their common divisor is gone, stay exact. Where
-            others are rounded, a warning or the log says to what, and so does `plan()`.
+            that come (`on_change`) and of rows that can't be read (`bad_rows`) is each dataset's own. Weights
+            are numbers above 0; they become integers that sum to at most 65,536. Integers whose sum is no
+            more, once their common divisor is gone, stay exact. Where others are rounded, a warning or the
+            log says to what, and so does `plan()`.
         batch_size: rows per rank and step.
         global_batch_size: rows of all ranks per step, in the place of `batch_size`.
         stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
@@ -68,16 +68,15 @@ class Mixture(ResumableDataset):
             `{"crawl": "web"}`. It is looked at where a state has an old name, and changes nothing elsewhere:
             so it may stay in the script. With None, files of a source that is gone are read anew.
         seed: that of `batch.row_seeds()` and `batch.generator()`; each source's order has its own.
-        lanes: as of a `ParquetDataset`, and so are the next five.
+        lanes: as of a `ParquetDataset`, and so are `tail` and `on_iter`.
         tail: what becomes of rows that make no whole batch.
         on_iter: whether `iter()` goes on or begins anew.
-        max_bad_rows: how many rows of a pass may be masked in this process over all sources, or as a float
-            which share of the rows that this rank gets: damaged ones, and those that functions given to `map`
-            mask or fail over. A source's own bound counts beside it, if its dataset names one. With None,
-            damaged rows count under the bound of their source alone, and functions under a thousandth.
-        rank: the rank that reads.
-        world_size: how many ranks read.
-        world: both of them, as a `World`, a process group or a device mesh.
+        bad_rows: `fr.MaskBadRows(at_most=n)` limits how many rows of a pass may be masked in this process
+            over all sources: damaged ones, and those that functions given to `map` mask or fail over. A float
+            is a share of the rows that this rank gets. A source's own limit counts beside it, if its dataset
+            names one. With None, damaged rows count under the limit of their source alone, and functions
+            under a thousandth.
+        world: which of how many ranks this is, as of a `ParquetDataset`.
 
     Attributes:
         sources: the names of the sources; `batch.source` counts in their order.
@@ -100,7 +99,7 @@ class Mixture(ResumableDataset):
     spec: MixtureSpec
 
     @bounds_messages
-    @takes_no_other("Mixture", OF_MIXTURES)
+    @takes_no_other("Mixture", OF_MIXTURES, takes_earlier=True)
     def __init__(
         self,
         sources: Sources,
@@ -114,16 +113,14 @@ class Mixture(ResumableDataset):
         lanes: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
         on_iter: Literal["continue", "restart"] = "continue",
-        max_bad_rows: float | None = None,
-        rank: int | None = None,
-        world_size: int | None = None,
-        world: World | ProcessGroup | DeviceMesh | None = None,
+        bad_rows: MaskBadRows | None = None,
+        world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
         datasets, weights = _checked(sources)
         if isinstance(stop, str):
             one_of("stop", stop, ("first", "all"), "a number of rows")
         end = stop if isinstance(stop, str) else at_least(1, "stop", stop)
-        own_world, was_detected = resolve_world(rank, world_size, world)
+        own_world, was_detected = resolve_world(world)
         rows = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         if rows is None:
             raise TypeError(
@@ -145,7 +142,7 @@ class Mixture(ResumableDataset):
                 lanes=named_lanes,
                 groups=None,
                 on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
-                max_bad_rows=checked_bound(max_bad_rows),
+                max_bad_rows=_limit(bad_rows),
                 sources=tuple((name, dataset.spec) for name, dataset in datasets.items()),
                 blends=(*_stages(stages, datasets), Blend(weights, end)),
                 renamed=_renamed(renamed, datasets),
@@ -258,6 +255,20 @@ def _flat(name: str, inner: Mixture, weight: float) -> str:
     parts = zip(blend.weights, core.weights, strict=True)
     each = (f'"{name}/{own}": ({own}, {weight * part / sum(core.weights):.12g})' for own, part in parts)
     return f"{{{', '.join(each)}}}"
+
+
+def _limit(bad_rows: object) -> int | float | None:
+    """How many rows of all sources may be masked, or which share of them; None if it is not named.
+
+    Raises:
+        TypeError: if it is no `MaskBadRows`.
+    """
+    if bad_rows is not None and not isinstance(bad_rows, MaskBadRows):
+        raise TypeError(
+            f"bad_rows of a Mixture must be fr.MaskBadRows(at_most=n), found {quoted(bad_rows)}: each source "
+            "says what becomes of its own, as ParquetDataset(paths, bad_rows='mask')"
+        )
+    return None if bad_rows is None else bad_rows.at_most
 
 
 def _weight(name: str, weight: object) -> float:

@@ -107,7 +107,7 @@ def test_what_workers_deliver_is_proven_as_what_threads_deliver(
     for workers in (0, 1):
         logs = tmp_path / f"logs-{workers}"
         for rank in range(2):
-            dataset = fr.ParquetDataset(data, batch_size=10, tail=tail, rank=rank, world_size=2, **order)
+            dataset = fr.ParquetDataset(data, batch_size=10, tail=tail, world=(rank, 2), **order)
             with fr.Loader(dataset, num_workers=workers, audit=logs) as loader:
                 list(loader)
         said.append(assert_proven(logs, 1))
@@ -224,7 +224,7 @@ def test_an_epoch_that_a_rank_ended_and_another_one_did_not_is_unfinished(data: 
 def rank_process(data: Path, logs: Path, saved: Path, cut: tuple[int, int], rank: int, pipes: Pipes) -> None:
     """One rank of a job whose ranks, and rows of each, are the cut."""
     how: dict[str, Any] = {"batch_size": cut[1], "tail": "pad", **SHUFFLE.arguments}
-    dataset = fr.ParquetDataset(data, rank=rank, world_size=cut[0], **how)
+    dataset = fr.ParquetDataset(data, world=(rank, cut[0]), **how)
     if saved.exists():
         dataset.load_state_dict(json.loads(saved.read_text()))
     go(fr.Loader(dataset, threads=1, audit=logs), saved, rank, pipes, passes=2)

@@ -46,7 +46,7 @@ def logs(tmp_path: Path) -> Path:
 def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
     data: Path, logs: Path, last: bool
 ) -> None:
-    dataset = fr.ParquetDataset(data, batch_size=ROWS if last else 400, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(data, batch_size=ROWS if last else 400, world=(0, 1))
     iterator = iter(dataset)
     batch = iterator._open().front()
     start, cursor = dataset.shared_cursor.cursor, batch.cursor
@@ -60,7 +60,7 @@ def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
 
 
 def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
-    dataset = fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(data, batch_size=10, world=(0, 1))
     reader, log, before = iter(dataset)._open(), new_log(logs, dataset), dataset.shared_cursor.cursor
     for turn in range(6):
         batch = reader.front()
@@ -73,7 +73,7 @@ def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
 
 
 def test_a_loader_that_leaves_a_batch_out(data: Path, logs: Path) -> None:
-    dataset = fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(data, batch_size=10, world=(0, 1))
     reader = iter(dataset)._open()
     log, before = new_log(logs, dataset), dataset.shared_cursor.cursor
     while (batch := reader.front()) is not None:
@@ -131,7 +131,7 @@ def test_a_full_disk_is_an_error_before_the_batch_is_handed_over(data: Path, log
 def test_a_place_that_can_not_be_written_to(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    dataset = fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(data, batch_size=10, world=(0, 1))
     with pytest.raises(fr.SourceError, match=f"{file}: can't write the delivery log: "):
         fr.Loader(dataset, audit=file)
     logs = tmp_path / "new" / "logs"
@@ -147,7 +147,7 @@ def test_a_place_that_can_not_be_written_to(data: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_for_batches_that_are_not_handed_over(data: Path, logs: Path) -> None:
-    loader = fr.Loader(fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1), audit=logs)
+    loader = fr.Loader(fr.ParquetDataset(data, batch_size=10, world=(0, 1)), audit=logs)
     loader.start()
     loader.peek()
     iter(loader)
@@ -230,7 +230,7 @@ def test_the_digest_is_that_of_a_multiset_and_part_of_the_format() -> None:
 
 
 def test_states_are_places_whatever_the_count_of_passes(data: Path) -> None:
-    loader = fr.Loader(fr.ParquetDataset(data, batch_size=10, rank=0, world_size=1))
+    loader = fr.Loader(fr.ParquetDataset(data, batch_size=10, world=(0, 1)))
     list(loader)
     state = loader.state_dict()
     loader.load_state_dict(state, reset_epochs=True)
@@ -294,7 +294,7 @@ def test_what_is_no_directory_is_refused_by_name(
     tmp_path: Path, audit: object, error: type[Exception]
 ) -> None:
     SPEC.write(tmp_path / "data")
-    dataset = fr.ParquetDataset(tmp_path / "data", batch_size=4, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(tmp_path / "data", batch_size=4, world=(0, 1))
     with pytest.raises(error, match="audit must be the path of a directory"):
         fr.Loader(dataset, audit=audit)  # type: ignore[arg-type]
 
@@ -304,8 +304,8 @@ def test_ranks_of_numpy_are_logged(tmp_path: Path) -> None:
     dataset = fr.ParquetDataset(
         tmp_path / "data",
         batch_size=4,
-        rank=np.int64(0),
-        world_size=np.int64(1),  # type: ignore[arg-type]
+        world=(np.int64(0), np.int64(1)),
+        # type: ignore[arg-type]
     )
     assert len(list(fr.Loader(dataset, audit=tmp_path / "logs"))) == len(dataset)
     assert main(["audit", str(tmp_path / "logs")]) == 0

@@ -85,7 +85,7 @@ def test_the_audit_finds_a_row_that_was_not_selected(tmp_path: Path) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     SPEC.write(data)
     ranks = Ranks(data, logs, 1, rows=[[0, 1000]])
-    other = fr.ParquetDataset(data, rows=[[0, 999], [1001, 1002]], batch_size=10, rank=0, world_size=1)
+    other = fr.ParquetDataset(data, rows=[[0, 999], [1001, 1002]], batch_size=10, world=(0, 1))
     loader = ranks.loaders[0]
     loader._spec = replace(loader._spec, manifest=other.spec.manifest)
     ranks.finish()

@@ -57,7 +57,7 @@ def test_a_run_of_a_mixture_under_other_weights_began_again(data: Path, tmp_path
 
     def run(weights: dict[str, int], steps: int) -> None:
         sources = {name: (fr.ParquetDataset(data), weight) for name, weight in weights.items()}
-        made = fr.Mixture(sources, batch_size=4, rank=0, world_size=1)
+        made = fr.Mixture(sources, batch_size=4, world=(0, 1))
         for _ in zip(range(steps), fr.Loader(made, threads=0, audit=logs), strict=False):
             pass
 

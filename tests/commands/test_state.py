@@ -26,7 +26,7 @@ def files(tmp_path: Path) -> Path:
 
 
 def state_of(files: Path, steps: int) -> dict[str, str]:
-    dataset = fr.ParquetDataset(files, batch_size=8, shuffle=True, seed=3, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(files, batch_size=8, shuffle=True, seed=3, world=(0, 1))
     batches = iter(dataset)
     for _ in range(steps):
         batch = next(batches)
@@ -58,9 +58,7 @@ def test_the_state_of_a_mixture_says_its_sources_and_stages(
     path = tmp_path / "state.json"
     state = None
     for weights in ((3, 1), (1, 1)):
-        made = fr.Mixture(
-            {"web": (web, weights[0]), "code": (code, weights[1])}, batch_size=8, rank=0, world_size=1
-        )
+        made = fr.Mixture({"web": (web, weights[0]), "code": (code, weights[1])}, batch_size=8, world=(0, 1))
         if state is not None:
             made.load_state_dict(state)
         for _, batch in zip(range(5), made, strict=False):
@@ -108,7 +106,7 @@ def test_a_state_of_some_rows_fits_its_files(
 ) -> None:
     """Which rows `rows=` and `filter=` selected, the command can't know."""
     path = tmp_path / "state.json"
-    dataset = fr.ParquetDataset(files, batch_size=8, rows=fr.Split(0.0, 0.5), rank=0, world_size=1)
+    dataset = fr.ParquetDataset(files, batch_size=8, rows=fr.Split(0.0, 0.5), world=(0, 1))
     path.write_text(json.dumps(next(iter(dataset)).state_dict()))
     if more:
         pq.write_table(pa.table({"x": [1, 2]}), files / "b.parquet")
@@ -124,7 +122,7 @@ def test_a_state_of_a_table_fits_the_table(tmp_path: Path, capsys: pytest.Captur
     append(tmp_path / "t", ids(0, 20))
     delete_rows(tmp_path / "t", adds(tmp_path / "t", 0)[0], [1])
     address, path = f"delta://{tmp_path / 't'}", tmp_path / "state.json"
-    dataset = fr.ParquetDataset(address, batch_size=8, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(address, batch_size=8, world=(0, 1))
     path.write_text(json.dumps(next(iter(dataset)).state_dict()))
     assert cli.main(["state", str(path), address]) == 0
     assert "fits     yes" in capsys.readouterr().out
@@ -158,7 +156,7 @@ def test_the_newest_state_of_a_directory_is_shown(
         (run / "kept" / f"{steps}.json").write_text(json.dumps(state_of(files, steps)))
         os.utime(run / "kept" / f"{steps}.json", (steps, steps))
     assert step() == 5
-    dataset = fr.ParquetDataset(files, batch_size=8, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(files, batch_size=8, world=(0, 1))
     checkpointer = Checkpointer(run / "checkpoints")
     for batch, number in zip(dataset, (7, 9), strict=False):
         checkpointer.save(number, loader=batch)

@@ -17,6 +17,11 @@ from support.jobs import fields_of, parallel
 from support.pages import damage
 
 
+def files_of(cache: Path) -> list[Path]:
+    """The files beside a manifest's in which is what filters select."""
+    return sorted(cache.parent.glob(f"{cache.name}.filter-*"))
+
+
 @pytest.mark.parametrize(
     "filter_",
     [fr.col("x").isin([3, 15]), pc.field("x") == 15],
@@ -26,21 +31,42 @@ def test_a_filter_is_resolved_once(tmp_path: Path, filter_: Any) -> None:
     """What is in the cache is believed while files, filter and rows are the same, and only then."""
     path, cache = tmp_path / "x.parquet", tmp_path / "kept"
     pq.write_table(pa.table({"x": range(30), "y": range(30)}), path, row_group_size=10)
-    how = {"columns": "y", "filter_cache": cache}
+    how = {"columns": "y", "cache": fr.Cache(manifest=cache)}
     found = kept_rows(path, filter=filter_, **how)
     assert found in ([3, 15], [15])
-    written = cache.read_bytes()
+    [file] = files_of(cache)
+    written = file.read_bytes()
     for group in range(3):
         damage(path, group, "x")
     assert kept_rows(path, filter=filter_, **how) == found
-    assert cache.read_bytes() == written
+    assert file.read_bytes() == written
     for other in ({"filter": fr.col("x") == 16}, {"filter": filter_, "rows": [[0, 17]]}):
         with pytest.raises(fr.DataError):
             kept_rows(path, **{**how, **other})
     (tmp_path / "y.parquet").write_bytes(path.read_bytes())
     with pytest.raises(fr.DataError):
         kept_rows(tmp_path, filter=filter_, **how)
-    assert cache.read_bytes() == written
+    assert file.read_bytes() == written
+    assert files_of(cache) == [file]
+
+
+def test_each_filter_and_choice_of_rows_has_a_file_that_stays_one_while_files_come(tmp_path: Path) -> None:
+    cache, rows = tmp_path / "kept", (fr.Split(0.0, 0.5), fr.Split(0.5, 1.0), None)
+    for day in range(3):
+        pq.write_table(pa.table({"x": range(30)}), tmp_path / f"{day}.parquet")
+        for is_kept in (False, True):
+            for limit in (3, 5):
+                for chosen in rows:
+                    dataset = fr.ParquetDataset(
+                        tmp_path / "*.parquet",
+                        batch_size=1,
+                        rows=chosen,
+                        filter=fr.col("x").isin(list(range(limit))),
+                        cache=fr.Cache(manifest=cache),
+                        world=(0, 1),
+                    )
+                    assert dataset.filter_report().is_cached is is_kept  # type: ignore[union-attr]
+        assert len(files_of(cache)) == 6
 
 
 @pytest.mark.parametrize(
@@ -60,23 +86,27 @@ def test_a_filter_is_resolved_once(tmp_path: Path, filter_: Any) -> None:
 def test_a_damaged_cache_is_made_anew(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     path, cache = tmp_path / "x.parquet", tmp_path / "kept"
     pq.write_table(pa.table({"x": range(30)}), path)
-    how = {"filter": fr.col("x").isin([3, 15]), "filter_cache": cache}
+    how = {"filter": fr.col("x").isin([3, 15]), "cache": fr.Cache(manifest=cache)}
     assert kept_rows(path, **how) == [3, 15]
-    whole = cache.read_bytes()
-    cache.write_bytes(change(whole))
-    assert cache.read_bytes() != whole
+    [file] = files_of(cache)
+    whole = file.read_bytes()
+    file.write_bytes(change(whole))
+    assert file.read_bytes() != whole
     assert kept_rows(path, **how) == [3, 15]
-    assert cache.read_bytes() == whole
-    assert sorted(child.name for child in tmp_path.iterdir()) == ["kept", "x.parquet"]
+    assert file.read_bytes() == whole
+    assert sorted(child.name for child in tmp_path.iterdir()) == [file.name, "x.parquet"]
 
 
 def test_a_file_of_something_else_is_never_replaced_by_a_cache(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": range(30)}), path)
-    before = path.read_bytes()
-    with pytest.raises(ValueError, match=r"x\.parquet', which is no cache of a filter"):
-        kept_rows(path, filter=fr.col("x") < 3, filter_cache=path)
-    assert path.read_bytes() == before
+    how = {"filter": fr.col("x").isin([3]), "cache": fr.Cache(manifest=tmp_path / "kept")}
+    kept_rows(path, **how)
+    [file] = files_of(tmp_path / "kept")
+    file.write_bytes(path.read_bytes())
+    with pytest.raises(ValueError, match=r"kept\.filter-\w+', which holds something else: remove it"):
+        kept_rows(path, **how)
+    assert file.read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "=", "!="])
@@ -102,7 +132,7 @@ def test_long_text_is_compared_part_by_part(tmp_path: Path) -> None:
 def test_a_filter_that_keeps_all_rows_is_kept_too(tmp_path: Path) -> None:
     path, cache = tmp_path / "x.parquet", tmp_path / "kept"
     pq.write_table(pa.table({"x": range(30), "y": range(30)}), path)
-    how = {"columns": "y", "filter": ~fr.col("x").isin([77]), "filter_cache": cache}
+    how = {"columns": "y", "filter": ~fr.col("x").isin([77]), "cache": fr.Cache(manifest=cache)}
     assert kept_rows(path, **how) == list(range(30))
     damage(path, 0, "x")
     dataset = fr.ParquetDataset(path, batch_size=5, **how, **parallel())
@@ -113,5 +143,6 @@ def test_a_filter_that_keeps_all_rows_is_kept_too(tmp_path: Path) -> None:
 def test_a_cache_that_can_not_be_written_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": range(30)}), path)
+    cache = fr.Cache(manifest=tmp_path / "no" / "kept")
     with pytest.warns(UserWarning, match="the filter's cache .* can't be written: No such file"):
-        assert kept_rows(path, filter=fr.col("x") < 3, filter_cache=tmp_path / "no" / "kept") == [0, 1, 2]
+        assert kept_rows(path, filter=fr.col("x") < 3, cache=cache) == [0, 1, 2]

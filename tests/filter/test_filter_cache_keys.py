@@ -130,9 +130,10 @@ def test_what_was_selected_of_a_column_is_not_taken_for_another_of_its_name(
     commit(root, 1, versions[1])
     cache = tmp_path / "cache"
     for version in (0, 1, 0, 1):
-        told = {"version": version, "columns": "*"}
-        expected = selected(f"delta://{root}", condition, **told)
-        assert selected(f"delta://{root}", condition, filter_cache=cache, **told) == expected
+        table = f"delta://{root}?version={version}"
+        expected = selected(table, condition, columns="*")
+        found = selected(table, condition, columns="*", cache=fr.Cache(manifest=cache))
+        assert found == expected
 
 
 def test_values_that_a_log_tells_of_files_decide(tmp_path: Path) -> None:
@@ -146,10 +147,9 @@ def test_values_that_a_log_tells_of_files_decide(tmp_path: Path) -> None:
     commit(root, 2, other)
     for version in (0, 2, 0):
         for value in ("x", "y"):
-            how = {"version": version, "columns": ["a"]}
-            plain = selected(f"delta://{root}", fr.col("p") == value, **how)
-            cached = selected(f"delta://{root}", fr.col("p") == value, filter_cache=cache, **how)
-            assert cached == plain
+            table, kept = f"delta://{root}?version={version}", fr.Cache(manifest=cache)
+            plain = selected(table, fr.col("p") == value, columns=["a"])
+            assert selected(table, fr.col("p") == value, columns=["a"], cache=kept) == plain
 
 
 def test_values_in_paths_decide_after_a_directory_was_moved(tmp_path: Path) -> None:
@@ -159,21 +159,21 @@ def test_values_in_paths_decide_after_a_directory_was_moved(tmp_path: Path) -> N
     for number in range(2):
         pq.write_table(pa.table({"id": [number]}), first / f"{number}.parquet")
     day = fr.col("day").from_path()
-    assert selected(str(first), day == 1, filter_cache=cache) is None
+    assert selected(str(first), day == 1, cache=fr.Cache(manifest=cache)) is None
     moved = first.rename(tmp_path / "day=2")
-    assert selected(str(moved), day == 1, filter_cache=cache) == []
-    assert selected(str(moved), day == 2, filter_cache=cache) is None
+    assert selected(str(moved), day == 1, cache=fr.Cache(manifest=cache)) == []
+    assert selected(str(moved), day == 2, cache=fr.Cache(manifest=cache)) is None
 
 
 def test_a_cache_is_used_while_nothing_has_changed(tmp_path: Path) -> None:
     root, cache = tmp_path / "t", tmp_path / "cache"
     commit(root, 0, PROTOCOL, metadata(a=("c1", LONG), b=("c2", LONG)), added(root, CONTENT))
     for is_cached in (False, True):
-        dataset = opened(f"delta://{root}", filter=fr.col("a") > 2, filter_cache=cache)
+        dataset = opened(f"delta://{root}", filter=fr.col("a") > 2, cache=fr.Cache(manifest=cache))
         assert dataset.filter_report().is_cached is is_cached  # type: ignore[union-attr]
     # A column that the filter does not name may change.
     commit(root, 1, metadata(a=("c1", LONG), c=("c2", LONG)))
-    dataset = opened(f"delta://{root}", filter=fr.col("a") > 2, filter_cache=cache)
+    dataset = opened(f"delta://{root}", filter=fr.col("a") > 2, cache=fr.Cache(manifest=cache))
     assert dataset.filter_report().is_cached  # type: ignore[union-attr]
 
 

@@ -12,7 +12,7 @@ import pytest
 import fastresume as fr
 from support.rotten_pages import FILE_ROWS, Page, pages_of, rot, write_file
 
-MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
+MASK: dict[str, Any] = {"bad_rows": fr.MaskBadRows(at_most=1.0)}
 MOST: dict[str, list[Any]] = {
     "x": [row + 1 for row in range(FILE_ROWS) if row % 10 != 5],
     "text": [f"text {row}" for row in range(FILE_ROWS) if row % 10 != 5],
@@ -23,7 +23,7 @@ MOST: dict[str, list[Any]] = {
 
 def kept(path: Path, **how: Any) -> set[int]:
     """The numbers of the rows that are selected."""
-    dataset = fr.ParquetDataset(path, batch_size=8, rank=0, world_size=1, **how)
+    dataset = fr.ParquetDataset(path, batch_size=8, world=(0, 1), **how)
     if dataset.selection is None:
         return set(range(dataset.num_rows))
     return {row for start, end in dataset.selection.tolist() for row in range(start, end)}
@@ -67,9 +67,7 @@ def test_they_are_counted_and_each_range_is_logged_once(path: Path, caplog: pyte
     page = page_of(path, "x", 3)
     rot(path, page)
     with caplog.at_level(logging.WARNING, logger="fastresume"):
-        dataset = fr.ParquetDataset(
-            path, batch_size=8, rank=0, world_size=1, filter=fr.col("x") != 33, **MASK
-        )
+        dataset = fr.ParquetDataset(path, batch_size=8, world=(0, 1), filter=fr.col("x") != 33, **MASK)
     report = dataset.filter_report()
     assert report is not None
     assert (report.left_out_by_damage, report.rows, report.kept) == (10, FILE_ROWS, FILE_ROWS - 10)
@@ -83,10 +81,10 @@ def test_they_are_counted_and_each_range_is_logged_once(path: Path, caplog: pyte
 def test_more_of_them_than_the_bound_are_an_error(path: Path) -> None:
     rot(path, page_of(path, "x", 3))
     wanted = fr.col("x") != 33
-    kept(path, filter=wanted, bad_rows="mask", max_bad_rows=10)
-    with pytest.raises(fr.DataError, match=r"max_bad_rows allows 9 rows.* there are 10 by now: .*column 'x'"):
-        kept(path, filter=wanted, bad_rows="mask", max_bad_rows=9)
-    with pytest.raises(fr.DataError, match="max_bad_rows allows 0 rows"):
+    kept(path, filter=wanted, bad_rows=fr.MaskBadRows(at_most=10))
+    with pytest.raises(fr.DataError, match=r"bad_rows= allows 9 rows.* there are 10 by now: .*column 'x'"):
+        kept(path, filter=wanted, bad_rows=fr.MaskBadRows(at_most=9))
+    with pytest.raises(fr.DataError, match="bad_rows= allows 0 rows"):
         kept(path, filter=wanted, bad_rows="mask")
 
 
@@ -94,10 +92,10 @@ def test_what_damage_leaves_out_is_not_cached(path: Path, tmp_path: Path) -> Non
     wanted, cache = fr.col("x") != 33, tmp_path / "cache"
     mended = path.read_bytes()
     rot(path, page_of(path, "x", 3))
-    assert len(kept(path, filter=wanted, filter_cache=cache, **MASK)) == FILE_ROWS - 10
-    assert not cache.exists()
+    assert len(kept(path, filter=wanted, cache=fr.Cache(manifest=cache), **MASK)) == FILE_ROWS - 10
+    assert not list(tmp_path.glob("cache.filter-*"))
     path.write_bytes(mended)
-    assert len(kept(path, filter=wanted, filter_cache=cache, **MASK)) == FILE_ROWS - 1
+    assert len(kept(path, filter=wanted, cache=fr.Cache(manifest=cache), **MASK)) == FILE_ROWS - 1
 
 
 def test_a_file_that_went_is_left_out_whole(path: Path, tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ def test_pyarrow_and_codes_of_all_values_say_what_they_can_not_read(path: Path) 
     ):
         kept(path, columns=[fr.col("text").codes()], **MASK)
     named = [fr.col("text").codes(values=[f"text {row}" for row in range(FILE_ROWS)])]
-    dataset = fr.ParquetDataset(path, batch_size=FILE_ROWS, rank=0, world_size=1, columns=named, **MASK)
+    dataset = fr.ParquetDataset(path, batch_size=FILE_ROWS, world=(0, 1), columns=named, **MASK)
     (batch,) = dataset
     assert batch.valid.tolist() == [False] * 10 + [True] * (FILE_ROWS - 10)
     assert batch["text"][10:].tolist() == list(range(10, FILE_ROWS))

@@ -228,7 +228,7 @@ def test_a_report_tells_of_statistics_bloom_filters_and_caches(tmp_path: Path) -
     path = tmp_path / "x.parquet"
     write_hashed(path, row_group_size=50)
     cache = tmp_path / "kept.rows"
-    asked = {"filter": number.isin([44, 151]), "filter_cache": cache}
+    asked = {"filter": number.isin([44, 151]), "cache": fr.Cache(manifest=cache)}
     expected = fr.FilterReport(
         rows=100, kept=1, scanned=50, left_out_by_bloom_filters=50, left_out_by_scan=49
     )

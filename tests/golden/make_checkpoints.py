@@ -34,7 +34,7 @@ def job(rank: int = 0, world_size: int = 1) -> dict[str, Any]:
         model = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     dataset = fr.ParquetDataset(
-        HERE / "dataset", batch_size=1, shuffle=True, seed=3, rank=rank, world_size=world_size
+        HERE / "dataset", batch_size=1, shuffle=True, seed=3, world=(rank, world_size)
     )
     return {
         "model": model,

@@ -272,8 +272,7 @@ def job(
     made = fr.Mixture(
         {name: (sources[name], weight) for name, weight in weights.items()},
         batch_size=12 // world_size,
-        rank=rank,
-        world_size=world_size,
+        world=(rank, world_size),
         lanes=world_size,
     )
     loader = fr.Loader(made, threads=1, audit=state.parent / "audit")

@@ -59,7 +59,7 @@ def test_a_pass_before_a_break_needs_a_state_of_its_own(root: Path) -> None:
 
 def test_steps_of_a_pass_that_comes_are_counted_after_a_change_of_the_batch_size(root: Path) -> None:
     def one(rows: int) -> fr.ParquetDataset:
-        return fr.ParquetDataset(root / "code", columns=["x"], batch_size=rows, rank=0, world_size=1)
+        return fr.ParquetDataset(root / "code", columns=["x"], batch_size=rows, world=(0, 1))
 
     first = one(20)
     batches = iter(first)

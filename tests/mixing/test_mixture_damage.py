@@ -15,7 +15,7 @@ from support.audits import assert_proven
 from support.documents import documents, units_of, write
 from support.rotten_pages import pages_of, rot, rot_group, write_file
 
-MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
+MASK: dict[str, Any] = {"bad_rows": fr.MaskBadRows(at_most=1.0)}
 ORDERS = [{}, {"shuffle": True, "block_rows": 8, "window_rows": 32, "seed": 3}]
 COLUMNS = ["x", "code"]
 
@@ -93,15 +93,15 @@ def test_positions_and_states_are_those_of_whole_files(files: dict[str, Path], t
 
 def test_each_source_has_its_own_bound(files: dict[str, Path]) -> None:
     web = fr.ParquetDataset(files["web"], columns=COLUMNS, **MASK)
-    code = fr.ParquetDataset(files["code"], columns=COLUMNS, bad_rows="mask", max_bad_rows=3)
+    code = fr.ParquetDataset(files["code"], columns=COLUMNS, bad_rows=fr.MaskBadRows(at_most=3))
     strict = fr.ParquetDataset(files["code"], columns=COLUMNS)
-    made = fr.Mixture({"web": (web, 1), "code": (code, 1)}, batch_size=10, rank=0, world_size=1)
+    made = fr.Mixture({"web": (web, 1), "code": (code, 1)}, batch_size=10, world=(0, 1))
     words = (
-        r"max_bad_rows of source 'code' allows 3 masked rows of a pass in this process, pass 0 has \d+ by now"
+        r"bad_rows= of source 'code' allows 3 masked rows of a pass in this process, pass 0 has \d+ by now"
     )
     with pytest.raises(fr.DataError, match=words):
         list(made)
-    made = fr.Mixture({"web": (web, 1), "code": (strict, 1)}, batch_size=10, rank=0, world_size=1)
+    made = fr.Mixture({"web": (web, 1), "code": (strict, 1)}, batch_size=10, world=(0, 1))
     with pytest.raises(fr.DataError, match=r"code\.parquet"):
         list(made)
     state = made.state_dict()
@@ -114,7 +114,7 @@ def test_a_share_counts_of_what_a_source_gives(files: dict[str, Path]) -> None:
     how: dict[str, Any] = {"source": {"max_bad_rows": 0.1}, "stop": 600}
     # Each source is read three times, and a tenth of it can't be.
     assert sum(not is_valid for _, _, is_valid, *_ in rows_of(mixture(files, **how))) == 60
-    with pytest.raises(fr.DataError, match="max_bad_rows of source 'web' allows 27"):
+    with pytest.raises(fr.DataError, match="bad_rows= of source 'web' allows 27"):
         rows_of(mixture(files, source={"max_bad_rows": 0.09}, stop=600))
 
 
@@ -130,7 +130,9 @@ READERS: dict[str, Any] = {
 
 def bounded(files: dict[str, Path], most: float | None, source: Any = None, **how: Any) -> fr.Mixture:
     """A mixture with a bound of its own, whose sources name none unless they are given one."""
-    return mixture(files, source={"max_bad_rows": source}, max_bad_rows=most, **how)
+    of_source = "mask" if source is None else fr.MaskBadRows(at_most=source)
+    of_all = None if most is None else fr.MaskBadRows(at_most=most)
+    return mixture(files, source={"bad_rows": of_source}, bad_rows=of_all, **how)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def bounded(files: dict[str, Path], most: float | None, source: Any = None, **ho
 def test_a_bound_of_the_mixture_counts_the_damage_of_all_sources(files: dict[str, Path], reader: str) -> None:
     assert len(rows_of(READERS[reader](bounded(files, 20)))) == 200
     # Each source has 10 rows that can't be read: it is their sum that is too much.
-    with pytest.raises(fr.DataError, match="max_bad_rows of the Mixture allows 19 masked rows of a pass"):
+    with pytest.raises(fr.DataError, match="bad_rows= of the Mixture allows 19 masked rows of a pass"):
         list(READERS[reader](bounded(files, 19)))
 
 
@@ -161,12 +163,12 @@ def test_what_functions_mask_counts_under_it_too(files: dict[str, Path]) -> None
 def test_without_one_of_its_own_a_thousandth_bounds_functions_alone(files: dict[str, Path]) -> None:
     assert bounded(files, None, source=10).spec.masked_rows.most_failed == 0
     assert len(rows_of(bounded(files, None, source=10))) == 200
-    with pytest.raises(fr.DataError, match=r"max_bad_rows of source '(web|code)' allows 0 "):
+    with pytest.raises(fr.DataError, match=r"bad_rows= of source '(web|code)' allows 0 "):
         list(bounded(files, None))
 
 
 def test_a_source_keeps_the_bound_that_its_dataset_names(files: dict[str, Path]) -> None:
-    with pytest.raises(fr.DataError, match=r"max_bad_rows of source '(web|code)' allows 3 "):
+    with pytest.raises(fr.DataError, match=r"bad_rows= of source '(web|code)' allows 3 "):
         list(bounded(files, 1.0, source=3))
 
 
@@ -245,10 +247,10 @@ def test_a_pass_that_goes_on_with_files_that_came_counts_each_row_once(
 def test_a_bound_that_is_none_is_refused_as_a_datasets_is(
     files: dict[str, Path], wrong: Any, kind: type[Exception]
 ) -> None:
-    with pytest.raises(kind, match="max_bad_rows") as of_mixture:
+    with pytest.raises(kind, match="at_most") as of_mixture:
         bounded(files, wrong)
-    with pytest.raises(kind, match="max_bad_rows") as of_dataset:
-        fr.ParquetDataset(files["web"], max_bad_rows=wrong)
+    with pytest.raises(kind, match="at_most") as of_dataset:
+        fr.ParquetDataset(files["web"], bad_rows=fr.MaskBadRows(at_most=wrong, damaged=False))
     assert str(of_mixture.value) == str(of_dataset.value)
 
 
@@ -266,7 +268,7 @@ def packed(root: Path, **how: Any) -> fr.Mixture:
     unit = fr.Packed("tokens", length=16)
     order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 32, "unit": unit}
     given = {name: (fr.ParquetDataset(root / name, **order, **how), 1) for name in ("web", "code")}
-    return fr.Mixture(given, batch_size=4, rank=0, world_size=1, lanes=2, tail="pad", stop="all")
+    return fr.Mixture(given, batch_size=4, world=(0, 1), lanes=2, tail="pad", stop="all")
 
 
 @pytest.mark.law(11)

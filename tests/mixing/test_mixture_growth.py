@@ -156,7 +156,7 @@ def test_a_source_that_may_not_grow_says_how_it_would(tmp_path: Path) -> None:
     state = next(iter(made)).state_dict()
     write(tmp_path, "web", 1, range(20, 30))
     web = fr.ParquetDataset(tmp_path / "web", **ORDER)
-    other = fr.Mixture({"web": (web, 1)}, batch_size=4, rank=0, world_size=1)
+    other = fr.Mixture({"web": (web, 1)}, batch_size=4, world=(0, 1))
     words = r"source 'web': the state is of another dataset: .*more files than then.*on_change='append'"
     with pytest.raises(fr.StateError, match=words):
         other.load_state_dict(state)

@@ -113,8 +113,7 @@ class Job:
             lanes=lanes,
             stop=draw.choice(["first", "all", 700] if rows < 4 else [2000, 3000]),
             tail=draw.choice(["drop", "short", "pad"]),
-            rank=draw.randrange(world),
-            world_size=world,
+            world=(draw.randrange(world), world),
         )
 
     def begin(self) -> tuple[MixtureSpec, _core.Cursor]:
@@ -211,7 +210,7 @@ def test_what_is_copied_to_a_device_was_decoded_into_locked_pages(tmp_path: Path
     for name in NAMES[:2]:
         pq.write_table(pa.table({"x": np.arange(40_000)}), tmp_path / f"{name}.parquet")
     given = {name: (fr.ParquetDataset(tmp_path / f"{name}.parquet"), 1) for name in NAMES[:2]}
-    spec = fr.Mixture(given, batch_size=20_000, rank=0, world_size=1).spec
+    spec = fr.Mixture(given, batch_size=20_000, world=(0, 1)).spec
     reader = reader_of(spec, 1, 1 << 20, driver.page_lock)
     before = sum(driver.locked.values())
     assert reader.front() is not None
@@ -227,6 +226,6 @@ def test_sources_may_name_their_tensors_in_any_order(sources: dict[str, Path]) -
             name: (fr.ParquetDataset(sources[name], columns=own), 1)
             for name, own in zip(NAMES[:2], (columns, other), strict=True)
         }
-        batches = list(fr.Mixture(given, batch_size=10, rank=0, world_size=1))
+        batches = list(fr.Mixture(given, batch_size=10, world=(0, 1)))
         rows[tuple(other)] = [[batch[name].tolist() for name in columns] for batch in batches]
     assert rows[tuple(columns)] == rows[tuple(columns[::-1])]

@@ -53,7 +53,7 @@ def test_what_a_mixture_does_not_know_is_refused_by_name(root: Path) -> None:
     ]
     for sources, how, words in cases:
         with pytest.raises((ValueError, TypeError), match=words):
-            fr.Mixture(sources, batch_size=2, rank=0, world_size=1, **how)
+            fr.Mixture(sources, batch_size=2, world=(0, 1), **how)
     two = fr.Mixture(
         {"web": (web, 3), "code": (source(root, "code"), 1)}, stages=[(9, {"web": 1})], batch_size=2
     )
@@ -84,7 +84,7 @@ def test_a_state_of_other_data_is_refused_by_the_sources_name(root: Path, tmp_pa
     state = next(iter(made)).state_dict()
     other = {"web": (source(root, "books"), 1), "code": (source(root, "code"), 1)}
     with pytest.raises(fr.StateError, match="source 'web': the state is of another dataset"):
-        fr.Mixture(other, batch_size=20, rank=0, world_size=1).load_state_dict(state)
+        fr.Mixture(other, batch_size=20, world=(0, 1)).load_state_dict(state)
     alone = source(root, "web", batch_size=10, rank=0, world_size=1)
     with pytest.raises(fr.StateError):
         alone.load_state_dict(state)

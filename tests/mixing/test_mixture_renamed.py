@@ -198,7 +198,7 @@ def test_resume_is_asserted_over_mixtures_and_units(root: Path, tmp_path: Path) 
     pq.write_table(pa.table({"tokens": lists}), tmp_path / "a.parquet", row_group_size=20)
 
     def one(unit: Any) -> fr.ParquetDataset:
-        return fr.ParquetDataset(tmp_path, unit=unit, batch_size=3, rank=0, world_size=1)
+        return fr.ParquetDataset(tmp_path, unit=unit, batch_size=3, world=(0, 1))
 
     makers: list[Callable[[], Any]] = [
         lambda: mixture(root, {"code": "code", "books": "books"}, stop=60),

@@ -58,7 +58,7 @@ def test_sources_named_in_another_order_go_on_as_the_same_mixture(tmp_path: Path
     whole = list(first)
     weights = {"code": 0.3, "web": 0.7}
     sources = {name: (fr.ParquetDataset(tmp_path / name), weight) for name, weight in weights.items()}
-    again = fr.Mixture(sources, batch_size=8, stop=100, rank=0, world_size=1)
+    again = fr.Mixture(sources, batch_size=8, stop=100, world=(0, 1))
     again.load_state_dict(whole[4].state_dict())
 
     def told(made: fr.Mixture, batch: fr.Batch) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from support.mixtures import source
 def two(root: Path, web: Any, code: Any, **how: Any) -> fr.Mixture:
     """A mixture of two sources with these weights."""
     sources = {"web": (source(root, "web"), web), "code": (source(root, "code"), code)}
-    return fr.Mixture(sources, batch_size=4, rank=0, world_size=1, **how)
+    return fr.Mixture(sources, batch_size=4, world=(0, 1), **how)
 
 
 def whole(mixture: fr.Mixture) -> list[int]:
@@ -86,7 +86,7 @@ def test_many_sources_open_and_a_stage_shares_its_period(root: Path) -> None:
     weights = np.random.default_rng(1).random(200)
     sources = {f"s{number}": (web, weight) for number, weight in enumerate(weights)}
     with pytest.warns(UserWarning, match="and 192 more"):
-        mixture = fr.Mixture(sources, batch_size=64, rank=0, world_size=1)
+        mixture = fr.Mixture(sources, batch_size=64, world=(0, 1))
     batch = next(iter(mixture))
     mixture.load_state_dict(batch.state_dict())
     assert next(iter(mixture)).step == 1

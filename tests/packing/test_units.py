@@ -228,9 +228,9 @@ def test_packed_sources_are_mixed_by_sequences(tmp_path: Path) -> None:
     for name, own, weight in (("web", files[0], 3), ("code", files[1], 1)):
         unit = fr.Packed("tokens", length=32)
         directory = write(tmp_path / name, own)
-        sources[name] = (fr.ParquetDataset(directory, unit=unit, shuffle=True, block_rows=2), weight)
+        sources[name] = (fr.ParquetDataset(directory, unit=unit, shuffle=fr.Shuffle(block_rows=2)), weight)
         oracles.append({str(each) for each in Oracle(own, 32, None, "drop").units})
-    mixture = fr.Mixture(sources, batch_size=4, rank=0, world_size=1)
+    mixture = fr.Mixture(sources, batch_size=4, world=(0, 1))
     seen: Counter[tuple[int, str]] = Counter()
     states = []
     for batch in mixture:
@@ -241,12 +241,12 @@ def test_packed_sources_are_mixed_by_sequences(tmp_path: Path) -> None:
         states.append(batch.state_dict())
     assert set(seen.values()) == {1}
     assert all(each in oracles[source] for source, each in seen)
-    again = fr.Mixture(sources, batch_size=4, rank=0, world_size=1)
+    again = fr.Mixture(sources, batch_size=4, world=(0, 1))
     again.load_state_dict(states[4])
     rest = [each for batch in again for each in units_of(batch)]
     assert rest == [
         each
-        for batch in list(fr.Mixture(sources, batch_size=4, rank=0, world_size=1))[5:]
+        for batch in list(fr.Mixture(sources, batch_size=4, world=(0, 1)))[5:]
         for each in units_of(batch)
     ]
 

@@ -119,7 +119,7 @@ def test_a_packed_source_of_a_mixture_goes_on_as_it_does_alone(tmp_path: Path, h
         own = job.loader(0, 1, 1).dataset
         how_opened = {"on_change": "append", "nulls": "mask", **how}
         source = fr.ParquetDataset([[file] for file in job.paths], unit=job.unit, **how_opened)
-        mixture = fr.Mixture({"web": (source, 1)}, batch_size=2, stop="all", rank=0, world_size=1)
+        mixture = fr.Mixture({"web": (source, 1)}, batch_size=2, stop="all", world=(0, 1))
         found = []
         for place, dataset in enumerate((own, mixture)):
             if states[place] is not None:
@@ -153,7 +153,7 @@ def test_a_state_of_other_units_or_files_is_refused_by_what_differs(tmp_path: Pa
     with pytest.raises(fr.StateError, match="the first 1 of 2 files are those of the state, and other rows"):
         job.loader(0, 1, 1)
     fixed = fr.ParquetDataset(
-        tmp_path / "data", batch_size=2, unit=fr.Packed("tokens", length=16), rank=0, world_size=1, tail="pad"
+        tmp_path / "data", batch_size=2, unit=fr.Packed("tokens", length=16), world=(0, 1), tail="pad"
     )
     with pytest.raises(
         fr.StateError, match=r"1 file more than then, behind those of the state.*on_change='append'"

@@ -66,7 +66,7 @@ def test_a_killed_elastic_packed_job_is_proven(data: st.DataObject) -> None:
 def test_threads_workers_and_transforms_are_audited(tmp_path: Path, unit: Any, how: dict[str, Any]) -> None:
     write(tmp_path / "data", FILES)
     dataset = fr.ParquetDataset(
-        tmp_path / "data", batch_size=4, lanes=2, unit=unit, nulls="mask", rank=0, world_size=1
+        tmp_path / "data", batch_size=4, lanes=2, unit=unit, nulls="mask", world=(0, 1)
     )
     with fr.Loader(dataset.map(_without_tokens), audit=tmp_path / "logs", **how) as loader:
         assert all(batch["label"].shape == (1,) for batch in loader)

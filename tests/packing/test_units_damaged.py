@@ -17,7 +17,7 @@ from support.documents import Documents, Oracle, documents, opened, units_of, wr
 from support.rotten_pages import FILE_ROWS, KINDS, pages_of, rot, rot_group, write_file
 
 LISTS: Documents = [[row + 1, row + 2, row + 3] for row in range(FILE_ROWS)]
-MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 10_000}
+MASK: dict[str, Any] = {"bad_rows": fr.MaskBadRows(at_most=10_000)}
 
 
 def told(batch: fr.Batch) -> list[Any]:
@@ -47,9 +47,9 @@ def test_rows_that_the_index_can_not_read_have_no_tokens(
     assert caplog.messages[0].startswith("left out of all units: rows [")
     assert f"{len(page.rows)} rows that can't be read are left out" in str(dataset.plan())
     with pytest.raises(
-        fr.DataError, match=r"max_bad_rows allows 3 rows to be left out since the index of units"
+        fr.DataError, match=r"bad_rows= allows 3 rows to be left out since the index of units"
     ):
-        opened(path, fr.Packed("list", length=7), 2, bad_rows="mask", max_bad_rows=3)
+        opened(path, fr.Packed("list", length=7), 2, bad_rows=fr.MaskBadRows(at_most=3))
     with pytest.raises(fr.DataError, match="checksum"):
         opened(path, fr.Packed("list", length=7), 2)
 

@@ -61,8 +61,7 @@ def test_they_are_the_rows_of_the_sequences_that_come_after(
         batch_size=1,
         columns=["tokens"],
         nulls="mask",
-        rank=0,
-        world_size=1,
+        world=(0, 1),
     )
     found = {token for batch in again for token in batch["tokens"].values.tolist()}  # type: ignore[union-attr]
     assert {

@@ -46,7 +46,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     other = fr.ParquetDataset("data/*.parquet", batch_size=32)
     out_of_step = []
     for rank, batches in enumerate((3, 5)):
-        iterator = iter(fr.ParquetDataset("data/*.parquet", batch_size=8, rank=rank, world_size=2))
+        iterator = iter(fr.ParquetDataset("data/*.parquet", batch_size=8, world=(rank, 2)))
         out_of_step.append([next(iterator) for _ in range(batches)][-1].state_dict())
     return {
         "state_of_rank_0": out_of_step[0],

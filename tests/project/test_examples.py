@@ -72,7 +72,7 @@ def test_demo_takes_files_of_the_user_and_says_which_columns_it_leaves_out(
 
     job = demo.Job.over(tmp_path, str(tmp_path), ["flag", "weight", "small", "huge", "row"], is_ours=False)
     assert job.label == "weight"
-    dataset = job.dataset(batch_size=100, rank=0, world_size=1)
+    dataset = job.dataset(batch_size=100, world=(0, 1))
     batch = next(iter(dataset))
     assert torch.isfinite(demo.Model(job, dataset.schema)(batch))
     assert demo.spell_rows(demo.rows_of(batch, job)) == "0-99"

@@ -46,7 +46,7 @@ def test_commands_wait_for_no_package_that_takes_long_to_import(tmp_path: Path) 
     for number, value in enumerate((1, 1.5)):  # files that differ
         pq.write_table(pa.table({"x": [value, None]}), tmp_path / f"{number}.parquet")
     rows = [fr.col("x").cast(torch.float64).mask_null()]
-    dataset = fr.ParquetDataset(tmp_path, batch_size=1, columns=rows, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(tmp_path, batch_size=1, columns=rows, world=(0, 1))
     state = tmp_path / "state.json"
     state.write_text(json.dumps(next(iter(dataset)).state_dict()))
     code = HELP.replace("FILES", repr(str(tmp_path))).replace("STATE", repr(str(state)))

@@ -50,7 +50,7 @@ def dataset(paths: object, cache: object = None, **arguments: object) -> fr.Parq
         paths,  # type: ignore[arg-type]  # some are wrong on purpose
         batch_size=1,
         columns="row",
-        manifest_cache=cache,  # type: ignore[arg-type]
+        cache=None if cache is None else fr.Cache(manifest=cache),  # type: ignore[arg-type]
         **parallel(),
         **arguments,  # type: ignore[arg-type]
     )
@@ -317,9 +317,9 @@ def test_a_data_file_is_never_taken_for_the_cache(files: Path) -> None:
 
 def test_a_path_that_is_none_is_refused(files: Path) -> None:
     for wrong in (3, b"bytes", True, ["list"]):
-        with pytest.raises(TypeError, match="manifest_cache must be a path"):
+        with pytest.raises(TypeError, match=r"manifest of fr\.Cache must be a path"):
             dataset(files, wrong)
-    with pytest.raises(ValueError, match="manifest_cache is an empty path"):
+    with pytest.raises(ValueError, match=r"manifest of fr\.Cache is an empty path"):
         dataset(files, "")
 
 

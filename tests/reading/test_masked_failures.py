@@ -264,7 +264,7 @@ def test_a_failure_over_packed_sequences_of_a_mixture_names_the_file(
 ) -> None:
     unit = fr.Packed("l", length=7)
     given = {name: (fr.ParquetDataset(path, columns=["l"], unit=unit), 1) for name in ("web", "code")}
-    made = fr.Mixture(given, batch_size=4, rank=0, world_size=1)
+    made = fr.Mixture(given, batch_size=4, world=(0, 1))
     object.__setattr__(made.spec, "max_bad_rows", 1.0)
     mapped = made.map(Other(1), on_error=on_error)
     if on_error == "raise":
@@ -305,7 +305,7 @@ def test_a_function_that_takes_nothing_is_one_error_with_the_first_cause(path: P
             list(reads)
         assert (mapped.epoch, mapped.batches_left) == (0, BATCHES)
     bounded = open_dataset(path, max_bad_rows=20).map(never, on_error="mask")
-    with refused(fr.DataError, "max_bad_rows allows 20", "never", "24 rows", "step 0"):
+    with refused(fr.DataError, "bad_rows= allows 20", "never", "24 rows", "step 0"):
         list(bounded)
 
 
@@ -338,7 +338,7 @@ def test_it_is_counted_and_logged_once_with_its_place(path: Path, caplog: pytest
 def test_more_than_the_bound_is_an_error_before_the_batch(path: Path) -> None:
     mapped = open_dataset(path, max_bad_rows=ROWS - 1).map(doubled, on_error="mask")
     batches, found = iter(mapped), 0
-    with refused(fr.DataError, f"max_bad_rows allows {ROWS - 1}", f"has {ROWS}", "doubled", "nobody"):
+    with refused(fr.DataError, f"bad_rows= allows {ROWS - 1}", f"has {ROWS}", "doubled", "nobody"):
         for _ in batches:
             found += 1
     assert found == BAD
@@ -352,7 +352,7 @@ def test_more_than_the_bound_is_an_error_before_the_batch(path: Path) -> None:
 
 
 def test_the_bound_is_a_thousandth_if_none_is_named(path: Path) -> None:
-    mapped = fr.ParquetDataset(path, batch_size=ROWS, rank=0, world_size=1).map(doubled, on_error="mask")
+    mapped = fr.ParquetDataset(path, batch_size=ROWS, world=(0, 1)).map(doubled, on_error="mask")
     with refused(fr.DataError, "allows 0"):
         list(mapped)
     assert mapped.plan().max_bad_rows == 0

@@ -1,4 +1,4 @@
-"""`batch.mask(rows, reason)` masks rows of a batch; `max_bad_rows` counts each masked row of a pass once."""
+"""`batch.mask(rows, reason)` masks rows of a batch; each masked row of a pass counts once."""
 
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ def test_they_are_logged_once_with_place_and_reason(path: Path, caplog: pytest.L
 def test_they_count_under_the_bound(path: Path) -> None:
     mapped = open_dataset(path, max_bad_rows=3).map(in_place)
     batches, steps = iter(mapped), []
-    with refused(fr.DataError, "max_bad_rows allows 3", "pass 0 has 4", "in_place: one of the bad"):
+    with refused(fr.DataError, "bad_rows= allows 3", "pass 0 has 4", "in_place: one of the bad"):
         steps += [batch.step for batch in batches]
     assert mapped.batches_left == 1
     assert len(list(open_dataset(path, max_bad_rows=4).map(in_place))) == 12
     with refused(fr.DataError, "allows 0"):
-        list(fr.ParquetDataset(path, batch_size=8, columns=["x"], rank=0, world_size=1).map(in_place))
+        list(fr.ParquetDataset(path, batch_size=8, columns=["x"], world=(0, 1)).map(in_place))
 
 
 def twice(batch: fr.Batch) -> fr.Batch:
@@ -187,7 +187,7 @@ def test_a_reason_is_a_text_and_no_rows_are_none(path: Path) -> None:
 @pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 2}], ids=str)
 def test_rows_of_a_mixture(path: Path, tmp_path: Path, how: dict[str, Any]) -> None:
     given = {name: (fr.ParquetDataset(path, columns=["x"]), 1) for name in ("web", "code")}
-    made = fr.Mixture(given, batch_size=8, rank=0, world_size=1, lanes=2)
+    made = fr.Mixture(given, batch_size=8, world=(0, 1), lanes=2)
     object.__setattr__(made.spec, "max_bad_rows", 1.0)
     with fr.Loader(made.map(renamed), audit=tmp_path / "logs", **how) as loader:
         for batch in loader:

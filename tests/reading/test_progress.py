@@ -68,7 +68,7 @@ def test_workers_have_a_bar_of_their_batches(small_dataset: Dataset) -> None:
 
 
 def test_other_ranks_show_none(small_dataset: Dataset) -> None:
-    dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=1, world_size=2)
+    dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(1, 2))
     loader = fr.Loader(dataset, threads=1)
     assert loader.progress() is loader
 

@@ -113,7 +113,7 @@ def test_a_loaded_state_brings_the_seed_of_its_order(small_dataset: Dataset) -> 
 def test_ranks_steps_passes_and_draws_have_generators_of_their_own(small_dataset: Dataset) -> None:
     found = set()
     for rank in range(3):
-        dataset = fr.ParquetDataset(small_dataset.directory, batch_size=10, rank=rank, world_size=3)
+        dataset = fr.ParquetDataset(small_dataset.directory, batch_size=10, world=(rank, 3))
         for epoch in range(2):
             for step in range(3):
                 batch = dataset.batch_at(epoch, step)

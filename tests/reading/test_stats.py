@@ -97,7 +97,7 @@ def test_what_is_ready_is_told_without_taking_it(
 
 
 def test_progress_is_that_of_all_ranks_and_the_rest_is_foretold(small_dataset: Dataset) -> None:
-    dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=1, world_size=3)
+    dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(1, 3))
     loader = fr.Loader(dataset, threads=1)
     stats = loader.stats()
     assert (stats.progress, stats.step, stats.eta_seconds, stats.batches_per_second) == (0.0, 0, None, None)

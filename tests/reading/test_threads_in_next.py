@@ -44,7 +44,7 @@ def slow(batch: fr.Batch) -> fr.Batch:
 
 
 def open_dataset(data: Dataset) -> fr.ParquetDataset:
-    return fr.ParquetDataset(data.directory, batch_size=10, rank=0, world_size=1).map(slow)
+    return fr.ParquetDataset(data.directory, batch_size=10, world=(0, 1)).map(slow)
 
 
 def reader_of(dataset: fr.ParquetDataset, how: dict[str, Any] | None) -> Any:

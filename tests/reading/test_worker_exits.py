@@ -70,7 +70,7 @@ def test_the_death_of_a_worker_by_the_out_of_memory_killer_says_so(data: Dataset
             fr.FastresumeError,
             match=r"worker 0 of 2 \(process \d+\) was killed by SIGKILL, it seems for want of memory: the "
             "out-of-memory killer of the system has killed 2 processes in this container since the workers "
-            "started; fewer workers, a smaller prefetch_factor or smaller batches take less",
+            "started; fewer workers, smaller prefetch_bytes or smaller batches take less",
         ):
             list(iterator)
 

@@ -326,12 +326,12 @@ def test_mistakes_are_errors_that_say_what_to_write(data: Dataset) -> None:
     dataset = make(data)
     with pytest.raises(ValueError, match="name one of them"):
         fr.Loader(dataset, threads=2, num_workers=2)
-    with pytest.raises(ValueError, match="prefetch_factor is for worker processes: pass num_workers with it"):
-        fr.Loader(dataset, prefetch_factor=2)
+    with pytest.raises(ValueError, match="multiprocessing_context is for worker processes: pass num_workers"):
+        fr.Loader(dataset, multiprocessing_context="fork")
     with pytest.raises(ValueError, match=r"multiprocessing_context must be one of \['fork'"):
         fr.Loader(dataset, num_workers=1, multiprocessing_context="thread")
-    with pytest.raises(ValueError, match="prefetch_factor must be at least 1, found 0"):
-        fr.Loader(dataset, num_workers=1, prefetch_factor=0)
+    with pytest.raises(TypeError, match="has no argument prefetch_factor=: write prefetch_bytes="):
+        fr.Loader(dataset, num_workers=1, prefetch_factor=2)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="groups 4 is not a multiple of 3 workers"):
         fr.Loader(make(data, groups=4), num_workers=3)
     wrapped: Any = DataLoader(dataset, batch_size=None)

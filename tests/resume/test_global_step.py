@@ -32,7 +32,7 @@ def test_it_counts_on_over_days(tmp_path: Path, tail: Any, shuffle: bool) -> Non
         pq.write_table(pa.table({"id": np.arange(size, size + rows)}), tmp_path / f"{day:02d}.parquet")
         size += rows
         read = fr.ParquetDataset(
-            tmp_path, batch_size=4, tail=tail, shuffle=shuffle, on_change="append", rank=0, world_size=1
+            tmp_path, batch_size=4, tail=tail, shuffle=shuffle, on_change="append", world=(0, 1)
         )
         if state is not None:
             read.load_state_dict(state)
@@ -51,8 +51,7 @@ def test_it_counts_on_over_other_ranks_and_batch_sizes(tmp_path: Path, tail: Any
             tmp_path,
             batch_size=int(chances.integers(1, 9)),
             tail=tail,
-            rank=0,
-            world_size=int(chances.integers(1, 4)),
+            world=(0, int(chances.integers(1, 4))),
         )
         counted, state = counted_on(read, state, counted, chances)
 
@@ -92,7 +91,7 @@ def test_it_counts_on_in_mixtures_whose_passes_differ(tmp_path: Path, tail: Any)
 def test_a_state_that_does_not_have_the_count_gets_it_with_its_first_batch(tmp_path: Path) -> None:
     """One of an earlier release: what was before counts as the present cut divides it."""
     pq.write_table(pa.table({"id": np.arange(43)}), tmp_path / "a.parquet")
-    read = fr.ParquetDataset(tmp_path, batch_size=4, tail="pad", rank=0, world_size=1, on_iter="continue")
+    read = fr.ParquetDataset(tmp_path, batch_size=4, tail="pad", world=(0, 1), on_iter="continue")
     old = {**fields_of(read.state_dict()), "epoch": 3, "cuts": [[1, 1, 4, 5]]}
     del old["earlier_batches"]
     read.load_state_dict({"fastresume": oracle.checked(old)})
@@ -122,8 +121,7 @@ def test_it_is_the_number_of_batches_that_were_given(data: st.DataObject, tail: 
                     shuffle=shuffle,
                     on_change="append",
                     on_iter="continue",
-                    rank=0,
-                    world_size=data.draw(st.integers(1, 3), label="ranks"),
+                    world=(0, data.draw(st.integers(1, 3), label="ranks")),
                 )
                 if state is not None:
                     read.load_state_dict(state)

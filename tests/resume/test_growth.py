@@ -26,7 +26,7 @@ def write(directory: Path, day: int, rows: int, first: int, group: int = 7) -> P
 
 def opened(directory: Path, world: tuple[int, int] = (0, 1), **how: Any) -> fr.ParquetDataset:
     how = {"batch_size": 4, "tail": "pad", "on_change": "append", **how}
-    return fr.ParquetDataset(directory, rank=world[0], world_size=world[1], **how)
+    return fr.ParquetDataset(directory, world=(world[0], world[1]), **how)
 
 
 def steps(
@@ -145,9 +145,7 @@ def test_files_that_do_not_come_behind_are_refused_by_name(tmp_path: Path) -> No
     ):
         opened(tmp_path).load_state_dict(state)
     old = tmp_path / "day=05"
-    listed = fr.ParquetDataset(
-        [[old], [new]], batch_size=4, tail="pad", on_change="append", rank=0, world_size=1
-    )
+    listed = fr.ParquetDataset([[old], [new]], batch_size=4, tail="pad", on_change="append", world=(0, 1))
     listed.load_state_dict(state)
     assert [Path(path).parent.name for path in listed.files] == ["day=05", "day=03"]
     assert sorted(row for batch in listed for row in batch["id"][batch.valid].tolist()) == list(range(8, 30))
@@ -202,8 +200,7 @@ def test_files_without_rows_that_came_between_are_named_with_the_others(tmp_path
 def test_the_same_files_in_another_order_are_told(tmp_path: Path) -> None:
     days = [write(tmp_path, day, 20, 20 * day) for day in range(3)]
     _, state, _ = steps(tmp_path, None, 1, 2)
-    how: dict[str, Any] = {"batch_size": 4, "order_paths": "as given", "rank": 0, "world_size": 1}
-    turned = fr.ParquetDataset(days[::-1], **how)
+    turned = fr.ParquetDataset([[day] for day in days[::-1]], batch_size=4, world=(0, 1))
     with pytest.raises(fr.StateError, match=r"the same files in another order.*sorted by their paths"):
         turned.load_state_dict(state)
 

@@ -166,7 +166,11 @@ def test_blocks_of_many_pages_have_their_rows_in_any_order(
         write_page_index=has_index,
     )
     dataset = fr.ParquetDataset(
-        tmp_path, batch_size=100, tail="short", nulls="mask", shuffle=True, block_rows=173, window_rows=900
+        tmp_path,
+        batch_size=100,
+        tail="short",
+        nulls="mask",
+        shuffle=fr.Shuffle(block_rows=173, window_rows=900),
     )
     for _ in range(2):
         seen = []

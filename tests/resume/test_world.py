@@ -113,7 +113,7 @@ def test_an_environment_that_makes_no_sense_is_an_error_that_names_it(
     [
         (
             {"SLURM_PROCID": "3", "SLURM_NTASKS": "4"},
-            ["srun", "SLURM_PROCID=3 of SLURM_NTASKS=4", 'world_size=int(os.environ["SLURM_NTASKS"])'],
+            ["srun", "SLURM_PROCID=3 of SLURM_NTASKS=4", 'int(os.environ["SLURM_NTASKS"]))'],
         ),
         (
             {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_NTASKS": "1"},
@@ -132,13 +132,11 @@ def test_processes_that_torch_knows_nothing_of_are_told_what_to_write(
     """Each would take itself for rank 0 of 1, and read all rows."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match="each of them would read all rows: write rank=") as told:
+    with pytest.raises(ValueError, match="each of them would read all rows: write world=") as told:
         fr.ParquetDataset(small_dataset.directory, batch_size=5)
-    for text in [*named, "torchrun", "init_process_group", "rank=0, world_size=1"]:
+    for text in [*named, "torchrun", "init_process_group", "world=(0, 1)"]:
         assert text in str(told.value)
-    assert fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=0, world_size=1).world == fr.World(
-        0, 1
-    )
+    assert fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(0, 1)).world == fr.World(0, 1)
     set_environment(monkeypatch, "1", "2")  # as torchrun sets them in a job of srun
     assert fr.World.detect() == fr.World(1, 2)
 
@@ -166,7 +164,7 @@ def test_processes_that_lightning_starts_by_itself_are_told_of_torchrun(
 ) -> None:
     for name, value in {"NODE_RANK": "0", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=r"Lightning starts by itself: start them with torchrun.*rank= and"):
+    with pytest.raises(ValueError, match=r"Lightning starts by itself.*torchrun.*world=\(rank, world_size"):
         fr.World.detect()
 
 
@@ -233,7 +231,11 @@ def test_what_is_no_world_is_refused(init_process_group: Launch) -> None:
         fr.World.of(mesh)
     with pytest.raises(ValueError, match="not a member of the process group"):
         fr.World.of(torch.distributed.new_group([0, 1]))
-    for nothing in (None, "1/4", (1, 4), {"rank": 1}):
+    assert fr.World.of((1, 4)) == fr.World.of([1, 4]) == fr.World(1, 4)
+    for wrong in ((4, 4), (-1, 4), ("0", 4), (0, 4.0)):
+        with pytest.raises((TypeError, ValueError), match=r"rank|world_size"):
+            fr.World.of(wrong)  # type: ignore[arg-type]
+    for nothing in (None, "1/4", (1, 4, 2), {"rank": 1}):
         with pytest.raises(TypeError, match=f"found {type(nothing).__name__}"):
             fr.World.of(nothing)  # type: ignore[arg-type]
 
@@ -244,7 +246,7 @@ def test_a_process_group_that_says_otherwise_at_iter_is_an_error_that_names_both
     monkeypatch.setattr(same_reads, "WAIT_SECONDS", 0.0)
     dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5)
     loader = fr.Loader(dataset, threads=1)
-    placed = fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=0, world_size=1)
+    placed = fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(0, 1))
     init_process_group(1, 4)
     for reader in (dataset, loader):
         with pytest.raises(fr.FastresumeError, match=r"world_size=1.*world_size=4.*init_process_group"):
@@ -309,7 +311,7 @@ def threads_of(
         if cores:
             os.sched_setaffinity(0, map(int, cores.split(",")))
         os.environ["LOCAL_WORLD_SIZE"] = ranks
-        dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5, rank=0, world_size=1)
+        dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(0, 1))
         loader = fr.Loader(dataset)
         queue.put((loader.threads, f"threads={loader.threads}" in repr(loader)))
         os._exit(0)  # a process of torch's ends by itself after a second, and under a quota after many

@@ -195,12 +195,9 @@ OF_SOURCES_GROWTH_AND_DAMAGE = {
     "storage_options",
     "credentials",
     "read_bytes",
-    "cache_dir",
-    "cache_bytes",
-    "version",
+    "cache",
     "on_change",
     "bad_rows",
-    "max_bad_rows",
     "unit",
 }
 
@@ -210,7 +207,8 @@ def test_a_dataset_has_few_keyword_arguments_besides_those_of_sources_growth_and
         name: parameter.kind for name, parameter in inspect.signature(fr.ParquetDataset).parameters.items()
     }
     named = {name for name, kind in kinds.items() if kind is inspect.Parameter.KEYWORD_ONLY}
-    assert len(named - OF_SOURCES_GROWTH_AND_DAMAGE) <= 22
+    assert len(named - OF_SOURCES_GROWTH_AND_DAMAGE) <= 15
+    assert len(kinds) <= 24
 
 
 def test_loader_arguments_are_checked(path: Path) -> None:

@@ -318,7 +318,7 @@ def first_rows(path: str) -> tuple[list[int], int]:
     """The rows of the first batch, and the bytes that it takes to have it."""
     forget_peak()
     before = resident()
-    batch = next(iter(fr.ParquetDataset(path, batch_size=10, rank=0, world_size=1)))
+    batch = next(iter(fr.ParquetDataset(path, batch_size=10, world=(0, 1))))
     return batch["x"].tolist(), peak() - before
 
 

@@ -219,7 +219,7 @@ def test_what_lies_before_a_damaged_row_group_is_delivered_though_it_is_decoded_
     content = bytearray(path.read_bytes())
     content[chunk.dictionary_page_offset + 200] ^= 0xFF
     path.write_bytes(content)
-    dataset = fr.ParquetDataset(path, batch_size=batch_size, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(path, batch_size=batch_size, world=(0, 1))
     with fr.Loader(dataset, threads=threads, prefetch_bytes=1 << 30) as loader:
         batches = iter(loader)
         delivered = list(itertools.islice(batches, rows // batch_size))

@@ -68,12 +68,12 @@ READERS: dict[str, Callable[[fr.ParquetDataset], Any]] = {
     "dataset": lambda dataset: dataset,
     "one thread": lambda dataset: fr.Loader(dataset, threads=1, prefetch_bytes=1),
     "two threads": lambda dataset: fr.Loader(dataset, threads=2, prefetch_bytes=1),
-    "a worker": lambda dataset: fr.Loader(dataset, num_workers=1, prefetch_factor=1, prefetch_bytes=1),
+    "a worker": lambda dataset: fr.Loader(dataset, num_workers=1, prefetch_bytes=1),
 }
 
 
 def opened(path: Path, **options: Any) -> fr.ParquetDataset:
-    return fr.ParquetDataset(path, batch_size=1000, rank=0, world_size=1, **options)
+    return fr.ParquetDataset(path, batch_size=1000, world=(0, 1), **options)
 
 
 def read_on(batches: Iterator[fr.Batch], first: list[int]) -> list[int]:
@@ -133,7 +133,7 @@ def test_a_file_that_was_closed_in_between_is_compared_with_what_it_was(tmp_path
     for index, path in enumerate(paths):
         write(path, version=index, rows=100)
     dataset = fr.ParquetDataset(
-        tmp_path, batch_size=4, shuffle=True, block_rows=10, window_rows=40, rank=0, world_size=1
+        tmp_path, batch_size=4, shuffle=fr.Shuffle(block_rows=10, window_rows=40), world=(0, 1)
     )
     batches = iter(dataset)
     assert len([next(batches) for _ in range(100)]) == 100, "of each file something was read"

@@ -156,7 +156,7 @@ def test_so_does_a_filter_that_pyarrow_applies(damaged: Path) -> None:
 def test_what_a_filter_kept_of_damaged_pages_is_not_taken_from_its_cache_by_those_who_verify(
     damaged: Path, tmp_path: Path
 ) -> None:
-    how = {"filter": fr.col("x") == int(CHANGED[DAMAGED_ROW]), "filter_cache": tmp_path / "kept"}
+    how = {"filter": fr.col("x") == int(CHANGED[DAMAGED_ROW]), "cache": fr.Cache(manifest=tmp_path / "kept")}
     dataset = open_dataset(damaged, columns="y", batch_size=1, verify_checksums=False, **how)
     assert dataset.num_rows == 1
     with refused(damaged):
@@ -188,7 +188,7 @@ def test_what_does_not_decode_is_an_error_either_way(path: Path) -> None:
 
 
 def test_no_state_and_no_fingerprint_knows_of_it(damaged: Path, tmp_path: Path) -> None:
-    cached = {"manifest_cache": tmp_path / "footers"}
+    cached = {"cache": fr.Cache(manifest=tmp_path / "footers")}
     verifying = open_dataset(damaged, **cached)
     trusting = open_dataset(damaged, verify_checksums=False, **cached)
     assert verifying.fingerprint == trusting.fingerprint

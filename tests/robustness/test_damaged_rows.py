@@ -23,7 +23,7 @@ ORDERS: dict[str, dict[str, Any]] = {
     "sequential": {},
     "shuffled": {"shuffle": True, "seed": 3, "block_rows": 8, "window_rows": 32},
 }
-MASK: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 1.0}
+MASK: dict[str, Any] = {"bad_rows": fr.MaskBadRows(at_most=1.0)}
 
 
 class Row(NamedTuple):
@@ -212,13 +212,13 @@ def test_damage_is_counted_and_logged_once_each(rotten: Path, caplog: pytest.Log
 def test_a_run_over_the_bound_ends_with_the_error_and_goes_on_once_the_file_is_mended(rotten: Path) -> None:
     mended = write_file(rotten.with_name("whole"), "1.0", has_index=False)
     expected = rows_of(open_dataset(mended))
-    dataset = open_dataset(rotten, batch_size=8, bad_rows="mask", max_bad_rows=6)
+    dataset = open_dataset(rotten, batch_size=8, bad_rows=fr.MaskBadRows(at_most=6))
     found, batches = {}, iter(dataset)
     for _ in range(3):  # rows 20 to 23 are in the third
         found.update(rows_of([next(batches)]))
     state = dataset.state_dict()
     for _ in range(2):
-        with refused(fr.DataError, "max_bad_rows allows 6", "has 10", "rows [20, 30)", rotten, "checksum"):
+        with refused(fr.DataError, "bad_rows= allows 6", "has 10", "rows [20, 30)", rotten, "checksum"):
             next(batches)
         assert dataset.state_dict() == state
     rotten.write_bytes(mended.read_bytes())
@@ -250,7 +250,7 @@ def test_a_state_of_a_run_that_died_on_a_page_goes_on_under_mask(rotten: Path) -
 
 @pytest.mark.parametrize(("bound", "rows"), [(7, 7), (0, 0), (0.05, 5), (0.29, 29), (1.0, 100)])
 def test_plan_tells_the_bound(rotten: Path, bound: float, rows: int) -> None:
-    plan = open_dataset(rotten, bad_rows="mask", max_bad_rows=bound).plan()
+    plan = open_dataset(rotten, bad_rows=fr.MaskBadRows(at_most=bound)).plan()
     assert plan.max_bad_rows == rows
     assert f"at most {rows} rows" in repr(plan)
     assert open_dataset(rotten).plan().max_bad_rows is None
@@ -262,7 +262,7 @@ def test_the_bound_is_a_thousandth_if_none_is_named(rotten: Path) -> None:
 
 
 def test_the_bound_counts_each_pass(rotten: Path) -> None:
-    dataset = open_dataset(rotten, bad_rows="mask", max_bad_rows=10)
+    dataset = open_dataset(rotten, bad_rows=fr.MaskBadRows(at_most=10))
     for _ in range(3):
         assert masked(rows_of(dataset)) == list(range(20, 30))
 
@@ -330,5 +330,5 @@ def test_a_file_that_changes_while_it_is_read_is_no_damage(rotten: Path) -> None
 
 @pytest.mark.parametrize("bound", [True, "1", -1, 1.5, -0.1, float("nan")])
 def test_a_bound_that_is_none_is_refused(rotten: Path, bound: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="max_bad_rows"):
-        open_dataset(rotten, bad_rows="mask", max_bad_rows=bound)
+    with pytest.raises((TypeError, ValueError), match=r"at_most of fr\.MaskBadRows"):
+        fr.MaskBadRows(at_most=bound)

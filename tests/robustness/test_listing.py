@@ -37,7 +37,7 @@ def write(path: Path, start: int = 0, rows: int = 10) -> Path:
 
 
 def opened(paths: object) -> fr.ParquetDataset:
-    return fr.ParquetDataset(paths, batch_size=5, rank=0, world_size=1)  # type: ignore[arg-type]  # some are lists
+    return fr.ParquetDataset(paths, batch_size=5, world=(0, 1))  # type: ignore[arg-type]  # some are lists
 
 
 def ids(dataset: fr.ParquetDataset) -> list[int]:
@@ -311,7 +311,7 @@ def test_a_dataset_of_such_names_pickles_and_spawns(odd: Path) -> None:
 
 def test_a_filter_reads_files_of_such_names(odd: Path) -> None:
     for condition in (fr.col("id") >= 15, pc.field("id") >= 15):
-        dataset = fr.ParquetDataset(odd, batch_size=5, filter=condition, rank=0, world_size=1)
+        dataset = fr.ParquetDataset(odd, batch_size=5, filter=condition, world=(0, 1))
         assert ids(dataset) == list(range(15, 30))
 
 
@@ -330,7 +330,7 @@ def test_an_error_shows_such_a_name_on_one_line_as_text(odd: Path) -> None:
 def test_a_cache_and_an_audit_take_such_names(odd: Path, tmp_path: Path) -> None:
     for _ in range(2):
         dataset = fr.ParquetDataset(
-            odd, batch_size=5, manifest_cache=tmp_path / "cache", rank=0, world_size=1
+            odd, batch_size=5, cache=fr.Cache(manifest=tmp_path / "cache"), world=(0, 1)
         )
     loader = fr.Loader(dataset, threads=1, audit=tmp_path / "log")
     assert len([*loader]) == 6
@@ -349,7 +349,7 @@ def test_a_file_under_two_names_is_said(tmp_path: Path, caplog: pytest.LogCaptur
     for _ in range(2):
         caplog.clear()
         dataset = fr.ParquetDataset(
-            tmp_path, batch_size=5, manifest_cache=tmp_path / "cache", rank=0, world_size=1
+            tmp_path, batch_size=5, cache=fr.Cache(manifest=tmp_path / "cache"), world=(0, 1)
         )
         (said,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
         assert f"'{first}' and '{tmp_path}/c.parquet' are one file under two names" in said

@@ -173,7 +173,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], P
 def taken_and_stated(path: str, arguments: dict[str, Any], loader: dict[str, int] | None) -> tuple[int, int]:
     """Bytes that a pass took at most, and what was stated before it."""
     columns = eval(arguments.pop("columns", "None"), {"fr": fr})  # noqa: S307  (the repr of expressions is their code)
-    dataset = fr.ParquetDataset(path, tail="short", rank=0, world_size=1, columns=columns, **arguments)
+    dataset = fr.ParquetDataset(path, tail="short", world=(0, 1), columns=columns, **arguments)
     plan = dataset.plan()
     stated = plan.bytes_per_rank + plan.bytes_per_thread
     source: Any = dataset
@@ -309,7 +309,7 @@ def test_texts_in_mixed_order_take_twice_their_bytes(
 
 def whole_or_refused(path: str, room: int, arguments: dict[str, Any]) -> str:
     """What comes of a pass whose process may map so many bytes more."""
-    dataset = fr.ParquetDataset(path, rank=0, world_size=1, **arguments)
+    dataset = fr.ParquetDataset(path, world=(0, 1), **arguments)
     with fr.Loader(dataset, threads=3) as loader:
         batches = iter(loader)
         _, hard = resource.getrlimit(resource.RLIMIT_AS)

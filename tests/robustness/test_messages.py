@@ -209,10 +209,8 @@ OF_PATHS: dict[str, Callable[[Path, str], object]] = {
     "checkpoints": lambda path, address: Checkpointer(address),
     "checkpoints in a Path": lambda path, address: Checkpointer(Path(address)),
     "a log": lambda path, address: fr.Loader(open_dataset(path), audit=address),
-    "a manifest's cache": lambda path, address: open_dataset(path, manifest_cache=address),
-    "a filter's cache": lambda path, address: open_dataset(
-        path, filter=fr.col("row") > 3, filter_cache=address
-    ),
+    "a manifest's cache": lambda path, address: open_dataset(path, cache=fr.Cache(manifest=address)),
+    "a cache of data": lambda path, address: open_dataset(path, cache=fr.Cache(data=address)),
     "offsets": lambda path, address: fr.Cursor.from_offsets({f"{address}:0": 3}, open_dataset(path)),
 }
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from fastresume.tables import named_table
 from support.child import MIB
 from support.refusals import open_dataset, refused
 
@@ -22,35 +23,33 @@ def written(path: Path, column: Any, **how: Any) -> Path:
     return path
 
 
-def test_a_page_that_expands_to_more_than_is_allowed_is_refused_and_read_where_more_is_allowed(
-    path: Path,
+def test_a_page_that_expands_to_more_than_is_read_is_refused(
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(path, [bytes(3 * MIB)])
     stated = 3 * MIB + 4 + 6  # its length, and its levels in front
-    with refused(fr.DataError, path, stated, f"max_page_bytes={stated}", MIB):
-        next(iter(open_dataset(path, batch_size=1, max_page_bytes=MIB)))
+    monkeypatch.setattr(named_table, "MOST_PAGE_BYTES", MIB)
+    with refused(fr.DataError, path, stated, MIB):
+        next(iter(open_dataset(path, batch_size=1)))
+    monkeypatch.setattr(named_table, "MOST_PAGE_BYTES", stated - 1)
     with refused(fr.DataError, stated):
-        open_dataset(path, batch_size=1, max_page_bytes=stated - 1).read_rows([0])
-    batch = next(iter(open_dataset(path, batch_size=1, max_page_bytes=stated)))
+        open_dataset(path, batch_size=1).read_rows([0])
+    monkeypatch.setattr(named_table, "MOST_PAGE_BYTES", stated)
+    batch = next(iter(open_dataset(path, batch_size=1)))
     assert batch["b"].to_bytes() == [bytes(3 * MIB)]
 
 
-@pytest.mark.parametrize("limit", [0, -1, 1.5, None])
-def test_a_limit_that_is_none_is_refused(path: Path, limit: Any) -> None:
-    pq.write_table(pa.table({"b": list(range(10))}), path)
-    with pytest.raises((ValueError, TypeError), match="max_page_bytes"):
-        open_dataset(path, max_page_bytes=limit)
-
-
 def test_values_of_one_length_that_share_their_beginnings_count_as_what_they_are_decoded_to(
-    path: Path,
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = pa.array([bytes(1000)] * 1000, pa.binary(1000))
     written(path, values, column_encoding={"b": "DELTA_BYTE_ARRAY"})
     assert path.stat().st_size < 10_000
-    with refused(fr.DataError, 1_000_000, "max_page_bytes"):
-        next(iter(open_dataset(path, max_page_bytes=999_999)))
-    assert next(iter(open_dataset(path, batch_size=1000, max_page_bytes=MIB)))["b"].count_nonzero() == 0
+    monkeypatch.setattr(named_table, "MOST_PAGE_BYTES", 999_999)
+    with refused(fr.DataError, 1_000_000, 999_999):
+        next(iter(open_dataset(path)))
+    monkeypatch.setattr(named_table, "MOST_PAGE_BYTES", MIB)
+    assert next(iter(open_dataset(path, batch_size=1000)))["b"].count_nonzero() == 0
 
 
 WAYS: list[dict[str, Any]] = [
@@ -74,7 +73,7 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_texts_that_begin_as_the_ones_before_are_read_however_long_all_of_them_are(
     prompts: Path, how: dict[str, Any]
 ) -> None:
-    batch = next(iter(fr.ParquetDataset(prompts, rank=0, world_size=1, **how)))
+    batch = next(iter(fr.ParquetDataset(prompts, world=(0, 1), **how)))
     expected = ["You are a helpful assistant. " * 290 + f"Question {row}" for row in batch.rows()]
     assert batch["b"].to_strings() == expected
 

@@ -64,7 +64,7 @@ def forked_with_threads(directory: str) -> int:
     before = threads()
     torch.ones(1 << 20).sqrt()
     assert threads() > before
-    dataset = fr.ParquetDataset(directory, batch_size=8, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(directory, batch_size=8, world=(0, 1))
     first = next(iter(dataset)).rows().tolist()
     child = os.fork()
     if child == 0:

@@ -28,7 +28,7 @@ optional = st.lists(st.one_of(st.none(), st.integers(0, 99)), min_size=3, max_si
 
 def read_all(path: Path) -> list[tuple[int, Row]] | str:
     """All rows from row 0 on, or what is said."""
-    dataset = fr.ParquetDataset(path, batch_size=4, nulls="mask", rank=0, world_size=1, tail="short")
+    dataset = fr.ParquetDataset(path, batch_size=4, nulls="mask", world=(0, 1), tail="short")
     try:
         return [row for batch in dataset for row in rows_of(batch)]
     except fr.DataError as error:

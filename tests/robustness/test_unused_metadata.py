@@ -41,7 +41,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def read(path: Path, columns: Any = "x") -> list[Any]:
-    (batch,) = fr.ParquetDataset(path, batch_size=3, rank=0, world_size=1, columns=columns)
+    (batch,) = fr.ParquetDataset(path, batch_size=3, world=(0, 1), columns=columns)
     values = batch["x"]
     return values.tolist() if hasattr(values, "tolist") else values.to_list()
 
@@ -172,7 +172,7 @@ def test_a_type_that_is_not_one_of_its_values_leaves_them_as_bytes(tmp_path: Pat
 @pytest.mark.parametrize("member", [17, 18])
 def test_a_geometry_is_its_bytes(path: Path, member: int) -> None:
     tw.edit_footer(path, lambda f: put(element(f, 2), _10=structure({member: structure({})})))
-    (batch,) = fr.ParquetDataset(path, batch_size=3, rank=0, world_size=1, columns="y")
+    (batch,) = fr.ParquetDataset(path, batch_size=3, world=(0, 1), columns="y")
     assert batch["y"].to_bytes() == [b"a", b"b", b"c"]
 
 
@@ -198,7 +198,7 @@ def test_a_file_without_row_groups_stands_among_others(path: Path, tmp_path: Pat
     other = tmp_path / "y.parquet"
     other.write_bytes(path.read_bytes())
     tw.edit_footer(other, empty)
-    (batch,) = fr.ParquetDataset([other, path], batch_size=3, rank=0, world_size=1, columns="x")
+    (batch,) = fr.ParquetDataset([other, path], batch_size=3, world=(0, 1), columns="x")
     assert batch["x"].tolist() == ROWS
 
 
@@ -206,6 +206,6 @@ def test_a_file_without_row_groups_stands_among_others(path: Path, tmp_path: Pat
 def test_a_logical_type_that_is_not_known_is_read_as_its_physical_type(path: Path, number: int) -> None:
     logical = structure({number: structure({})})
     tw.edit_footer(path, lambda footer: put(element(footer, 2), _10=logical))
-    (batch,) = fr.ParquetDataset(path, batch_size=3, rank=0, world_size=1)
+    (batch,) = fr.ParquetDataset(path, batch_size=3, world=(0, 1))
     assert batch["x"].tolist() == ROWS
     assert batch["y"].to_bytes() == [b"a", b"b", b"c"]

@@ -39,7 +39,7 @@ def _opened(address: str, server: S3Server, cache: Path, **how: object) -> fr.Pa
         address,
         batch_size=64,
         storage_options=options,
-        cache_dir=cache,
+        cache=fr.Cache(data=cache, data_bytes=how.pop("data_bytes", None)),  # type: ignore[arg-type]
         **how,  # type: ignore[arg-type]
     )
 
@@ -99,7 +99,7 @@ def test_a_cache_keeps_whole_blocks_of_large_objects(server: S3Server, tmp_path:
             batch_size=1000,
             columns=columns,
             storage_options=server.options,
-            cache_dir=tmp_path / "cache",
+            cache=fr.Cache(data=tmp_path / "cache"),
         )
         assert _ids(dataset) == expected
     # Each byte is asked for once, and those of the footer twice.
@@ -171,7 +171,7 @@ def test_a_full_cache_keeps_what_it_has(
     cache = tmp_path / "part"
     passed = []
     for _ in range(4):
-        dataset = _opened(address, server, cache, cache_bytes=most, columns=["id"])
+        dataset = _opened(address, server, cache, data_bytes=most, columns=["id"])
         assert _ids(dataset) == expected
         kept = sum(path.stat().st_size for path in _blocks(cache))
         assert most // 3 < kept <= most
@@ -182,7 +182,7 @@ def test_a_full_cache_keeps_what_it_has(
     # Blocks that a user removed make room.
     for path in _blocks(cache):
         path.unlink()
-    assert _ids(_opened(address, server, cache, cache_bytes=most)) == expected
+    assert _ids(_opened(address, server, cache, data_bytes=most)) == expected
     assert sum(path.stat().st_size for path in _blocks(cache)) > most // 3
 
 
@@ -197,7 +197,7 @@ def test_two_processes_share_a_cache_and_its_bound(
             is_right = False
             try:
                 is_right = all(
-                    _ids(_opened(address, server, tmp_path, cache_bytes=most)) == expected for _ in range(2)
+                    _ids(_opened(address, server, tmp_path, data_bytes=most)) == expected for _ in range(2)
                 )
             finally:
                 os._exit(0 if is_right else 1)
@@ -277,11 +277,11 @@ def test_a_block_that_somebody_made_longer_does_not_loosen_the_bound(
     assert _ids(_opened(address, server, tmp_path)) == expected
     most = sum(path.stat().st_size for path in _blocks(tmp_path)) * 2 // 3
     cache = tmp_path / "part"
-    assert _ids(_opened(address, server, cache, cache_bytes=most)) == expected
+    assert _ids(_opened(address, server, cache, data_bytes=most)) == expected
     damaged = _blocks(cache)[0]
     damaged.write_bytes(b"more" * damaged.stat().st_size)
     with pytest.warns(UserWarning, match="a block is damaged"):
-        assert _ids(_opened(address, server, cache, cache_bytes=most)) == expected
+        assert _ids(_opened(address, server, cache, data_bytes=most)) == expected
     assert sum(path.stat().st_size for path in _blocks(cache)) <= most
 
 
@@ -292,7 +292,7 @@ def test_files_of_others_in_a_cache_are_left_alone(
     others[1].parent.mkdir(parents=True)
     for path in others:
         path.write_text("mine")
-    assert _ids(_opened(address, server, tmp_path, cache_bytes=1 << 30)) == expected
+    assert _ids(_opened(address, server, tmp_path, data_bytes=1 << 30)) == expected
     assert [path.read_text() for path in others] == ["mine", "mine"]
     again = _opened(address, server, tmp_path)
     assert _ids(again) == expected
@@ -375,19 +375,23 @@ def test_no_name_and_no_block_tells_a_secret(server: S3Server, address: str, tmp
 
 
 def test_local_files_are_read_where_they_are(tree: Path, tmp_path: Path, expected: list[list[int]]) -> None:
-    dataset = fr.ParquetDataset(tree, batch_size=64, cache_dir=tmp_path / "cache", cache_bytes=1)
+    dataset = fr.ParquetDataset(tree, batch_size=64, cache=fr.Cache(data=tmp_path / "cache", data_bytes=1))
     assert _ids(dataset) == expected
     assert not (tmp_path / "cache").exists()
 
 
 def test_what_is_wrong_about_a_cache_is_said(tree: Path) -> None:
-    with pytest.raises(ValueError, match=r"cache_bytes=10 .* write cache_dir="):
-        fr.ParquetDataset(tree, batch_size=64, cache_bytes=10)
-    with pytest.raises(ValueError, match="cache_bytes must be at least 1"):
-        fr.ParquetDataset(tree, batch_size=64, cache_dir="cache", cache_bytes=0)
+    with pytest.raises(ValueError, match=r"data_bytes=10 .* write fr\.Cache\(data="):
+        fr.Cache(data_bytes=10)
+    with pytest.raises(ValueError, match=r"data_bytes of fr\.Cache must be at least 1"):
+        fr.Cache(data="cache", data_bytes=0)
     with pytest.raises(
-        ValueError, match=r"cache_dir must be a local path, found the address 's3://bucket/x'"
+        ValueError, match=r"data of fr\.Cache must be a local path, found the address 's3://bucket/x'"
     ):
-        fr.ParquetDataset(tree, batch_size=64, cache_dir="s3://bucket/x")
-    with pytest.raises(TypeError, match="cache_dir must be a path"):
-        fr.ParquetDataset(tree, batch_size=64, cache_dir=5)  # type: ignore[arg-type]
+        fr.Cache(data="s3://bucket/x")
+    with pytest.raises(TypeError, match=r"data of fr\.Cache must be a path"):
+        fr.Cache(data=5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="keeps nothing"):
+        fr.Cache()
+    with pytest.raises(TypeError, match=r"cache must be a Cache, found .*: write cache=fr\.Cache\(manifest="):
+        fr.ParquetDataset(tree, batch_size=64, cache="cache")  # type: ignore[arg-type]

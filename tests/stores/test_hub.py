@@ -175,9 +175,9 @@ def _dropped(dataset: fr.ParquetDataset) -> fr.ParquetDataset:
 
 def test_a_cache_keeps_files_of_the_hub(hub: Hub, tree: Path, tmp_path: Path) -> None:
     expected = _ids(fr.ParquetDataset(tree, batch_size=64))
-    assert _ids(_opened(hub, cache_dir=tmp_path)) == expected
+    assert _ids(_opened(hub, cache=fr.Cache(data=tmp_path))) == expected
     hub.asked.clear()
-    assert _ids(_opened(hub, cache_dir=tmp_path)) == expected
+    assert _ids(_opened(hub, cache=fr.Cache(data=tmp_path))) == expected
     assert {kind for kind, _ in hub.asked} == {"tree"}
 
 

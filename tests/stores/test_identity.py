@@ -28,10 +28,10 @@ def pages(tmp_path: Path) -> Iterator[PageServer]:
 def test_a_store_that_tells_little_is_read_and_said_once(
     pages: PageServer, tells: str, is_cached: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cache_dir = tmp_path / "cache" if is_cached else None
+    cache = fr.Cache(data=tmp_path / "cache") if is_cached else None
     with caplog.at_level(logging.WARNING, "fastresume"):
         dataset = fr.ParquetDataset(
-            pages.address(tells), batch_size=3, storage_options=pages.options, cache_dir=cache_dir
+            pages.address(tells), batch_size=3, storage_options=pages.options, cache=cache
         )
         for _ in range(2):
             assert sum(batch.num_rows for batch in dataset) == 3 * FILES

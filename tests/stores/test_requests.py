@@ -30,7 +30,8 @@ def test_a_cold_cache_asks_for_each_block_once(
     server: S3Server, small_groups: tuple[str, int], tmp_path: Path, shuffle: bool, threads: int | None
 ) -> None:
     address, size = small_groups
-    how = {"storage_options": server.options, "cache_dir": tmp_path, "columns": ["f03"], "shuffle": shuffle}
+    how = {"storage_options": server.options, "columns": ["f03"], "shuffle": shuffle}
+    how |= {"cache": fr.Cache(data=tmp_path)}
     dataset = fr.ParquetDataset(address, batch_size=1000, **how)
     for is_cold in (True, False):
         before = dataset.spec.manifest.stores.counts()
@@ -52,7 +53,7 @@ def test_a_small_object_is_one_request_of_a_pass(server: S3Server, tmp_path: Pat
         "s3://little/data/",
         batch_size=100,
         storage_options=server.options,
-        cache_dir=tmp_path / "cache" if is_cached else None,
+        cache=fr.Cache(data=tmp_path / "cache") if is_cached else None,
     )
     counts = dataset.spec.manifest.stores.counts
     # Beside one for each: the listing, and whether tables are above.

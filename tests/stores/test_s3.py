@@ -142,7 +142,7 @@ def test_a_manifest_cache_knows_objects_by_their_tags(server: S3Server, address:
 
     def requests() -> int:
         dataset = fr.ParquetDataset(
-            address, batch_size=64, storage_options=server.options, manifest_cache=cache
+            address, batch_size=64, storage_options=server.options, cache=fr.Cache(manifest=cache)
         )
         return dataset.spec.manifest.stores.counts().requests
 
@@ -159,7 +159,7 @@ def test_a_manifest_cache_is_an_object(server: S3Server, tree: Path, address: st
             paths,
             batch_size=64,
             storage_options=server.options,
-            manifest_cache=cache,  # type: ignore[arg-type]
+            cache=fr.Cache(manifest=cache),  # type: ignore[arg-type]
         )
 
     plain = fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
@@ -192,17 +192,20 @@ def test_a_manifest_cache_that_can_not_be_written_is_told(server: S3Server, tree
         "s3://no-such-bucket/manifest": "no-such-bucket",
     }.items():
         with pytest.warns(UserWarning, match=f"can't write the manifest cache '{cache}': .*{text}"):
-            fr.ParquetDataset(address, batch_size=64, storage_options=server.options, manifest_cache=cache)
+            fr.ParquetDataset(
+                address, batch_size=64, storage_options=server.options, cache=fr.Cache(manifest=cache)
+            )
     assert server.get("manifests", "of-something-else") == b"{}"
     assert server.get("manifests", "a.parquet") == one
     for wrong, text in {
         "ftp://host/a": "nothing reads the address",
         "s3://manifests": "names no object",
     }.items():
+        kept = fr.Cache(manifest=wrong)
         with pytest.raises(ValueError, match=text):
-            fr.ParquetDataset(tree, batch_size=64, manifest_cache=wrong, storage_options=server.options)
-    with pytest.raises(ValueError, match="manifest_cache must be a local path, found the address"):
-        fr.ParquetDataset(tree, batch_size=64, manifest_cache=Path("s3://manifests/a"))
+            fr.ParquetDataset(tree, batch_size=64, cache=kept, storage_options=server.options)
+    with pytest.raises(ValueError, match=r"manifest of fr\.Cache must be a local path, found the address"):
+        fr.ParquetDataset(tree, batch_size=64, cache=fr.Cache(manifest=Path("s3://manifests/a")))
 
 
 @pytest.mark.parametrize(

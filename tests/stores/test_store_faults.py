@@ -56,7 +56,7 @@ def test_a_store_that_does_not_answer_is_no_damage(
     expected = _ids(fr.ParquetDataset(tree, batch_size=64))
     with proxied(server.port) as proxy:
         options = {**server.options, "endpoint_url": proxy.endpoint}
-        how = {"storage_options": options, "read_bytes": 1, "bad_rows": "mask", "max_bad_rows": 1.0}
+        how = {"storage_options": options, "read_bytes": 1, "bad_rows": fr.MaskBadRows(at_most=1.0)}
         dataset = fr.ParquetDataset(address, batch_size=64, **how)
         got: list[list[int]] = []
         with pytest.raises(fr.SourceError, match=r"s3://bucket/data/day=\d/part-\d\.parquet"):
@@ -68,7 +68,7 @@ def test_a_store_that_does_not_answer_is_no_damage(
 
 def test_an_object_that_went_is_damage(server: S3Server, tree: Path) -> None:
     address = server.put_tree("went", tree, "data/")
-    how = {"storage_options": server.options, "bad_rows": "mask", "max_bad_rows": 1.0}
+    how = {"storage_options": server.options, "bad_rows": fr.MaskBadRows(at_most=1.0)}
     dataset = fr.ParquetDataset(address, batch_size=64, columns=["id"], tail="short", **how)
     server.delete("went", "data/day=0/part-1.parquet")
     batches = list(dataset)

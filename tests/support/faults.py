@@ -111,7 +111,7 @@ def parts(value: float, steps: int, files: list[str], rank: int = 0, world_size:
     with torch.no_grad():
         for tensor in _tensors(model, optimizer):
             tensor.fill_(value)
-    dataset = fr.ParquetDataset(files, batch_size=2, rank=rank, world_size=world_size)
+    dataset = fr.ParquetDataset(files, batch_size=2, world=(rank, world_size))
     iterator = iter(dataset)
     for _ in range(steps):
         next(iterator)

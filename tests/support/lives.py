@@ -22,7 +22,8 @@ SLOW_FILES = 3000
 def slow_dataset(directory: str) -> fr.ParquetDataset:
     """Return the dataset of these, a fourth of them in each batch; footers are read once for all tests."""
     cache = Path(directory).with_suffix(".cache")
-    return fr.ParquetDataset(directory, batch_size=SLOW_FILES, manifest_cache=cache)  # four rows a file
+    # Four rows a file.
+    return fr.ParquetDataset(directory, batch_size=SLOW_FILES, cache=fr.Cache(manifest=cache))
 
 
 def rows_of(batches: Any) -> list[int]:

@@ -206,8 +206,7 @@ def expected_steps(
             directory / "data",
             batch_size=topology.batch_size,
             shuffle=True,
-            rank=0,
-            world_size=topology.world_size,
+            world=(0, topology.world_size),
         )
         order = fields_of(dataset.state_dict())["order"]
         shuffle = Shuffle(order["seed"], order["block_rows"], order["window_rows"])

@@ -177,7 +177,7 @@ def ways(path: Path, count: int) -> Iterator[tuple[str, Callable[[], list[tuple[
     def resumed() -> list[tuple[int, Row]]:
         found, state = [], None
         for _ in range(count):
-            dataset = fr.ParquetDataset(path, batch_size=2, nulls="mask", rank=0, world_size=1, tail="short")
+            dataset = fr.ParquetDataset(path, batch_size=2, nulls="mask", world=(0, 1), tail="short")
             if state is not None:
                 dataset.load_state_dict(state)
             if dataset.epoch > 0:
@@ -188,7 +188,7 @@ def ways(path: Path, count: int) -> Iterator[tuple[str, Callable[[], list[tuple[
         return found
 
     def at_random() -> list[tuple[int, Row]]:
-        dataset = fr.ParquetDataset(path, batch_size=1, nulls="mask", rank=0, world_size=1)
+        dataset = fr.ParquetDataset(path, batch_size=1, nulls="mask", world=(0, 1))
         some = np.random.default_rng(count).permutation(count)[: count // 2]
         return [
             row

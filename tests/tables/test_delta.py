@@ -161,7 +161,7 @@ def test_a_table_is_named_by_its_path_or_is_an_object(
     assert str(root) in repr(opened(named[form]).plan())
     copy = pickle.loads(pickle.dumps(opened(named[form])))
     assert (copy.version, id_list(copy)) == (1, list(range(7)))
-    assert id_list(opened(named[form], version=0)) == [0, 1, 2]
+    assert id_list(opened(f"delta://{root}?version=0")) == [0, 1, 2]
 
 
 def test_an_object_is_read_at_its_own_version(root: Path) -> None:
@@ -187,7 +187,7 @@ def test_deleted_rows_are_not_selected_and_row_numbers_count_them(root: Path) ->
     assert dataset.read_rows([14])["id"].tolist() == [14]
     assert id_list(opened(f"delta://{root}", rows=[[0, 5]])) == [1, 2, 4]
     assert id_list(opened(f"delta://{root}", filter=fr.col("id") >= 8)) == [8, 10, 11, 12, 13]
-    assert id_list(opened(f"delta://{root}", version=2)) == [1, 2, 4, 5, 6, 7, 8, *range(10, 15)]
+    assert id_list(opened(f"delta://{root}?version=2")) == [1, 2, 4, 5, 6, 7, 8, *range(10, 15)]
 
 
 def test_a_column_that_was_added_is_null_in_old_files(root: Path) -> None:
@@ -278,9 +278,9 @@ def test_a_job_goes_on_where_the_table_has_grown(root: Path, shuffle: bool) -> N
         return seen, state
 
     for most in (1, 4, 10**9):
-        before, state = read(opened(f"delta://{root}", version=2, **options), most)
+        before, state = read(opened(f"delta://{root}?version=2", **options), most)
         append(root, ids(1000, 11, part=["0"] * 11))
-        grown = opened(f"delta://{root}", version=3, **options)
+        grown = opened(f"delta://{root}?version=3", **options)
         grown.load_state_dict(state)
         after, _ = read(grown)
         everything = [row["id"] for row in told_by_deltalake(root, ["id"], version=3)]
@@ -298,7 +298,7 @@ def test_a_state_of_a_snapshot_that_was_rewritten_is_refused_with_the_commit(roo
         dataset = opened(f"delta://{root}", on_change="append", version=version)
         with pytest.raises(fr.StateError, match=r"rewrote rows of it was commit 2 \(DELETE\)"):
             dataset.load_state_dict(state)
-    old = opened(f"delta://{root}", version=1)
+    old = opened(f"delta://{root}?version=1")
     old.load_state_dict(state)
     assert id_list(old) == list(range(3, 40))
 
@@ -330,13 +330,15 @@ def test_what_names_no_table_is_refused_with_what_to_write(root: Path, tmp_path:
     with pytest.raises(fr.SourceError, match="can't read the Delta table"):
         opened(f"delta://{tmp_path}/nothing")
     with pytest.raises(fr.SourceError, match="can't read the Delta table"):
-        opened(f"delta://{root}", version=9)
+        opened(f"delta://{root}?version=9")
     for paths in ([f"delta://{root}", str(tmp_path)], [[str(tmp_path)], [f"delta://{root}"]]):
         with pytest.raises(ValueError, match="a table is read alone"):
             opened(paths)
     with pytest.raises(ValueError, match=r"nothing reads the address 'Delta:.*delta:// or iceberg://"):
         opened(f"Delta://{root}")
-    with pytest.raises(ValueError, match=r"version=1 names a snapshot.*write 'delta://'"):
+    with pytest.raises(ValueError, match=r"version of a table is a number.*found 'latest'"):
+        opened(f"delta://{root}?version=latest")
+    with pytest.raises(ValueError, match=r"version=1 names a snapshot.*as 'delta://path\?version=1'"):
         opened(tmp_path, version=1)
     with pytest.raises(fr.DataError, match=re.escape(f"write ParquetDataset('delta://{root}', ...)")):
         opened(root)
@@ -369,4 +371,4 @@ def test_files_of_a_table_that_was_overwritten_are_not_read(root: Path) -> None:
     append(root, ids(0, 5))
     write_deltalake(str(root), ids(100, 5), mode="overwrite")
     assert id_list(opened(f"delta://{root}")) == list(range(100, 105))
-    assert id_list(opened(f"delta://{root}", version=0)) == list(range(5))
+    assert id_list(opened(f"delta://{root}?version=0")) == list(range(5))

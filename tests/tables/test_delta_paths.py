@@ -63,7 +63,7 @@ def test_a_version_that_is_not_there_is_refused_at_once(root: Path) -> None:
     for version in (2, 1_700_000_000_000, 2**63 - 1):
         told = rf"it has no version {version}, its latest is 1"
         with pytest.raises(fr.SourceError, match=told):
-            opened(f"delta://{root}", version=version)
+            opened(f"delta://{root}?version={version}")
 
 
 def test_a_version_that_the_log_does_not_reach_any_more_is_told(root: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_version_that_the_log_does_not_reach_any_more_is_told(root: Path) -> N
     for version in range(3):
         (root / "_delta_log" / f"{version:020}.json").unlink()
     with pytest.raises(fr.SourceError, match="reaches back to version 1 no more, its latest is 3"):
-        opened(f"delta://{root}", version=1)
-    assert id_list(opened(f"delta://{root}", version=3)) == list(range(12))
+        opened(f"delta://{root}?version=1")
+    assert id_list(opened(f"delta://{root}?version=3")) == list(range(12))
 
 
 def test_a_version_whose_files_were_removed_is_told(root: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_version_whose_files_were_removed_is_told(root: Path) -> None:
     with pytest.raises(
         fr.SourceError, match=r"no such file.*a file of version 0 of the Delta table.*VACUUM.*version="
     ):
-        opened(f"delta://{root}", version=0)
+        opened(f"delta://{root}?version=0")
     assert id_list(opened(f"delta://{root}")) == [10, 11, 12]
 
 

@@ -57,10 +57,10 @@ def test_files_stand_in_the_order_of_the_commits(catalog: SqlCatalog) -> None:
 def test_a_snapshot_is_named_by_its_id(catalog: SqlCatalog) -> None:
     table = made(catalog, ids(0, 3), ids(3, 3), ids(6, 3))
     for number, snapshot in enumerate(table.snapshots()):
-        found = opened(f"iceberg://{CATALOG}/ns.t", version=snapshot.snapshot_id)
+        found = opened(f"iceberg://{CATALOG}/ns.t?version={snapshot.snapshot_id}")
         assert id_list(found) == list(range(3 * number + 3))
     with pytest.raises(fr.SourceError, match=r"'lake/ns\.t' has no snapshot 7"):
-        opened(f"iceberg://{CATALOG}/ns.t", version=7)
+        opened(f"iceberg://{CATALOG}/ns.t?version=7")
 
 
 PARTITIONS = {
@@ -109,7 +109,7 @@ def test_a_column_is_found_by_its_id_under_every_name_that_it_had(catalog: SqlCa
     dataset = opened(table)
     assert [name for name in dataset.schema if not name.endswith("_valid")] == names
     assert in_order_of("id", rows_of(dataset, names)) == told_by_pyiceberg(table, names)
-    first = opened(table, version=table.snapshots()[0].snapshot_id)
+    first = opened(table.scan(snapshot_id=table.snapshots()[0].snapshot_id))
     assert in_order_of("id", rows_of(first, ["id", "old", "gone"]))[0] == {"id": 0, "old": 1, "gone": "x"}
 
 
@@ -137,7 +137,7 @@ def test_the_partition_column_of_an_older_snapshot_may_have_been_dropped_since(c
         change.delete_column("day")
     table.append(ids(2, 2))
     assert id_list(opened(table)) == [0, 1, 2, 3]
-    assert rows_of(opened(table, version=first), ["day"]) == [{"day": 3}, {"day": 3}]
+    assert rows_of(opened(table.scan(snapshot_id=first)), ["day"]) == [{"day": 3}, {"day": 3}]
 
 
 @pytest.mark.law(2)

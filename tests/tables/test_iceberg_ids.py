@@ -156,7 +156,7 @@ def test_a_column_that_took_the_name_of_one_that_is_gone_is_not_that_one(tmp_pat
     assert rows_of(opened(table), ["id", "x"]) == expected
     assert kept(table, fr.col("x") > 0) == [2]
     first = table.snapshots()[0].snapshot_id
-    assert rows_of(opened(table, version=first), ["x"]) == [{"x": 1}, {"x": 2}]
+    assert rows_of(opened(table.scan(snapshot_id=first)), ["x"]) == [{"x": 1}, {"x": 2}]
 
 
 def mapped(table: Table, fields: list[MappedField]) -> None:

@@ -17,7 +17,7 @@ from pyiceberg.transforms import IdentityTransform
 
 import fastresume as fr
 from support.iceberg_tables import CATALOG, catalog_in, files_of
-from support.tables import ids, in_order_of, opened, rows_of
+from support.tables import id_list, ids, in_order_of, opened, rows_of
 
 
 @pytest.fixture
@@ -182,6 +182,9 @@ def test_a_catalog_whose_database_is_not_there_is_a_source_error(
 def test_what_is_of_a_table_and_is_none_says_what_to_pass(catalog: SqlCatalog) -> None:
     table = catalog.create_table("ns.t", schema=ids(0, 1).schema)
     table.append(ids(0, 3))
-    for given in (table.scan(), catalog):
-        with pytest.raises(TypeError, match=r"of pyiceberg: pass its pyiceberg\.table\.Table"):
-            opened(given)
+    assert id_list(opened(table.scan())) == [0, 1, 2]
+    for part in ({"row_filter": "id > 1"}, {"selected_fields": ("id",)}, {"limit": 2}):
+        with pytest.raises(ValueError, match=r"a part of a table is not read: write table\.scan"):
+            opened(table.scan(**part))
+    with pytest.raises(TypeError, match=r"of pyiceberg: pass its pyiceberg\.table\.Table"):
+        opened(catalog)

@@ -55,9 +55,9 @@ def test_a_table_of_a_rest_catalog_is_read_as_its_snapshots_are(
     assert id_list(dataset) == list(range(9))
     assert server.asked == ["/v1/config", "/v1/namespaces/ns/tables/t"]
     first = catalog.load_table("ns.t").snapshots()[0].snapshot_id
-    assert id_list(opened("iceberg://rest/ns.t", version=first)) == list(range(5))
+    assert id_list(opened(f"iceberg://rest/ns.t?version={first}")) == list(range(5))
     with pytest.raises(fr.SourceError, match=r"'rest/ns\.t' has no snapshot 7"):
-        opened("iceberg://rest/ns.t", version=7)
+        opened("iceberg://rest/ns.t?version=7")
 
 
 def test_a_namespace_may_have_parts(catalog: SqlCatalog, server: RestServer) -> None:

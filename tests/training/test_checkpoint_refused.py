@@ -325,7 +325,7 @@ def test_ranks_that_know_of_each_other_by_the_environment_alone_do_not_save_each
         checkpointer.save(1, loader=loader)
     with pytest.raises(ValueError, match=told):
         checkpointer.restore(loader=loader)
-    named = fr.ParquetDataset(data.files, batch_size=4, rank=1, world_size=4)
+    named = fr.ParquetDataset(data.files, batch_size=4, world=(1, 4))
     checkpointer.save(1, loader=named)
     assert checkpointer.restore(loader=named) is not None, "whoever names ranks knows what he does"
 

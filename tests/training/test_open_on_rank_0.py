@@ -32,7 +32,7 @@ def test_ranks_read_what_they_would_have_opened(
 ) -> None:
     found = in_ranks(3, tmp_path / "store", opened, str(small_dataset.directory), how)
     for rank, of_rank in enumerate(found):
-        own = fr.ParquetDataset(small_dataset.directory, batch_size=4, rank=rank, world_size=3, **how)
+        own = fr.ParquetDataset(small_dataset.directory, batch_size=4, world=(rank, 3), **how)
         assert of_rank == ((rank, 3), [int(row) for batch in own for row in batch.rows()])
 
 
@@ -111,7 +111,7 @@ def test_without_a_process_group_it_opens_the_files_here(small_dataset: Dataset)
 
 def test_files_stand_as_they_are_given_if_that_is_asked(small_dataset: Dataset) -> None:
     files = [str(path) for path in small_dataset.files]
-    dataset = fr.ParquetDataset(files[::-1], batch_size=4, order_paths="as given", rank=0, world_size=1)
+    dataset = fr.ParquetDataset([[file] for file in files[::-1]], batch_size=4, world=(0, 1))
     assert list(dataset.files) == files[::-1]
-    with pytest.raises(ValueError, match="order_paths must be 'sorted' or 'as given'"):
-        fr.ParquetDataset(files, batch_size=4, order_paths="given")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"no argument order_paths=: write \[\[path\] for path in paths\]"):
+        fr.ParquetDataset(files, batch_size=4, order_paths="as given")  # type: ignore[call-arg]

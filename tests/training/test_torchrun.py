@@ -53,7 +53,7 @@ def test_both_judges_see_that_a_state_was_ahead_of_the_ranks(tmp_path: Path) -> 
     job = ElasticJob(tmp_path / "job", seed=7)
     job.live(2, Kill((0, 1), 6))
     topology, saved = job.lives[0][1], tmp_path / "job" / "state.json"
-    dataset = fr.ParquetDataset(job.data.directory, rank=0, world_size=2, **job.arguments(topology))
+    dataset = fr.ParquetDataset(job.data.directory, world=(0, 2), **job.arguments(topology))
     dataset.load_state_dict(json.loads(saved.read_text()))
     ahead = list(islice(dataset, 2))[-1]  # a rank may have been given one batch more than was saved
     saved.write_text(json.dumps(ahead.state_dict()))

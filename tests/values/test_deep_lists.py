@@ -82,7 +82,7 @@ def test_lists_of_any_depth_are_those_that_were_written(
     )
     expected = mapped(rows, list) if leaf == "binary[3]" else rows
     how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
-    dataset = fr.ParquetDataset(path, batch_size=7, tail="short", nulls="mask", rank=0, world_size=1, **how)
+    dataset = fr.ParquetDataset(path, batch_size=7, tail="short", nulls="mask", world=(0, 1), **how)
     assert dataset.schema["x"].shape[: depth + 1] == ("B", *"*" * depth)
     found = {}
     for batch in dataset:
@@ -112,7 +112,7 @@ def test_chats_read(tmp_path: Path, workers: int) -> None:
     ]
     table = pa.table({"row": range(50), "messages": pa.array(chats, pa.list_(message))})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=20)
-    dataset = fr.ParquetDataset(tmp_path, batch_size=8, tail="short", rank=0, world_size=1)
+    dataset = fr.ParquetDataset(tmp_path, batch_size=8, tail="short", world=(0, 1))
     assert list(dataset.schema) == ["row", "messages.role", "messages.content.type", "messages.content.text"]
     with fr.Loader(dataset, num_workers=workers) as loader:
         for batch in loader:

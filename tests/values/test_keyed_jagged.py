@@ -117,7 +117,7 @@ def clicks(tmp_path: Path) -> fr.Batch:
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    return next(iter(fr.ParquetDataset(tmp_path, batch_size=4, nulls="mask", rank=0, world_size=1)))
+    return next(iter(fr.ParquetDataset(tmp_path, batch_size=4, nulls="mask", world=(0, 1))))
 
 
 def test_single_ids_are_rows_of_one_value_and_nulls_are_left_out(torchrec: None, clicks: fr.Batch) -> None:

@@ -288,6 +288,6 @@ def test_marks_of_mixed_sources_are_those_of_each(tmp_path: Path) -> None:
     write(tmp_path / "a" / "x.parquet", RARE)
     write(tmp_path / "b" / "x.parquet", [[5, 5]] * 200)
     sources = {name: (fr.ParquetDataset(tmp_path / name, nulls="mask"), 1) for name in "ab"}
-    for batch in fr.Mixture(sources, batch_size=8, rank=0, world_size=1):
+    for batch in fr.Mixture(sources, batch_size=8, world=(0, 1)):
         numbered = zip(batch.source.tolist(), batch.rows().tolist(), strict=True)
         assert batch["x"].to_list() == [[5, 5] if source else RARE[row] for source, row in numbered]

@@ -43,7 +43,7 @@ def write(path: Path, values: list[Any], element: pa.DataType, **how: Any) -> li
 
 
 def read(path: Path, nulls: str = "mask", **how: Any) -> list[Any]:
-    dataset = fr.ParquetDataset(path, batch_size=2, rank=0, world_size=1, tail="short", nulls=nulls, **how)
+    dataset = fr.ParquetDataset(path, batch_size=2, world=(0, 1), tail="short", nulls=nulls, **how)
     found: list[Any] = []
     for batch in dataset:
         found += batch["x"].to_arrow().to_pylist() if nulls == "mask" else batch["x"].to_list()

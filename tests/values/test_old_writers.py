@@ -22,7 +22,7 @@ DAYS = [[2_440_588, 2_440_589], [], [2_450_000]]
 
 
 def read(path: Any, **how: Any) -> fr.Batch:
-    (batch,) = fr.ParquetDataset(path, batch_size=3, rank=0, world_size=1, **how)
+    (batch,) = fr.ParquetDataset(path, batch_size=3, world=(0, 1), **how)
     return batch
 
 
@@ -49,7 +49,7 @@ def test_lists_of_instants_of_96_bits_are_nanoseconds_since_1970(tmp_path: Path)
     batch = read(path)
     assert batch["x"].dtype.itemsize == 8
     assert batch["x"].to_list() == expected
-    rows = fr.ParquetDataset(path, batch_size=1, rank=0, world_size=1, shuffle=True, seed=3)
+    rows = fr.ParquetDataset(path, batch_size=1, world=(0, 1), shuffle=True, seed=3)
     assert sorted(next(iter([b["x"].to_list()[0]])) for b in rows) == sorted(expected)
 
 

@@ -74,9 +74,7 @@ def test_they_are_the_bytes_that_were_written(
     order: dict[str, Any] = data.draw(
         st.sampled_from([{}, {"shuffle": True, "block_rows": 3, "window_rows": 9}])
     )
-    dataset = fr.ParquetDataset(
-        path, batch_size=4, tail="short", columns=columns, rank=0, world_size=1, **order
-    )
+    dataset = fr.ParquetDataset(path, batch_size=4, tail="short", columns=columns, world=(0, 1), **order)
     field = dataset.schema["x"]
     assert (field.dtype, field.shape) == (torch.uint8, ("B", "*", width) if of_lists else ("B", width))
     seen = 0

@@ -84,7 +84,7 @@ def test_a_text_is_the_list_of_what_stands_between_separators(
 def test_named_codes_of_the_values_that_a_separator_of_one_byte_parts(tmp_path: Path, workers: int) -> None:
     write(tmp_path / "x.parquet", ["7\x033\x037", "", "9"])
     columns = fr.col("x").split("\x03").codes(["7", "3"], unknown=2)
-    dataset = fr.ParquetDataset(tmp_path, batch_size=3, columns=columns, rank=0, world_size=1)
+    dataset = fr.ParquetDataset(tmp_path, batch_size=3, columns=columns, world=(0, 1))
     with fr.Loader(dataset, num_workers=workers) as loader:
         (batch,) = loader
     assert batch["x"].to_list() == [[0, 1, 0], [], [2]]

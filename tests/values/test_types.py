@@ -421,7 +421,7 @@ def test_a_value_that_does_not_fit_is_no_error_where_its_row_is_not_wanted(
         {"rows": ~fr.Intervals([[501, 502]])},
         {"rows": [[row, row + 1] for row in range(0, 1000, 2)]},
     ):
-        for batch in fr.ParquetDataset(path, rank=0, world_size=1, **how, **chosen):
+        for batch in fr.ParquetDataset(path, world=(0, 1), **how, **chosen):
             assert batch["d"].tolist() == batch.rows().tolist()
     with pytest.raises(fr.DataError, match="row 501 of the row group"):
-        list(fr.ParquetDataset(path, rank=0, world_size=1, **how, rows=[[500, 503]]))
+        list(fr.ParquetDataset(path, world=(0, 1), **how, rows=[[500, 503]]))

@@ -122,7 +122,7 @@ class _Asked:
             late = [rank for rank in range(self._world.world_size) if not self._has_begun(rank)]
             _log.warning(
                 "%s: not one batch was asked for after %.0f s, so this rank goes on, and compares later what "
-                "they read; a dataset that some ranks read alone takes rank=0, world_size=1",
+                "they read; a dataset that some ranks read alone takes world=(0, 1)",
                 named(late),
                 WAIT_SECONDS,
             )
@@ -143,5 +143,5 @@ class _Asked:
         raise _core.FastresumeError(
             f"the ranks do not read the same: {'; '.join(each)}{'; ...' if len(found) > MOST_NAMED else ''}. "
             "List the files once, and give each rank this list; a dataset that a rank reads alone takes "
-            f"rank=0, world_size=1; {CHECK_RANKS}=0 in the environment turns this comparison off"
+            f"world=(0, 1); {CHECK_RANKS}=0 in the environment turns this comparison off"
         )

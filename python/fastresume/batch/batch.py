@@ -128,7 +128,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """Marks rows as not valid, inside a function given to `map`: one bad image, not its whole batch.
 
         `batch.valid` is False there, in this batch and in whatever the function returns. The rows count under
-        `max_bad_rows`. They are logged, and are in `stats()["masked_rows"]` and in the audit.
+        the limit of `bad_rows`. They are logged, and are in `stats()["masked_rows"]` and in the audit.
 
         Args:
             rows: their places in the batch (integers), or a bool for each of its rows.

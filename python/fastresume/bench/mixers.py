@@ -55,7 +55,7 @@ def _mixture(task: Task, shuffle: bool = False, ahead: int | None = None) -> Rea
         )
         for number, source in enumerate(task.sources)
     }
-    mixed = Mixture(sources, batch_size=task.batch_size, tail="short", rank=0, world_size=1)
+    mixed = Mixture(sources, batch_size=task.batch_size, tail="short", world=(0, 1))
 
     def batches() -> Iterator[Batch]:
         yield from mixed if ahead is None else Loader(mixed, threads=ahead)

@@ -36,8 +36,7 @@ def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> P
         shuffle=shuffle,
         tail="short",
         storage_options=task.storage_options or None,
-        rank=0,
-        world_size=1,
+        world=(0, 1),
     )
 
 

@@ -23,6 +23,7 @@ from fastresume.bench.reading import Contender, Reading
 from fastresume.bench.rivals import ARROW, FILES, OFFLINE, of_datasets, row_groups_of
 from fastresume.bench.task import Task
 from fastresume.dataset import ParquetDataset
+from fastresume.options.cache import Cache
 from fastresume.options.units import Packed
 
 MAPPED_ROWS = 1000
@@ -52,10 +53,9 @@ def _packed(task: Task, cache: Path | None = None, shuffle: bool = False) -> Rea
         unit=Packed(task.names[0], length=task.length, rest="pad"),
         shuffle=shuffle,
         tail="short",
-        manifest_cache=cache,
+        cache=None if cache is None else Cache(manifest=cache),
         storage_options=task.storage_options or None,
-        rank=0,
-        world_size=1,
+        world=(0, 1),
     )
 
     def batches() -> Iterator[Batch]:

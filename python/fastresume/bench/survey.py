@@ -88,8 +88,7 @@ def survey(
                 nulls="mask",
                 tail="short",
                 storage_options=dict(storage_options) or None,
-                rank=0,
-                world_size=1,
+                world=(0, 1),
             )
         except _core.DataError as cause:
             left_out[name] = str(cause)
@@ -180,7 +179,7 @@ def listed(paths: Sequence[str], storage_options: Mapping[str, str]) -> tuple[st
     Raises:
         FastresumeError: if there are none, or one can't be read.
     """
-    stores = stores_of(storage_options, None, _LIST_BYTES, None, None)
+    stores = stores_of(storage_options, None, _LIST_BYTES, None)
     return tuple(_core.Manifest.open([path_list(paths)], stores).files)
 
 

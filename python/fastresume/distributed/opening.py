@@ -13,6 +13,7 @@ import torch.distributed
 import fastresume._core as _core
 from fastresume.dataset import ParquetDataset, Path
 from fastresume.messages import bounds_messages
+from fastresume.options.earlier import of_today
 from fastresume.options.topology import has_process_group, resolve_world
 from fastresume.reading.files_spec import FilesSpec
 
@@ -37,13 +38,12 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     Args:
         paths: as for `ParquetDataset`.
         group: the ranks; None for the default process group.
-        how: arguments of `ParquetDataset`, the same on all ranks but for `rank` and `world`: those of rank 0
-            hold.
+        how: arguments of `ParquetDataset`, the same on all ranks but for `world`: those of rank 0 hold.
 
     Raises:
         SourceError, DataError, ValueError, TypeError: on all ranks, what rank 0 met.
         FastresumeError: on all ranks, if what was found has more than 1 GiB: let each open it by itself, with
-            `manifest_cache=`.
+            `cache=fr.Cache(manifest=)`.
 
     Examples:
         >>> len(open("data/*.parquet", batch_size=32).files)
@@ -63,7 +63,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     if mine is not None or isinstance(found, Exception):
         raise mine or found
     # Its own place, whatever that of rank 0 is; a mistake about it is told when no rank waits here.
-    world, was_detected = resolve_world(how.get("rank"), how.get("world_size"), how.get("world"))
+    world, was_detected = resolve_world(of_today((), how)[1].get("world"))
     spec: FilesSpec = _Unpickler(io.BytesIO(found), how.get("credentials")).load()
     return ParquetDataset.of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
 
@@ -114,7 +114,8 @@ def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | BaseExcep
     if len(content) > MOST_BYTES:
         too_many = (
             f"what rank 0 found of {len(dataset.files)} files has {len(content)} bytes, of which at most "
-            f"{MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., manifest_cache='manifest')"
+            f"{MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., "
+            "cache=fr.Cache(manifest='m'))"
         )
         refused = _core.FastresumeError(too_many)
         return refused, [refused]

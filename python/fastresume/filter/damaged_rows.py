@@ -56,7 +56,8 @@ class DamagedRows:
         if self._most is not None and self.count > self._most:
             causes = "; ".join(told[2] for told in list(self._told)[:_NAMED])
             raise _core.DataError(
-                f"max_bad_rows allows {self._most} rows to be left out since {self._by} can't read them, and "
-                f"there are {self.count} by now: {causes}. Mend the files, or name a larger max_bad_rows"
+                f"bad_rows= allows {self._most} rows to be left out since {self._by} can't read them, and "
+                f"there are {self.count} by now: {causes}. Mend the files, or allow more: "
+                "bad_rows=fr.MaskBadRows(at_most=n)"
             )
         return found

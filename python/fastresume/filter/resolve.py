@@ -21,6 +21,7 @@ from fastresume.filter.damaged_rows import DamagedRows
 from fastresume.filter.pruning import decide, selected_rows
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
+from fastresume.options.checks import is_address
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -36,7 +37,7 @@ OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": 
 class FilterReport:
     """How many rows a filter kept, and by what evidence the others were left out.
 
-    `kept` and all `left_out_by_...` are `rows` together. Where `is_cached`, `filter_cache=` told what is
+    `kept` and all `left_out_by_...` are `rows` together. Where `is_cached`, a file of `cache=` told what is
     kept, and nothing else is known: the other rows are in `left_out_by_cache`.
 
     Attributes:
@@ -49,8 +50,8 @@ class FilterReport:
         left_out_by_bloom_filters: since a bloom filter lacks the values that are asked for.
         left_out_by_scan: since their values were read.
         left_out_by_damage: since their values can't be read, under `bad_rows="mask"`.
-        left_out_by_cache: as `filter_cache=` says.
-        is_cached: whether the file of `filter_cache=` told it all.
+        left_out_by_cache: as the file of `cache=` says.
+        is_cached: whether the file of `cache=` told it all.
     """
 
     rows: int
@@ -69,12 +70,15 @@ class FilterReport:
 def select_filtered(
     manifest: _core.Manifest,
     given: object,
-    cache: str | None,
+    beside: tuple[str, str] | None,
     optional: list[str],
     partitions: list[str],
     most_damaged: int | None = None,
 ) -> tuple[_core.Manifest, FilterReport]:
     """The manifest whose selection is, of the rows selected in it, those that a filter keeps; and a report.
+
+    What it finds is kept for the next time in a file beside the manifest's: `beside` is that one, and what is
+    asked of the rows besides, in words. Beside an address nothing is kept.
 
     Columns that a file may lack are null where it does. Hive partition columns are columns like others.
 
@@ -98,8 +102,9 @@ def select_filtered(
         # A selection found without verified checksums must not be used by those who want them verified.
         name += b" of pages as they are"
     key: dict[str, str | None] = {}
+    cache = _cache_of(beside, name)
     if cache is not None:
-        _check_cache(Path(cache))
+        _check_cache(cache)
         # What an expression of pyarrow names, only pyarrow knows.
         names = sorted(wanted.columns) if isinstance(wanted, Condition) else None
         key = {
@@ -108,7 +113,7 @@ def select_filtered(
             "filter": hashlib.sha256(name).hexdigest(),
             "columns": manifest.columns_hash(names, partitions),
         }
-    known = None if cache is None else _read_cache(Path(cache), key, manifest)
+    known = None if cache is None else _read_cache(cache, key, manifest)
     rows = manifest.num_selected
     if known is not None:
         left_out = rows - known.num_selected
@@ -121,7 +126,7 @@ def select_filtered(
         report = FilterReport(rows, 0, scanned=rows)
     found = manifest.select(kept)
     if cache is not None and not damaged.count:
-        _write_cache(Path(cache), key, found)
+        _write_cache(cache, key, found)
     evidence = replace(report, kept=found.num_selected, left_out_by_damage=damaged.count)
     told = sum(
         getattr(evidence, field.name) for field in fields(evidence) if field.name.startswith("left_out")
@@ -235,6 +240,13 @@ def _resolve(
 # -------------------------------------------------------------------------------------------------- the cache
 
 
+def _cache_of(beside: tuple[str, str] | None, name: bytes) -> Path | None:
+    """The file beside the manifest for what a filter selects: one for each filter, also of growing data."""
+    if beside is None or is_address(beside[0]):
+        return None
+    return Path(f"{beside[0]}.filter-{hashlib.sha256(name + beside[1].encode()).hexdigest()[:12]}")
+
+
 def _check_cache(path: Path) -> None:
     """Refuses a file that is something else, because it would be replaced.
 
@@ -247,7 +259,10 @@ def _check_cache(path: Path) -> None:
     except OSError:
         return
     if not KIND.startswith(begin):
-        raise ValueError(f"filter_cache names the file '{path}', which is no cache of a filter")
+        raise ValueError(
+            f"cache= would keep what the filter selects in the file '{path}', which holds something else: "
+            "remove it, or name another manifest="
+        )
 
 
 def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _core.Manifest | None:

@@ -197,7 +197,7 @@ def check_ranks(dataset: ResumableDataset, ranks: int, framework: str) -> None:
         raise ValueError(
             f"the environment told the dataset of {dataset.world.world_size} ranks, but {framework} knows of "
             f"{ranks}: each would train alone, on its share of the rows; let {framework} know of the others "
-            "(without a GPU, tell it that it runs on the CPU), or pass rank= and world_size= to the dataset"
+            "(without a GPU, tell it that it runs on the CPU), or pass world= to the dataset"
         )
 
 

@@ -1,43 +1,70 @@
-"""What a user may ask for of rows that can't be read: checked."""
+"""What a user may ask for of rows that can't be read."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from fastresume.options.checks import number, one_of, scalar
+from fastresume.messages import bounds_messages
+from fastresume.options.checks import number, one_of, scalar, truth
 
 
-def checked_bad_rows(
-    bad_rows: Literal["error", "mask"], max_bad_rows: object
-) -> tuple[bool, int | float | None]:
-    """Whether damaged rows are masked, and how many rows of a pass may be, or which share of them.
+@dataclass(frozen=True)
+class MaskBadRows:
+    """Masks rows that can't be read, up to a limit: `bad_rows=` of a `ParquetDataset` or a `Mixture`.
+
+    Args:
+        at_most: how many rows of a pass may be masked in this process; a float is a share of the rows that
+            this rank gets. The limit counts damaged rows, and those that functions given to `map` mask or
+            fail over. None for a thousandth of them. One more is a DataError before its batch. Each row
+            counts once in a pass, however often it is read. The limit also counts, of all rows, those that
+            `filter` could not read.
+        damaged: whether damaged rows are masked. With False, one is an error as under `bad_rows="error"`, and
+            `at_most` limits what functions mask.
 
     Raises:
-        ValueError: if `bad_rows` is no choice, or the number is out of range.
+        ValueError: if the number is out of range.
         TypeError: if it is no number.
+
+    Threads and forks: a frozen value.
+
+    Examples:
+        >>> MaskBadRows(at_most=0.01)
+        MaskBadRows(at_most=0.01, damaged=True)
     """
-    return one_of("bad_rows", bad_rows, ("error", "mask")) == "mask", checked_bound(max_bad_rows)
+
+    at_most: int | float | None = None
+    damaged: bool = True
+
+    @bounds_messages
+    def __post_init__(self) -> None:
+        truth("damaged of fr.MaskBadRows", self.damaged)
+        if self.at_most is not None:
+            object.__setattr__(self, "at_most", _checked_limit(self.at_most))
 
 
-def checked_bound(max_bad_rows: object) -> int | float | None:
-    """How many rows of a pass may be masked, or which share of them; None if it is not named.
+BadRows = Literal["error", "mask"] | MaskBadRows
+
+
+def checked_bad_rows(given: BadRows) -> MaskBadRows:
+    """What becomes of damaged rows, and how many may be masked.
 
     Raises:
-        ValueError: if it is out of range.
-        TypeError: if it is no number.
+        ValueError: if it is none of the choices.
     """
-    if max_bad_rows is None:
-        return None
-    max_bad_rows = scalar(max_bad_rows)
-    if isinstance(max_bad_rows, bool):
-        raise TypeError(
-            f"max_bad_rows must be a number of rows (int) or a share (float), found {max_bad_rows}"
-        )
-    most = number("max_bad_rows", max_bad_rows, "a number of rows (int) or a share of them (float)")
+    if isinstance(given, MaskBadRows):
+        return given
+    choice = one_of("bad_rows", given, ("error", "mask"), "fr.MaskBadRows(at_most=n)")
+    return MaskBadRows(damaged=choice == "mask")
+
+
+def _checked_limit(at_most: object) -> int | float:
+    limit, name = scalar(at_most), "at_most of fr.MaskBadRows"
+    if isinstance(limit, bool):
+        raise TypeError(f"{name} must be a number of rows (int) or a share (float), found {limit}")
+    most = number(name, limit, "a number of rows (int) or a share of them (float)")
     if isinstance(most, float) and not 0 <= most <= 1:
-        raise ValueError(
-            f"max_bad_rows as a share must be from 0.0 to 1.0, found {most}; write an int for rows"
-        )
+        raise ValueError(f"{name} as a share must be from 0.0 to 1.0, found {most}; write an int for rows")
     if most < 0:
-        raise ValueError(f"max_bad_rows must be at least 0, found {most}")
+        raise ValueError(f"{name} must be at least 0, found {most}")
     return most

@@ -14,7 +14,7 @@ import fastresume._core as _core
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, truth
+from fastresume.options.checks import at_least, quoted
 
 PARTS = 2**53
 """Hashes of rows are counted in so many parts of the whole."""
@@ -234,21 +234,52 @@ def _inside(name: str, array: RowArray, total: int) -> RowArray:
     return array
 
 
+@dataclass(frozen=True)
+class Shuffle:
+    """The sizes of the shuffled order: `shuffle=` of a `ParquetDataset`.
+
+    Args:
+        block_rows: rows of a block. If None, those of a loaded state, or chosen for the dataset; `plan()`
+            shows them.
+        window_rows: rows of a window: larger windows shuffle better and take more memory. If None, those of
+            a loaded state, or as many as take 256 MiB.
+
+    Raises:
+        ValueError: for numbers out of range.
+        TypeError: for arguments that are no integers.
+
+    Threads and forks: a frozen value.
+
+    Examples:
+        >>> Shuffle(window_rows=65_536)
+        Shuffle(block_rows=None, window_rows=65536)
+    """
+
+    block_rows: int | None = None
+    window_rows: int | None = None
+
+    @bounds_messages
+    def __post_init__(self) -> None:
+        for name in ("block_rows", "window_rows"):
+            if (size := getattr(self, name)) is not None:
+                object.__setattr__(self, name, at_least(1, name, size))
+
+
 OrderChoice = tuple[int | None, int | None, int | None] | None
 """Seed, rows of a block and rows of a window, as far as they were named; None of a sequential order."""
 
 
-def order_choice(
-    shuffle: bool, seed: int | None, block_rows: int | None, window_rows: int | None
-) -> OrderChoice:
-    """What is named of the order; None of a sequential one."""
+def order_choice(shuffle: bool | Shuffle, seed: int | None) -> OrderChoice:
+    """What is named of the order; None of a sequential one.
+
+    Raises:
+        TypeError: if `shuffle` is neither a bool nor a `Shuffle`.
+    """
     named_seed = None if seed is None else at_least(0, "seed", seed)
-    block = None if block_rows is None else at_least(1, "block_rows", block_rows)
-    window = None if window_rows is None else at_least(1, "window_rows", window_rows)
-    if truth("shuffle", shuffle):
-        return named_seed, block, window
-    if block is not None or window is not None:
-        raise ValueError(
-            "block_rows and window_rows are sizes of the shuffled order: pass shuffle=True with them"
+    if isinstance(shuffle, Shuffle):
+        return named_seed, shuffle.block_rows, shuffle.window_rows
+    if not isinstance(shuffle, bool):
+        raise TypeError(
+            f"shuffle must be True, False or fr.Shuffle(block_rows=, window_rows=), found {quoted(shuffle)}"
         )
-    return None
+    return (named_seed, None, None) if shuffle else None

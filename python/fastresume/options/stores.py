@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.options.checks import at_least, one_path, quoted
+from fastresume.options.cache import Cache
+from fastresume.options.checks import at_least, quoted
 
 Credentials = Callable[[], Mapping[str, str]]
 
@@ -17,15 +17,14 @@ def stores_of(
     storage_options: Mapping[Any, object] | None,
     credentials: Credentials | None,
     read_bytes: int,
-    cache_dir: str | os.PathLike[str] | None,
-    cache_bytes: int | None,
+    cache: Cache | None,
 ) -> _core.Stores:
     """The stores that addresses among the paths name; none is asked yet.
 
     Raises:
-        TypeError: if the options are no mapping of names and plain values, what gives credentials can't be
-            called, or the directory of blocks is no path.
-        ValueError: if fewer bytes than one may be on their way, or be kept.
+        TypeError: if the options are no mapping of names and plain values, or what gives credentials can't be
+            called.
+        ValueError: if fewer bytes than one may be on their way.
     """
     if not isinstance(storage_options, Mapping | None):
         raise TypeError(f"storage_options must be a dict of names and values, found {type(storage_options)}")
@@ -43,14 +42,8 @@ def stores_of(
         for name, value in (storage_options or {}).items()
         if value is not None
     }
-    most = None if cache_bytes is None else at_least(1, "cache_bytes", cache_bytes)
-    if cache_dir is None and most is not None:
-        raise ValueError(
-            f"cache_bytes={most} bounds nothing without a directory: write cache_dir='/local/cache', too"
-        )
-    # Workers and other ranks may have another working directory.
-    cache = None if cache_dir is None else (Path(one_path("cache_dir", cache_dir)).absolute(), most)
-    return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes), cache)
+    blocks = None if cache is None else cache.blocks
+    return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes), blocks)
 
 
 def ask(credentials: Credentials, answer: Callable[[object, str | None], None]) -> None:

@@ -89,7 +89,7 @@ class World:
             raise ValueError(
                 f"WORLD_SIZE is set ({world_size}), but RANK is not, as in processes that Lightning starts "
                 "by itself: start them with torchrun, or make the dataset after init_process_group, or pass "
-                "rank= and world_size="
+                "world=(rank, world_size)"
             )
         if world_size is None:
             _check_launcher()
@@ -104,15 +104,17 @@ class World:
 
     @classmethod
     @bounds_messages
-    def of(cls, group: World | ProcessGroup | DeviceMesh) -> World:
-        """The rank and size of a process group or of a one-dimensional device mesh.
+    def of(cls, group: World | tuple[int, int] | ProcessGroup | DeviceMesh) -> World:
+        """The rank and size of a process group, of a one-dimensional device mesh, or of a pair of both.
 
         Raises:
             ValueError: if a mesh has more than one dimension, or this process is not in the group.
-            TypeError: if `group` is neither.
+            TypeError: if `group` is none of them.
         """
         if isinstance(group, World):
             return group
+        if isinstance(group, tuple | list) and len(group) == 2:
+            return cls(*group)
         outside: object = torch.distributed.GroupMember.NON_GROUP_MEMBER
         if group is outside:
             raise ValueError("this process is not a member of the process group")
@@ -124,8 +126,8 @@ class World:
             return cls(group.rank(), group.size())
         kind = type(group).__name__
         raise TypeError(
-            f"world must be a World, a process group or a device mesh, found {kind}: write "
-            "fr.World(rank, world_size)"
+            f"world must be a World, a pair, a process group or a device mesh, found {kind}: write "
+            "world=(rank, world_size)"
         )
 
 
@@ -148,9 +150,9 @@ def _check_launcher() -> None:
             raise ValueError(
                 f"{launcher} started this process as {rank_name}={rank} of {size_name}={size}, but RANK and "
                 "WORLD_SIZE are not set, so that each of them would read all rows: write "
-                f'rank=int(os.environ["{rank_name}"]), world_size=int(os.environ["{size_name}"]); or start '
-                "with torchrun, or make the dataset after init_process_group. Where this process reads "
-                "alone, write rank=0, world_size=1"
+                f'world=(int(os.environ["{rank_name}"]), int(os.environ["{size_name}"])); or start with '
+                "torchrun, or make the dataset after init_process_group. If this process reads alone, write "
+                "world=(0, 1)"
             )
 
 
@@ -231,25 +233,14 @@ def global_share(global_batch_size: object, world_size: int) -> int:
     return share
 
 
-def resolve_world(
-    rank: int | None, world_size: int | None, world: World | ProcessGroup | DeviceMesh | None
-) -> tuple[World, bool]:
-    """The world that arguments name, and whether it was detected since they name none.
+def resolve_world(world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None) -> tuple[World, bool]:
+    """The world that an argument names, and whether it was detected since it names none.
 
     Raises:
-        TypeError: if they name half of one, or two.
+        TypeError: if it is no world.
         ValueError: if the rank is out of range, or the environment says what can't be.
     """
-    if (rank is None) != (world_size is None):
-        lacking = "world_size" if world_size is None else "rank"
-        raise TypeError(f"rank and world_size come together: write {lacking}=, too")
-    if world is not None and rank is not None:
-        raise TypeError("pass either world or rank and world_size, not both")
-    if world is not None:
-        return World.of(world), False
-    if rank is not None and world_size is not None:
-        return World(rank, world_size), False
-    return World.detect(), True
+    return (World.detect(), True) if world is None else (World.of(world), False)
 
 
 def rows_of_each_rank(batch_size: object, global_batch_size: object, world_size: int) -> int | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import NoReturn, ParamSpec, TypeVar
 
 from fastresume.options.checks import quoted
+from fastresume.options.earlier import EARLIER, of_today
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -58,8 +59,8 @@ ANYWHERE = {
     "generator": "seed= of ParquetDataset",
     "split": "rows=fr.Split(0.0, 0.9) of ParquetDataset",
     "streaming": "nothing: files are never read whole",
-    "shuffle_buffer": "shuffle=True of ParquetDataset; window_rows= says how far rows move",
-    "buffer_size": "shuffle=True of ParquetDataset; window_rows= says how far rows move",
+    "shuffle_buffer": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
+    "buffer_size": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
 }
 
 OF_DATASETS = {
@@ -70,18 +71,20 @@ OF_DATASETS = {
     "filters": "filter=",
     "data_files": "the first argument, paths",
     "data_dir": "the first argument, paths",
-    "num_shards": "world=fr.World(rank, world_size)",
-    "shard": "world=fr.World(rank, world_size)",
+    "num_shards": "world=(rank, world_size)",
+    "shard": "world=(rank, world_size)",
     **dict.fromkeys(("limit", "n_rows", "nrows", "max_rows", "num_rows", "head"), "rows=[[0, n]]"),
     **dict.fromkeys(("use_threads", "num_threads"), "fr.Loader(dataset, threads=n)"),
-    "num_replicas": "world_size=, and rank=",
-    "world_rank": "rank=",
-    "local_rank": "rank= and world_size=, of all nodes",
+    "num_replicas": "world=(rank, world_size)",
+    "world_rank": "world=(rank, world_size)",
+    "local_rank": "world=(rank, world_size), of all nodes",
     "filesystem": "storage_options=, and an address as 's3://bucket/data/'",
     "token": "storage_options={'token': ...}",
-    "revision": "the address, 'hf://datasets/owner/name@revision/path'; version= is a table's",
+    "revision": "the address, 'hf://datasets/owner/name@revision/path'; of a table, 'delta://path?version=12'",
     "weights": "fr.Mixture({name: (dataset, weight), ...})",
     "probabilities": "fr.Mixture({name: (dataset, weight), ...})",
+    "order_paths": "[[path] for path in paths] as the first argument, which keeps the order of the list",
+    "max_page_bytes": "nothing: a page may take 1 GiB when it is decompressed",
     "engine": "nothing: there is one",
     "memory_map": "nothing: what is read is asked for by ranges",
 }
@@ -117,7 +120,7 @@ METHODS_OF_DATASETS = {
     "rename_column": "ParquetDataset(paths, columns=[fr.col(name).alias(new)])",
     "take": "ParquetDataset(paths, rows=[[0, n]])",
     "skip": "ParquetDataset(paths, rows=~fr.Intervals([[0, n]]))",
-    "shard": "ParquetDataset(paths, rank=, world_size=)",
+    "shard": "ParquetDataset(paths, world=(rank, world_size))",
     "repeat": "for epoch in range(epochs): for batch in loader: ...",
     "train_test_split": "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0)",
     "with_transform": ".map(function)",
@@ -157,15 +160,17 @@ OF_LOADER = {
     "timeout": "watchdog_seconds=",
     "in_order": "nothing: batches always come in order",
     "prefetch": "prefetch_bytes=",
+    "prefetch_factor": "prefetch_bytes=, of all workers together",
 }
 
 
 def takes_no_other(
-    what: str, told: Mapping[str, str]
+    what: str, told: Mapping[str, str], takes_earlier: bool = False
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator: the method, which refuses arguments that it has not.
 
-    What it raises is a TypeError that names the first of them, and what to write instead.
+    What it raises is a TypeError that names the first of them, and what to write instead. Those that
+    `options.earlier` knows become what they are called now, if it takes them.
     """
 
     def decorated(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -181,6 +186,8 @@ def takes_no_other(
                     f"{what} takes {', '.join(placed)} without a name, found {found} besides: write its "
                     f"name, as {there[len(placed)]}={found}"
                 )
+            if takes_earlier and EARLIER.keys() & options.keys():
+                args, options = of_today(args, options)  # type: ignore[assignment]
             for name in options:
                 if name not in there:
                     _refuse(what, name, told, there)

@@ -74,7 +74,7 @@ class Bound(NamedTuple):
 
     @classmethod
     def of(cls, most: float | None, rows: int, manifest: _core.Manifest, source: str | None = None) -> Self:
-        """That of `max_bad_rows`, where this rank reads so many rows."""
+        """That of `fr.MaskBadRows(at_most=)`, where this rank reads so many rows."""
         is_all = isinstance(most, float) and most >= 1
         return cls(math.inf if is_all else bound_of(most, rows), manifest, source)
 
@@ -130,9 +130,10 @@ class MaskedRows:
                 of = "" if bound.source is None else f"of source {bound.source!r} "
                 of = "of the Mixture " if bound.is_of_all else of
                 raise _core.DataError(
-                    f"max_bad_rows {of}allows {bound.rows} masked rows of a pass in this process, pass "
+                    f"bad_rows= {of}allows {bound.rows} masked rows of a pass in this process, pass "
                     f"{batch.epoch} has {count} by now: {'; '.join(causes)}. The state stands before this "
-                    "batch: mend what is wrong and go on, or name a larger max_bad_rows"
+                    "batch: mend what is wrong and go on, or allow more: "
+                    "bad_rows=fr.MaskBadRows(at_most=n)"
                 )
         return MaskedCount(counts, batch.epoch, before.of_steps, step, own, causes)
 

@@ -146,7 +146,7 @@ def _check_shared(spec: ReadSpec, planned: _core.Pass, step: int) -> None:
     if ways % spec.world.world_size:
         raise ValueError(
             f"step {step} was made under the cut {list(planned.cut)}, which {spec.world.world_size} ranks "
-            "can't share: open the dataset with rank=0, world_size=1 to get the whole global batch"
+            "can't share: open the dataset with world=(0, 1) to get the whole global batch"
         )
 
 

@@ -232,8 +232,8 @@ class ResumableDataset(IterableDataset[Batch]):
             on_error: what happens to a batch over which the function raises an exception. "raise" raises it.
                 "mask" delivers the batch with no valid row, in its place: as it was before the function, if
                 this keeps names, types and shapes, else with copies of what it makes of another batch. Its
-                rows count as masked, up to `max_bad_rows`, and are logged once. A function that takes no
-                batch of the pass is a DataError. `batch.mask(rows, reason)` masks single rows.
+                rows count as masked, up to the limit of `bad_rows`, and are logged once. A function that
+                takes no batch of the pass is a DataError. `batch.mask(rows, reason)` masks single rows.
 
         Raises:
             TypeError: if it can't be called.

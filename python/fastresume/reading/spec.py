@@ -306,8 +306,8 @@ class ReadSpec(ABC):
         if current is not None and current != self.world:
             raise _core.FastresumeError(
                 f"the dataset was made for {self.world}, but the process group now says {current}: make it "
-                "after init_process_group, or pass rank= and world_size=. Where Lightning starts the ranks "
-                "by itself, start them with torchrun, which says who is who before"
+                "after init_process_group, or pass world=(rank, world_size). Where Lightning starts the "
+                "ranks by itself, start them with torchrun, which says who is who before"
             )
 
     def dropped_text(self, planned: _core.Pass) -> str:

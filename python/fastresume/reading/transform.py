@@ -124,7 +124,7 @@ def _stand_in(batch: Batch, number: int, cause: str, spec: ReadSpec, is_seeded: 
         failed += cut.shape(at, rank)[1] if is_own else 0
         if failed > masked_rows.most_failed:
             raise _core.DataError(
-                f"max_bad_rows allows {masked_rows.most_failed} masked rows of a pass in this process, and "
+                f"bad_rows= allows {masked_rows.most_failed} masked rows of a pass in this process, and "
                 f"{name} fails over each of the {failed} rows that it was tried with: {cause}"
             ) from None
     raise _core.DataError(

@@ -134,7 +134,8 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     if OLD_DATES in schema:
         raise _core.DataError(
             f"the Delta table '{root}' has made times of dates, of which its old files hold days: write "
-            "them anew by ALTER TABLE ... DROP FEATURE 'typeWidening', or name a version= before that"
+            "them anew by ALTER TABLE ... DROP FEATURE 'typeWidening', or "
+            "name a version before that, as '?version=12' at the end of its address"
         )
     fields = json.loads(schema)["fields"]
     mode = table.metadata().configuration.get(f"{MAPPING}mode", "none")

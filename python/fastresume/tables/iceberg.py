@@ -66,6 +66,25 @@ def open_iceberg(table: Any, version: int | None) -> Snapshot:
         fail(f"can't read the Iceberg table '{named}'", cause)
 
 
+def of_scan(scan: Any) -> tuple[Any, int | None]:
+    """The table that a `DataScan` scans, and the id of its snapshot.
+
+    Raises:
+        ValueError: if it scans a part of the snapshot.
+    """
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.table import Table
+
+    if scan.row_filter != AlwaysTrue() or tuple(scan.selected_fields) != ("*",) or scan.limit is not None:
+        raise ValueError(
+            "a scan of a part of a table is not read: write table.scan(snapshot_id=n), and filter=, columns= "
+            "and rows= of ParquetDataset"
+        )
+    name = getattr(scan, "table_identifier", None) or ("scan",)
+    catalog: Any = getattr(scan, "catalog", None)
+    return Table(name, scan.table_metadata, "", scan.io, catalog), scan.snapshot_id
+
+
 def _loaded(load_catalog: Callable[[str], Any], name: str) -> Any:
     from pydantic import ValidationError
 
@@ -177,7 +196,8 @@ def _deleted(table: Any, name: str, data: list[Any], deletes: list[Any]) -> dict
             what = "equality deletes" if int(entry.data_file.content) != 1 else f"deletes in {kind}"
             raise _core.DataError(
                 f"the Iceberg table '{name}' has {what} ('{Path(file_path).name}'), which are not read "
-                "yet: compact the table (rewrite_data_files), or name a version= before them"
+                "yet: compact the table (rewrite_data_files), or name a version before "
+                "them, as '?version=12' at the end of its address"
             )
         for path, rows in (_vectors if kind == "PUFFIN" else _positions)(table, file_path):
             place = places.get(path)

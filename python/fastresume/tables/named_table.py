@@ -9,13 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import fastresume._core as _core
 from fastresume.options.checks import at_least, path_list, quoted
 from fastresume.tables.delta import open_delta
-from fastresume.tables.iceberg import open_iceberg
+from fastresume.tables.iceberg import of_scan, open_iceberg
 from fastresume.tables.snapshot import Snapshot
 
 _log = logging.getLogger("fastresume")
 
 DELTA = "delta://"
 ICEBERG = "iceberg://"
+
+MOST_PAGE_BYTES = 1 << 30
+"""A page that takes more when it is decompressed is an error, before memory is taken for it: a few kB of a
+file may state 2 GiB. Writers end a page after a megabyte, or after a thousand cells."""
 
 TABLES = {
     "deltalake": ("deltalake.DeltaTable", "table_uri"),
@@ -24,56 +28,61 @@ TABLES = {
 """What each package calls its tables, and an attribute that these have."""
 
 
-def open_table(
-    paths: object, version: int | None, options: Callable[[], Mapping[str, str] | None]
-) -> Snapshot | None:
+def open_table(paths: object, options: Callable[[], Mapping[str, str] | None]) -> Snapshot | None:
     """The snapshot of the table that `paths` is; None of paths of files.
 
     Args:
         paths: what the user passed: `delta://` and a path or address, `iceberg://catalog/namespace.table`,
-            a `deltalake.DeltaTable`, or a `pyiceberg.table.Table`.
-        version: the number of the snapshot; the latest one if None.
+            with or without `?version=12` at its end, a `deltalake.DeltaTable`, a `pyiceberg.table.Table`,
+            or what its `scan(snapshot_id=)` returns.
         options: tells how the table's store is reached.
 
     Raises:
-        ValueError: if `version` is given for files, or a table is named beside other paths.
+        ValueError: if a table is named beside other paths, or only a part of one is.
         ImportError: if the package that reads such tables is not installed.
         SourceError, DataError: if the table can't be read.
     """
-    number = None if version is None else at_least(0, "version", version, bits=63)
     alone = paths[0] if isinstance(paths, list | tuple) and len(paths) == 1 else paths
-    found = _open(alone, number, options)
+    found = _open(alone, options)
     if found is not None:
         if not found.files:
             raise _core.SourceError(
-                f"{found.name} has no files: append rows to it first, or name another version="
+                f"{found.name} has no files: append rows to it first, or name another version"
             )
         return found
     if any(map(_is_table, _entries(paths))):
         raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
-    if number is not None:
-        raise ValueError(
-            f"version={number} names a snapshot of a table, and paths name files: write 'delta://' before "
-            "the table's path"
-        )
     return None
 
 
-def _open(
-    table: object, number: int | None, options: Callable[[], Mapping[str, str] | None]
-) -> Snapshot | None:
+def _open(table: object, options: Callable[[], Mapping[str, str] | None]) -> Snapshot | None:
     package = _package(table)
+    if package == "pyiceberg" and hasattr(table, "table_metadata"):
+        return open_iceberg(*of_scan(table))
     if package in TABLES and not hasattr(table, TABLES[package][1]):
         raise TypeError(f"paths is a {type(table).__name__} of {package}: pass its {TABLES[package][0]}")
     if package == "deltalake":
-        return open_delta(table, number, options())
-    if isinstance(table, str) and table.startswith(DELTA):
-        return open_delta(table.removeprefix(DELTA), number, options())
+        return open_delta(table, None, options())
     if package == "pyiceberg":
-        return open_iceberg(table, number)
-    if isinstance(table, str) and table.startswith(ICEBERG):
-        return open_iceberg(table.removeprefix(ICEBERG), number)
+        return open_iceberg(table, None)
+    if isinstance(table, str) and table.startswith((DELTA, ICEBERG)):
+        address, version = _at_version(table)
+        if address.startswith(DELTA):
+            return open_delta(address.removeprefix(DELTA), version, options())
+        return open_iceberg(address.removeprefix(ICEBERG), version)
     return None
+
+
+def _at_version(address: str) -> tuple[str, int | None]:
+    """The address of a table, and the number at its end."""
+    found, is_named, version = address.rpartition("?version=")
+    if not is_named:
+        return address, None
+    if not version.isdecimal():
+        raise ValueError(
+            f"the version of a table is a number, as {found}?version=12, found {quoted(version)}"
+        )
+    return found, at_least(0, "the version of a table", int(version), bits=63)
 
 
 def open_files(
@@ -81,7 +90,6 @@ def open_files(
     stores: _core.Stores,
     cache: str | None,
     verifies_checksums: bool,
-    max_page_bytes: int,
     table: Snapshot | None,
 ) -> _core.Manifest:
     """The manifest of files, as their table has them if they are one's.
@@ -93,14 +101,14 @@ def open_files(
         UserWarning: if the cache can't be written.
     """
     try:
-        manifest = _core.Manifest.open(paths, stores, cache, verifies_checksums, max_page_bytes, table)
+        manifest = _core.Manifest.open(paths, stores, cache, verifies_checksums, MOST_PAGE_BYTES, table)
     except _core.SourceError as error:
         if table is None:
             raise
         if str(error).startswith(("no such file", "no object")):
             raise _core.SourceError(
                 f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "
-                "expire_snapshots), version= names a newer one"
+                "expire_snapshots), name a newer one, as '?version=12' at the end of its address"
             ) from None
         if not table.unused_properties:
             raise
@@ -122,7 +130,7 @@ def open_manifest(path: str) -> _core.Manifest:
         ImportError: if the package that reads such tables is not installed.
         SourceError, DataError: if the table or a file can't be read.
     """
-    table = open_table(path, None, lambda: None)
+    table = open_table(path, lambda: None)
     if table is None:
         return _core.Manifest.open([path_list(path)], _core.Stores())
     return table.live(_core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table))

@@ -160,10 +160,14 @@ class SnapshotName:
                 "that of the state: finish a pass before the history is cleaned, or begin a new one"
             )
         if self.rewritten_by is None:
-            return f"This is {self}; no commit that its log has removed rows: version= names an older one"
+            return (
+                f"This is {self}; no commit that its log has removed rows: name an older one, "
+                "as '?version=12' at the end of its address"
+            )
         return (
             f"This is {self}; the last that removed or rewrote rows of it was {self.rewritten_by}: "
-            "version= names a snapshot before that, and dataset.remaining(state) of it what is left"
+            "name a snapshot before that, as '?version=12' at the end of its address; "
+            "dataset.remaining(state) of it is what is left"
         )
 
     def __str__(self) -> str:

@@ -150,7 +150,7 @@ class Stats:
 
     @property
     def bytes_from_cache(self) -> int:
-        """The bytes of objects that `cache_dir` had, so that no store was asked for them."""
+        """The bytes of objects that `fr.Cache(data=)` had, so that no store was asked for them."""
         return self._asked().bytes_from_cache
 
     @property

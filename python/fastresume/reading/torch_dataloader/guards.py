@@ -42,7 +42,7 @@ def check_counter(caller: FrameType) -> None:
         raise TypeError(
             f"a {type(caller.f_locals.get('self')).__name__} was given a ParquetDataset, which has no items "
             "to draw from, and whose ranks read their own rows already: leave the sampler out, and pass "
-            "shuffle=True to ParquetDataset for a shuffled order, or rank= and world_size= where there is no "
+            "shuffle=True to ParquetDataset for a shuffled order, or world= where there is no "
             "process group"
         )
 

@@ -12,7 +12,7 @@ _MACHINE = Path("/proc/vmstat")
 
 _CONTAINER, _HOST = "in this container", "on this machine"
 
-_ADVICE = "; fewer workers, a smaller prefetch_factor or smaller batches take less"
+_ADVICE = "; fewer workers, smaller prefetch_bytes or smaller batches take less"
 
 
 def cause(exit_code: int | None, kills_before: dict[str, int]) -> str:

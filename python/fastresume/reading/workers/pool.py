@@ -49,7 +49,7 @@ class Crew:
     Args:
         spec: what they read.
         workers: how many there are.
-        prefetch_factor: how many batches each of them makes ahead.
+        ahead: how many batches each of them makes ahead.
         context: how they are started; None for Python's default.
         page_lock: gives what locks the pages of what they send, for a device; is called after they started.
     """
@@ -58,13 +58,13 @@ class Crew:
         self,
         spec: ReadSpec,
         workers: int,
-        prefetch_factor: int,
+        ahead: int,
         context: str | BaseContext | None,
         page_lock: Callable[[], _core.PageLock | None] | None = None,
     ) -> None:
         self.workers = workers
         self.spec = spec
-        self._ahead = workers * prefetch_factor
+        self._ahead = workers * ahead
         self._context = context
         self._page_lock = page_lock
         self._process = os.getpid()
