@@ -29,6 +29,7 @@ from support.audits import (
     found_in,
     log_of,
     new_log,
+    origin_of,
 )
 
 
@@ -53,7 +54,7 @@ def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
     for name, befores in (("taken back", [start, start]), ("twice", [start, cursor])):
         log = new_log(logs / name, dataset)
         for before in befores:
-            log.deliver(batch, cursor, before)
+            log.deliver(batch, origin_of(dataset, batch), cursor, before)
     assert len(bodies(log_of(logs / "taken back", 0))) == 2
     assert_proven(logs / "taken back", int(last))
     assert "handed over twice" in found_in(logs / "twice")
@@ -64,7 +65,7 @@ def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
     reader, log, before = iter(dataset)._open(), new_log(logs, dataset), dataset.shared_cursor.cursor
     for turn in range(6):
         batch = reader.front()
-        log.deliver(batch, batch.cursor, before)
+        log.deliver(batch, origin_of(dataset, batch), batch.cursor, before)
         log = copy.deepcopy(log) if turn == 1 else pickle.loads(pickle.dumps(log)) if turn == 3 else log
         before = batch.cursor
         reader.advance()
@@ -78,7 +79,7 @@ def test_a_loader_that_leaves_a_batch_out(data: Path, logs: Path) -> None:
     log, before = new_log(logs, dataset), dataset.shared_cursor.cursor
     while (batch := reader.front()) is not None:
         if batch.step != 5:
-            log.deliver(batch, batch.cursor, before)
+            log.deliver(batch, origin_of(dataset, batch), batch.cursor, before)
         before = batch.cursor
         reader.advance()
     assert "starts from a state that no log leads to" in found_in(logs)

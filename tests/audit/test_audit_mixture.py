@@ -7,6 +7,7 @@ import tempfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -240,25 +241,37 @@ def test_a_life_whose_logs_are_missing_is_a_state_that_no_log_leads_to(root: Pat
     assert "web: 15 of these rows on trust, before the declared start" in told, told
 
 
+class Cheating:
+    """A reader that delivers the rows of the second batch in the fourth, too."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self._second: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def front(self) -> Any:
+        front = self._reader.front()
+        if front is None or front.number not in (1, 3):
+            return front
+        self._second = self._second or front
+        of_rows = {name: getattr(self._second, name) for name in ("memory", "written", "runs")}
+        fields = [name for name in dir(front) if not name.startswith("_")]
+        return SimpleNamespace(**{name: getattr(front, name) for name in fields} | of_rows)
+
+
 def test_rows_that_are_not_those_of_their_places_are_found(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fastresume.mixing import reader
     from fastresume.mixing.spec import MixtureSpec
 
-    decoded = reader.MixtureReader._decoded
+    honest = MixtureSpec.reader
 
-    def twice(self: reader.MixtureReader, place: int, first: int, last: int) -> Any:
-        """Gives the rows of another stretch for the second one."""
-        return decoded(self, place, first if first < 12 else first - 12, last if first < 12 else last - 12)
+    def cheating(self: MixtureSpec, *given: Any) -> Any:
+        return Cheating(honest(self, *given))
 
-    def put_together(self: MixtureSpec, _: Any, planned: Any, place: Any, *_ahead: Any) -> Any:
-        """What takes rows of such stretches."""
-        return self._reader(planned, place)
-
-    monkeypatch.setattr(MixtureSpec, "reader", put_together)
-    monkeypatch.setattr(reader, "_CHUNK_ROWS", (1, 1))
-    monkeypatch.setattr(reader.MixtureReader, "_decoded", twice)
+    monkeypatch.setattr(MixtureSpec, "reader", cheating)
     logs = tmp_path / "logs"
     life(root, logs, TWO, 8)
     report = audit(logs)

@@ -35,7 +35,7 @@ def bins(draw: random.Random) -> fr.Bins:
 
 @pytest.mark.law(2)
 @pytest.mark.parametrize("seed", range(4))
-def test_threads_deliver_the_bins_that_were_put_together_of_chunks(tmp_path: Path, seed: int) -> None:
+def test_threads_deliver_the_bins_of_batches_that_are_read_alone(tmp_path: Path, seed: int) -> None:
     check(UnitJob(tmp_path, seed, bins))
 
 
@@ -43,7 +43,7 @@ def test_threads_deliver_the_bins_that_were_put_together_of_chunks(tmp_path: Pat
 @pytest.mark.parametrize("first", range(0, 400, 20))
 def test_threads_deliver_the_same_bins_in_many_histories(tmp_path: Path, first: int) -> None:
     jobs = (UnitJob(tmp_path, seed, bins) for seed in range(1000 + first, 1020 + first))
-    assert sum(map(check, jobs)) > 1000
+    assert sum(map(check, jobs)) > 200
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The core's threads cut sequences from lists: the same as were put together of chunks."""
+"""The core's threads cut sequences from lists: the same as each batch that is read by itself."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def packed(draw: random.Random) -> fr.Packed:
 
 @pytest.mark.law(2)
 @pytest.mark.parametrize("seed", range(6))
-def test_threads_cut_the_sequences_that_were_put_together_of_chunks(tmp_path: Path, seed: int) -> None:
+def test_threads_cut_the_sequences_of_batches_that_are_read_alone(tmp_path: Path, seed: int) -> None:
     check(UnitJob(tmp_path, seed, packed))
 
 
 @pytest.mark.slow  # the same over many more histories
 @pytest.mark.parametrize("first", range(0, 400, 20))
 def test_threads_cut_the_same_sequences_in_many_histories(tmp_path: Path, first: int) -> None:
-    assert sum(check(UnitJob(tmp_path, seed, packed)) for seed in range(1000 + first, 1020 + first)) > 1000
+    assert sum(check(UnitJob(tmp_path, seed, packed)) for seed in range(1000 + first, 1020 + first)) > 200
 
 
 ORDERS: list[dict[str, Any]] = [{}, {"shuffle": True, "seed": 3, "block_rows": 8, "window_rows": 64}]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+import fastresume._core as _core
 from fastresume.audit.verify import audit
 from fastresume.packing import content
 from fastresume.packing.delivery_log import UnitsLog
@@ -73,6 +74,41 @@ def test_threads_workers_and_transforms_are_audited(tmp_path: Path, unit: Any, h
     assert "exactly once; batches" in assert_proven(tmp_path / "logs", 1)
 
 
+@pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("unit", [PACKED, BINS], ids=repr)
+@pytest.mark.parametrize("how", [{"threads": 0}, {"threads": 2}, {"num_workers": 2}], ids=str)
+def test_transforms_that_write_to_tensors_change_no_proof(
+    tmp_path: Path, unit: Any, shuffle: Shuffle | None, how: dict[str, Any]
+) -> None:
+    write(tmp_path / "data", FILES, row_group_size=64)
+    order = {} if shuffle is None else shuffle.arguments
+    made = {"unit": unit, "nulls": "mask", "rank": 0, "world_size": 1, "lanes": 2, "tail": "pad"}
+    dataset = fr.ParquetDataset(tmp_path / "data", batch_size=4, **made, **order)
+    with fr.Loader(dataset.map(_overwritten), audit=tmp_path / "logs", **how) as loader:
+        assert sum(1 for _ in loader) == len(dataset)
+    assert "exactly once; batches" in assert_proven(tmp_path / "logs", 1)
+
+
+def _overwritten(batch: fr.Batch) -> fr.Batch:
+    for value in batch.values():
+        (value.values if isinstance(value, fr.Jagged) else value).zero_()
+    return batch
+
+
+@pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["in order", "shuffled"])
+def test_audited_units_are_decoded_by_the_cores_threads(tmp_path: Path, shuffle: Shuffle | None) -> None:
+    for unit in (PACKED, BINS):
+        job = ranks(tmp_path, 1, unit, shuffle=shuffle)
+        spec: Any = job.loaders[0]._spec
+        assert spec.is_audited
+        planned = spec.pass_from(spec.start(), 1)
+        reader = spec.reader(spec.start(), planned, (0, 1, 0, 1), 2, 1 << 20)
+        assert isinstance(reader, _core.Reader)
+        reader.front()
+        assert len(reader.activity.threads()) == 3
+        reader.close()
+
+
 def _without_tokens(batch: fr.Batch) -> dict[str, Any]:
     return {"label": batch.valid.sum()[None]}
 
@@ -104,8 +140,8 @@ def test_other_units_than_those_of_the_order_are_seen(
 ) -> None:
     honest = UnitsLog.digests
 
-    def other(self: UnitsLog, batch: Any) -> Any:
-        units, held = honest(self, batch)
+    def other(self: UnitsLog, batch: Any, origin: Any) -> Any:
+        units, held = honest(self, batch, origin)
         return (units + 1, held) if batch.step == 2 else (units, held)
 
     monkeypatch.setattr(UnitsLog, "digests", other)

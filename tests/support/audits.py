@@ -15,6 +15,7 @@ from fastresume.audit.log_format import HEADER, MAGIC, record
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
 from fastresume.audit.writer import DeliveryLog
+from fastresume.batch.origin import Origin
 from fastresume.buffers import of_buffer
 from support.strategies import plain_spec
 from support.topologies import Shuffle
@@ -147,6 +148,11 @@ def forge(loader: fr.Loader, change: Callable[[SimpleNamespace], None]) -> None:
             super().deliver(forged, *cursors, **more)
 
     loader._log = Forged()
+
+
+def origin_of(dataset: fr.ParquetDataset, delivered: Any) -> Origin:
+    """The origin of a batch that a reader delivered."""
+    return dataset.spec.batch(delivered, delivered.cursor, None)._origin
 
 
 def new_log(logs: Path, dataset: fr.ParquetDataset) -> DeliveryLog:

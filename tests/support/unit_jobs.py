@@ -84,24 +84,22 @@ class UnitJob:
         self.cursor = planned.cursor_after(done + self.draw.randint(0, planned.batches_left))
 
 
-def pairs(spec: Any, cursor: _core.Cursor, threads: int, ahead: int) -> Iterator[tuple[fr.Batch, fr.Batch]]:
-    """Each batch as the core's threads deliver it, and as it is put together of chunks."""
+def pairs(
+    spec: Any, cursor: _core.Cursor, threads: int, ahead: int, most: int = 1 << 20
+) -> Iterator[tuple[fr.Batch, fr.Batch]]:
+    """Batches as the core's threads deliver them, and as each is read by itself: about so many at most."""
     planned = spec.pass_from(cursor, 1)
     share = spec.share(planned, planned.cursor_after(0))
-    place = (spec.world.rank, spec.world.world_size, 0, 1)
-    new, old = spec.reader(cursor, planned, place, threads, ahead), spec._reader(cursor, planned, place)
-    assert isinstance(new, _core.Reader)
-    while True:
-        fronts = new.front(), old.front()
-        assert (fronts[0] is None) == (fronts[1] is None)
-        if fronts[0] is None:
-            break
-        one, other = (spec.batch(front, front.cursor, share) for front in fronts)
-        yield one, other
-        new.advance()
-        old.advance()
-    new.close()
-    old.close()
+    reader = spec.reader(cursor, planned, (spec.world.rank, spec.world.world_size, 0, 1), threads, ahead)
+    assert isinstance(reader, _core.Reader)
+    for number in range(planned.batches - planned.batches_left, planned.batches):
+        front = reader.front()
+        assert front is not None
+        if number % -(-planned.batches_left // most) == 0:
+            yield spec.batch(front, front.cursor, share), spec.planned_batch(planned, number)
+        reader.advance()
+    assert reader.front() is None
+    reader.close()
 
 
 def check(job: UnitJob) -> int:
@@ -109,7 +107,7 @@ def check(job: UnitJob) -> int:
     count = 0
     for life in range(3):
         spec, cursor = job.begin()
-        for one, other in pairs(spec, cursor, life, job.draw.choice([1, 1 << 12, 1 << 20])):
+        for one, other in pairs(spec, cursor, life, job.draw.choice([1, 1 << 12, 1 << 20]), most=10):
             assert_same_batch(one, other)
             count += 1
         job.end(spec, cursor)

@@ -37,6 +37,7 @@ from fastresume.audit.log_format import (
     varints,
 )
 from fastresume.batch.delivered import Delivered
+from fastresume.batch.origin import Origin
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 from fastresume.options.checks import is_address
 from fastresume.options.topology import World
@@ -106,11 +107,12 @@ class DeliveryLog:
     def deliver(
         self,
         batch: Delivered,
+        origin: Origin,
         after: _core.Cursor,
         before: _core.Cursor,
         masked: Sequence[tuple[str, Integers]] = (),
     ) -> None:
-        """Writes that a batch is being handed over, with the states before and after it.
+        """Writes that a batch is being handed over, with its origin and the states before and after it.
 
         Its masked rows are written before it, by cause.
 
@@ -120,7 +122,7 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        found, content = self.digests(batch)
+        found, content = self.digests(batch, origin)
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         if batch.ends_pass:
             dropped = of_buffer(batch.dropped)
@@ -139,7 +141,7 @@ class DeliveryLog:
         numbers = [before.epoch, before.steps, 0, *_numbers(dropped)]
         self._append(LAST_BATCH, before, after, 0, numbers, (), self.content_at(before, dropped))
 
-    def digests(self, batch: Delivered) -> tuple[int, int | None]:
+    def digests(self, batch: Delivered, _origin: Origin) -> tuple[int, int | None]:
         """The digest of what is counted (rows, units), and that of what units hold; None of rows."""
         return digest(of_runs(of_buffer(batch.runs))), None
 

@@ -14,7 +14,7 @@ from fastresume.audit.log_format import digest, key_of
 from fastresume.audit.writer import DeliveryLog, descriptions_of
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, of_a_pass
-from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.packing import delivery_log
 from fastresume.packing.delivery_log import descriptions_of_units
@@ -39,18 +39,12 @@ class MixtureLog(DeliveryLog):
         sources = ((name, audited_source(source)) for name, source in spec.sources)
         self.spec = replace(spec, sources=tuple(sources))
 
-    def digests(self, batch: Delivered) -> tuple[int, int | None]:
+    def digests(self, batch: Delivered, origin: Origin) -> tuple[int, int | None]:
         """The digest of the rows, or units, of a batch, each with its source, and that of what units hold."""
+        if origin.units is not None:
+            return of_a_pass(origin.units.proof)
         rows = of_runs(of_buffer(batch.runs))
-        if isinstance(batch, _core.Delivered):
-            sources = of_words(of_a_pass(batch.written.row_sources()))
-        else:
-            made: Any = batch
-            origin: Origin = made.batch._origin
-            if origin.units is not None:
-                return of_a_pass(origin.units.proof)
-            sources = of_a_pass(origin.place_sources)
-        sources = sources[: len(rows)]
+        sources = of_a_pass(origin.place_sources)[: len(rows)]
         names = self.spec.sources
         each = (digest(rows[sources == of], key_of(names[of][0])) for of in np.unique(sources).tolist())
         return sum(each) % (1 << 64), None

@@ -21,6 +21,7 @@ from fastresume.reading.composed_reader import ComposedReader
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.monitor.activity import Idle
 from fastresume.reading.spec import Rows
+from fastresume.reading.workers.messages import Arrival
 
 _CHUNK_BATCHES = 8
 """A stream decodes about so many batches' rows of its source in one go."""
@@ -42,7 +43,6 @@ class MixtureReader(ComposedReader):
         place: (rank, number of ranks, worker, number of workers).
         threads: how many decode ahead, of all streams together.
         prefetch_bytes: how many bytes they decode ahead.
-        is_ahead: whether rows are decoded for later batches, too.
     """
 
     def __init__(
@@ -53,13 +53,12 @@ class MixtureReader(ComposedReader):
         place: tuple[int, int, int, int],
         threads: int = 0,
         prefetch_bytes: int = 0,
-        is_ahead: bool = True,
     ) -> None:
         first = next(iter(sources.values()))[1]
         self._schema = first.schema
         super().__init__(planned, share, place, self._schema.masked)
         self._sources = sources
-        self._is_ahead = is_ahead
+        self._is_ahead = True
         self._threads = threads
         self._prefetch_bytes = prefetch_bytes
         # The streams by the state's place of their source, and the ordinal that each gives next.
@@ -74,6 +73,11 @@ class MixtureReader(ComposedReader):
         self._rows = self._axes.rows
         self._chunk_rows = self._rows_of_chunks()
         self._joiner = first.joiner(BATCHES_IN_USE * planned.cut[2] * first.row_bytes)
+
+    def batch(self, number: int) -> Arrival:
+        """The batch with a number in the cut, read by itself: no rows are decoded for later ones."""
+        self._is_ahead = False
+        return super().batch(number)
 
     @property
     def activity(self) -> StreamsActivity:

@@ -20,7 +20,7 @@ from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import locate
-from fastresume.reading.spec import PassReader, ReadSpec, Rows
+from fastresume.reading.spec import PassReader, ReadSpec
 from fastresume.reading.workers.messages import Arrival
 
 _MOST_PASSES = 4096
@@ -190,33 +190,18 @@ class MixtureSpec(ReadSpec):
     ) -> PassReader:
         """The batches of a rank's worker, decoded by the core."""
         if self.is_mixed_here:
-            return self._reader(planned, place, threads, prefetch_bytes)
+            share = self.share(planned, planned.cursor_after(0))
+            weights = self._at(planned.epoch)[0].weights
+            read = {number: source for number, source in enumerate(self.sources) if source[0] in weights}
+            return MixtureReader(read, planned, share, place, threads, prefetch_bytes)
         sources = [(name, spec.manifest, spec.layout) for name, spec in self.sources]
         return _core.Reader.of_mixture(sources, planned, place, (threads, prefetch_bytes, page_lock))
-
-    def _reader(
-        self,
-        planned: _core.Pass,
-        place: tuple[int, int, int, int],
-        threads: int = 0,
-        prefetch_bytes: int = 0,
-        is_ahead: bool = True,
-    ) -> MixtureReader:
-        share = self.share(planned, planned.cursor_after(0))
-        weights = self._at(planned.epoch)[0].weights
-        read = {number: source for number, source in enumerate(self.sources) if source[0] in weights}
-        return MixtureReader(read, planned, share, place, threads, prefetch_bytes, is_ahead)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
         if isinstance(delivered, Arrival):
             return delivered.with_cursor(cursor, share)
         return of_delivered(self.schema, delivered, cursor, share, is_mixed=True)
-
-    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
-        """The rows of this rank's batch with a number in the cut of a stage, read again."""
-        place = (self.world.rank, self.world.world_size, 0, 1)
-        return self._reader(planned, place, is_ahead=False).rows(number)
 
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
         """The places of the rows of a batch, or of its units: (path, row group, row in it)."""

@@ -16,9 +16,6 @@ from fastresume.options.units import Bins
 Words = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
 
-CHUNK_COST = 1 << 20
-"""About so much cost is decoded in one go."""
-
 
 @dataclass(frozen=True)
 class BinsTable:
@@ -60,16 +57,6 @@ class BinsTable:
         """How units are made, as a state's hash has it."""
         return f"bins {self.bins.name} {self.bins.cost} {self.bins.rows}"
 
-    @property
-    def chunk_units(self) -> int:
-        """How many units are decoded in one go."""
-        return max(1, CHUNK_COST // self.bins.cost)
-
-    def stretch(self, group: int, start: int, end: int) -> tuple[int, int]:
-        """The rows of the bins `[start, end)` of a row group: which of the selected ones, `[start, end)`."""
-        first = int(self.starts[group])
-        return int(self.first_ordinals[first + start]), int(self.first_ordinals[first + end])
-
     def ordinals(self, units: Intervals, _manifest: _core.Manifest, _columns: list[str]) -> Intervals:
         """The selected rows that are in these units."""
         ordinals: Intervals = self.first_ordinals[units]
@@ -86,10 +73,3 @@ class BinsTable:
             np.add.at(contents, np.searchsorted(self.first_ordinals, ordinals, "right") - 1, words)
             done += len(words)
         return contents
-
-    def offsets(self, group: int, start: int, end: int) -> Words:
-        """Where each of these bins begins among their rows, then the number of these."""
-        first = int(self.starts[group])
-        found = self.first_ordinals[first + start : first + end + 1]
-        begins: Words = found - found[0]
-        return begins

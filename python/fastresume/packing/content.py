@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from fastresume.audit.log_format import Words, mix
+import fastresume._core as _core
+from fastresume.audit.log_format import Words, digest, mix
+from fastresume.batch.origin import Origin, Proof, UnitRows, of_a_pass
+from fastresume.batch.schema import Tensors
+from fastresume.buffers import of_buffer, of_runs
 
 Numbers = npt.NDArray[np.int64]
 
@@ -39,6 +45,32 @@ def of_sequences(document: Tensor, position: Tensor, rows: Numbers, offsets: Num
     parts = of_documents(rows[offsets[sequences] + named], positions[first], positions[last] + 1)
     np.add.at(of_each, sequences, parts)
     return of_each
+
+
+def held_by(tensors: Tensors, rows: Numbers, units: UnitRows, count: int) -> Words:
+    """The digest of what each of the first units of a batch holds, by its tensors and row numbers.
+
+    Args:
+        tensors: those of the batch, before any transform.
+        rows: the row numbers of all its units.
+        units: which rows are of which unit.
+        count: how many units.
+    """
+    offsets = units.offsets[: count + 1]
+    if units.are_documents:
+        document: Any = tensors["document"]
+        position: Any = tensors["position"]
+        return of_sequences(document[:count], position[:count], rows, offsets)
+    sums = np.cumsum(mix(rows[: offsets[-1]].astype(np.uint64) + np.uint64(1)), dtype=np.uint64)
+    return np.diff(np.append(np.uint64(0), sums)[offsets])
+
+
+def proof_of(delivered: _core.Delivered, tensors: Tensors, origin: Origin) -> Proof:
+    """What a delivery log notes of the units that the core delivered."""
+    units, counted = of_a_pass(origin.units), of_runs(of_buffer(delivered.unit_numbers()[0]))
+    if origin.damage:
+        return Proof(digest(counted), None)
+    return Proof(digest(counted), total(held_by(tensors, of_runs(origin.runs), units, len(counted))))
 
 
 def total(digests: Words) -> int:

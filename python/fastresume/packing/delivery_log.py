@@ -13,7 +13,7 @@ import fastresume._core as _core
 from fastresume.audit.log_format import contents_file, units_file
 from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.delivered import Delivered
-from fastresume.batch.origin import Proof
+from fastresume.batch.origin import Origin, Proof, of_a_pass
 from fastresume.buffers import Intervals
 from fastresume.options.units import Packed
 from fastresume.packing.content import total
@@ -41,11 +41,9 @@ class UnitsLog(DeliveryLog):
         super().__init__(directory, spec.manifest, spec.world)
         self.spec = replace(spec, is_audited=True)
 
-    def digests(self, batch: Delivered) -> tuple[int, int | None]:
+    def digests(self, _batch: Delivered, origin: Origin) -> Proof:
         """The digest of the units of a batch, and that of what they hold."""
-        made: Any = batch
-        proof: Proof = made.batch._origin.units.proof
-        return proof
+        return of_a_pass(of_a_pass(origin.units).proof)
 
     def content_at(self, before: _core.Cursor, positions: Intervals) -> int | None:
         """The digest of what the units that are dropped hold; None if that can't be read.

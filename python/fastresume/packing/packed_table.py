@@ -21,8 +21,6 @@ Digests = npt.NDArray[np.uint64]
 
 Packing = tuple[tuple[str, ...], int, list[bytes] | None]
 
-CHUNK_TOKENS = 1 << 21
-"""About so many tokens are decoded in one go: fewer, and what a page says of rows is read again too often."""
 
 ANCHOR_TOKENS = 1 << 16
 """Between two anchors of the index are so many tokens at most, but for one list that is longer."""
@@ -65,11 +63,6 @@ class PackedTable:
         """How units are made, as a state's hash has it."""
         packed = self.packed
         return f"packed {packed.names} {packed.length} {packed.separator is not None} {packed.rest}"
-
-    @property
-    def chunk_units(self) -> int:
-        """How many units are decoded in one go."""
-        return max(1, CHUNK_TOKENS // self.packed.length)
 
     def packing(self, rows: Schema) -> Packing:
         """How rows of a schema are packed, as the core takes it."""

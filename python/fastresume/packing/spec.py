@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+import numpy as np
 import torch
 
 import fastresume._core as _core
-from fastresume.audit.ranges import chunks
 from fastresume.batch.batch import Batch
 from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share, of_a_pass
@@ -17,14 +17,12 @@ from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
-from fastresume.packing.cutting import UnitSource
+from fastresume.packing.content import held_by, proof_of, total
 from fastresume.packing.index import index_of
 from fastresume.packing.packed_table import ANCHOR_TOKENS, Digests, PackedTable, Packing
-from fastresume.packing.reader import UnitsReader, chunks_of
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
-from fastresume.reading.spec import PassReader, Rows
-from fastresume.reading.workers.messages import Arrival
+from fastresume.reading.spec import PassReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,9 +79,9 @@ class UnitsSpec(FilesSpec):
         return self.manifest.num_selected // self.world.world_size
 
     @property
-    def is_mixed_here(self) -> bool:
-        """Whether a batch is put together in Python of what the core has decoded."""
-        return self.is_audited
+    def is_made_ahead(self) -> bool:
+        """Whether threads make batches ahead of the loop: what units hold is worked out for a log, too."""
+        return super().is_made_ahead or self.is_audited
 
     @property
     def hash_of_selection(self) -> str:
@@ -114,13 +112,8 @@ class UnitsSpec(FilesSpec):
         """The most bytes that a rank holds, and what each decoding thread adds.
 
         Of what the core's threads decode, that of as many rows as units have on the average, in windows as
-        large; and the lists of windows, of sequences. Of other units, the chunks that readers keep, and one
-        more of each.
+        large; and the lists of windows, of sequences.
         """
-        if self.is_mixed_here:
-            size, kept = chunks_of(self.units_table, planned, order, self.world.world_size * processes)
-            chunk = size * self.row_bytes
-            return (kept + 1) * chunk * processes, 2 * chunk
         lanes, groups, units = planned.cut
         are_bins, windows = isinstance(self.units_table, BinsTable), order.sizes
         choice = None
@@ -150,11 +143,6 @@ class UnitsSpec(FilesSpec):
         open_windows = max(lanes // (self.world.world_size * processes), 1) + 1
         token_bytes = sum(self.schema.row_widths[:-2]) // max(self.schema.row_widths[-1] // 4, 1)
         return min(open_windows, windows) * tokens * token_bytes
-
-    @property
-    def _source(self) -> UnitSource:
-        given = (self.manifest, self.layout, self.schema, self.units_table)
-        return UnitSource(*given, self._packing)
 
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The unit at each position of the pass that a cursor is in."""
@@ -186,29 +174,13 @@ class UnitsSpec(FilesSpec):
         prefetch_bytes: int = 0,
         page_lock: _core.PageLock | None = None,
     ) -> PassReader:
-        """The batches of a rank's worker, from a cursor on.
-
-        They are decoded by the core's threads, as rows are. What an audit proves is put together of units
-        that are decoded many at a time.
-        """
-        if self.is_mixed_here:
-            return self._reader(cursor, planned, place)
+        """The batches of a rank's worker, from a cursor on, decoded by the core's threads as rows are."""
         files, units = (self.manifest, self.layout), (self._units, self.units_table.core)
         whose = cursor, planned, place, (threads, prefetch_bytes, page_lock)
         if self._packing is None:
             return _core.Reader.of_bins(files, units, *whose)
         names, _, separators = self._packing
         return _core.Reader.of_sequences(files, (*units, list(names), separators), *whose)
-
-    def _reader(
-        self,
-        cursor: _core.Cursor,
-        planned: _core.Pass,
-        place: tuple[int, int, int, int],
-        is_ahead: bool = True,
-    ) -> UnitsReader:
-        given = (self._source, planned, self.order(cursor), self.share(planned, cursor), place)
-        return UnitsReader(*given, self.row_bytes, is_ahead, self.is_audited, self.masks_damage)
 
     def contents(self) -> Digests:
         """The digest of what each unit holds: tokens of a sequence, rows of a bin.
@@ -225,9 +197,19 @@ class UnitsSpec(FilesSpec):
             DataError, SourceError: if a file can't be read.
         """
         planned = _core.Pass(cursor, (1, 1, self.batch_size), "short", 1)
-        reader = self._reader(cursor, planned, (0, 1, 0, 1), is_ahead=False)
-        some = chunks(of_buffer(self.order(cursor).rows(positions)), self.batch_size)
-        return sum(map(reader.content, some)) % (1 << 64)
+        reader, asked, found = self.reader(cursor, planned, (0, 1, 0, 1)), of_runs(positions), 0
+        for number in range(planned.batches):
+            is_asked = np.isin(of_runs(of_buffer(planned.positions(number, 0))), asked)
+            if is_asked.any():
+                made = super().batch(reader.batch(number), cursor, None)
+                origin = made._origin
+                units, rows = of_a_pass(origin.units), of_runs(origin.runs)
+                counts = 1 if units.are_documents else np.diff(units.offsets)
+                if not origin.valid[np.repeat(is_asked, counts)].all():
+                    raise _core.DataError("units that are dropped are damaged")
+                of_each = held_by(made._tensors, rows, units, len(is_asked))
+                found += total(of_each[is_asked])
+        return found % (1 << 64)
 
     @property
     def _columns(self) -> list[str]:
@@ -239,32 +221,22 @@ class UnitsSpec(FilesSpec):
         """What puts units of several chunks together."""
         return _core.RowJoiner(None, self.schema.row_widths, stated_bytes)
 
-    def next_chunk(self, reader: Any) -> Chunk | None:
-        """The units that a reader gives next; None at its end."""
-        if isinstance(reader, UnitsReader):
-            return reader.next_chunk()
-        delivered = reader.front()
-        if delivered is None:
-            return None
-        reader.advance()
+    def chunk_of(self, delivered: _core.Delivered) -> Chunk:
+        """What the core delivered, to be joined to others."""
         rows = of_runs(of_buffer(delivered.written.runs()))
-        return Chunk(delivered.memory, rows, of_words(delivered.unit_offsets()[0]), tuple(delivered.damage))
-
-    def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
-        """So many units of a pass from a cursor on, and nothing else."""
-        planned = _core.Pass(cursor, (1, 1, count), "short", 1)
-        return of_a_pass(self._reader(cursor, planned, (0, 1, 0, 1), is_ahead=False).next_chunk())
+        offsets = of_words(of_a_pass(delivered.unit_offsets())[0])
+        whose = of_runs(of_buffer(delivered.unit_numbers()[0])) if self.is_audited else None
+        return Chunk(delivered.memory, rows, offsets, tuple(delivered.damage), whose)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
-        """The batch that a reader delivered, with the cursor after it."""
-        if isinstance(delivered, Arrival):
-            return delivered.with_cursor(cursor, share)
-        return super().batch(delivered, cursor, share)
-
-    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
-        """The units of this rank's batch with a number in the cut of a pass, read again."""
-        place = (self.world.rank, self.world.world_size, 0, 1)
-        return self._reader(planned.cursor_after(number), planned, place, is_ahead=False).rows(number)
+        """The batch that the core delivered, with the cursor after it."""
+        made = super().batch(delivered, cursor, share)
+        if not self.is_audited:
+            return made
+        # Before transforms, which may write to the tensors.
+        origin = made._origin
+        units = of_a_pass(origin.units)._replace(proof=proof_of(delivered, made._tensors, origin))
+        return Batch(made._tensors, origin._replace(units=units))
 
     @property
     def _schema_of_rows(self) -> Schema:

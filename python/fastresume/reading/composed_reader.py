@@ -55,6 +55,10 @@ class ComposedReader(ABC):
             self._front = self._made(self._number)
         return self._front
 
+    def batch(self, number: int) -> Arrival:
+        """The batch with a number in the cut, read by itself."""
+        return self._made(number)
+
     def advance(self) -> None:
         """Releases the front batch."""
         if self._front is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
-from fastresume.options.topology import Cut
+from fastresume.options.topology import Cut, World
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
@@ -149,15 +149,18 @@ class FilesSpec(ReadSpec):
         if delivered is None:
             return None
         reader.advance()
-        rows = of_runs(of_buffer(delivered.written.runs()))
-        return Chunk(delivered.memory, rows, None, tuple(delivered.damage))
+        return self.chunk_of(delivered)
 
     def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
-        """So many rows of a pass from a cursor on, and nothing else."""
-        (start, _), *_ = of_buffer(cursor.remaining()).tolist()
-        runs = of_buffer(self.row_order(cursor).rows(np.array([[start, start + count]], dtype=np.int64)))
-        memory, written = self.layout.read_rows(self.manifest, runs, count)
-        return Chunk(memory, of_runs(runs), None, tuple(written.damage))
+        """So many rows, or units, of a pass from a cursor on, and nothing else."""
+        planned = _core.Pass(cursor, (1, 1, count), "short", 1)
+        alone = replace(self, world=World(0, 1))
+        return self.chunk_of(alone.batch_reader(cursor, planned).batch(0))
+
+    def chunk_of(self, delivered: _core.Delivered) -> Chunk:
+        """What the core delivered, to be joined to others."""
+        rows = of_runs(of_buffer(delivered.written.runs()))
+        return Chunk(delivered.memory, rows, None, tuple(delivered.damage))
 
     @property
     def files_of_state(self) -> _core.Manifest | _core.Units:
@@ -196,24 +199,14 @@ class FilesSpec(ReadSpec):
         """The set of the rows at a set of positions of the pass that a cursor is in."""
         return of_buffer(self.row_order(cursor).row_set(positions))
 
-    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
-        """The rows of this rank's batch with a number in the cut of a pass, read again."""
-        rank = self.world.rank
-        order = self.row_order(planned.cursor_after(number))
-        runs = of_buffer(order.rows(of_buffer(planned.positions(number, rank))))
-        return self._read(self.layout, runs, planned.shape(number, rank)[0])
-
     def read_rows(self, row_numbers: Sequence[int] | RowNumbers) -> Rows:
         """The rows with these numbers, in this order."""
         numbers = checked_numbers(self.manifest, row_numbers)
         # Who names a row wants it: there is no batch whose other rows would do.
         strict = self.layout.masking_damage(masks_damage=False)
-        return self._read(strict, np.stack([numbers, numbers + 1], axis=1), len(numbers))
-
-    def _read(self, layout: _core.Layout, runs: Intervals, count: int) -> Rows:
-        """The rows in these runs, repeated up to `count` rows."""
-        memory, written = layout.read_rows(self.manifest, runs, count)
-        return Rows(self._schema_of_rows.tensors(memory), written, tuple(written.damage))
+        runs = np.stack([numbers, numbers + 1], axis=1)
+        memory, written = strict.read_rows(self.manifest, runs, len(numbers))
+        return Rows(self._schema_of_rows.tensors(memory), written)
 
     @property
     def _schema_of_rows(self) -> Schema:

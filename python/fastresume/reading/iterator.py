@@ -139,7 +139,8 @@ class BatchIterator(Iterator[Batch]):
                 self._check_current()
                 logged_from = self._cursor if self._handed is None else self._shared.cursor
                 rows_masked = masked_rows.by_cause(front, origin)
-                self._log.deliver(front, cursor_after(front, self._end_cursor), logged_from, rows_masked)
+                after = cursor_after(front, self._end_cursor)
+                self._log.deliver(front, origin, after, logged_from, rows_masked)
             counted, masked_before = self._stats._counts, masked_rows.count
             shared, before = self._shared, self._shared._cursor
             handed, made, trail, planned = self._handed, self._made, self._trail[0], self._share.planned
@@ -228,7 +229,7 @@ class BatchIterator(Iterator[Batch]):
         spec, device, make = self._spec, self._device, self._make_here
         if not self._threads or self._is_alone:
             return reader if device is None else Beside(reader, make, device.put)
-        if not (spec.transforms or spec.is_mixed_here):
+        if not spec.is_made_ahead:
             if device is None:
                 return reader
             ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)

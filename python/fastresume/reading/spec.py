@@ -36,6 +36,9 @@ class PassReader(Reader, Protocol):
     def activity(self) -> Any:
         """What its threads are doing, as the core's `Activity` tells it."""
 
+    def batch(self, number: int) -> Any:
+        """The batch with a number in the cut, read by itself: a `Delivered`."""
+
 
 class Rows(NamedTuple):
     """Rows of a batch that were put together, or read again, before it is known who gets it.
@@ -171,6 +174,11 @@ class ReadSpec(ABC):
     def is_mixed_here(self) -> bool:
         """Whether a batch is put together in Python of what the core has decoded."""
 
+    @property
+    def is_made_ahead(self) -> bool:
+        """Whether threads make batches ahead of the loop, of what the core has decoded."""
+        return bool(self.transforms) or self.is_mixed_here
+
     @abstractmethod
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
@@ -202,17 +210,17 @@ class ReadSpec(ABC):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
 
-    @abstractmethod
-    def planned_rows(self, planned: _core.Pass, number: int) -> Rows:
-        """The rows of this rank's batch with a number in the cut of a pass, read again."""
+    def batch_reader(self, cursor: _core.Cursor, planned: _core.Pass) -> PassReader:
+        """What reads single batches of this rank in the cut of a pass; the cursor is one of that pass."""
+        return self.reader(cursor, planned, (self.world.rank, self.world.world_size, 0, 1))
 
     def planned_batch(self, planned: _core.Pass, number: int) -> Batch:
         """This rank's batch with a number in the cut of a pass, read again; no transform has seen it."""
         cursor, after = planned.cursor_after(number), planned.cursor_after(number + 1)
         if self.on_iter == "restart" and after.epoch != planned.epoch:
             after = cursor.restarted()
-        rows, share = self.planned_rows(planned, number), self.share(planned, cursor)
-        return rows.batch(planned, number, share, self.schema.masked, after)
+        delivered: Any = self.batch_reader(cursor, planned).batch(number)
+        return self.batch(delivered, after, self.share(planned, cursor))
 
     @abstractmethod
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:

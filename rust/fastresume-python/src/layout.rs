@@ -7,7 +7,7 @@ use fastresume::filter_layout::{self, Asked};
 use fastresume::vectors::collected;
 use fastresume::{
     Bound as CoreBound, Details, Layout as CoreLayout, MemoryBound as CoreMemoryBound, ReadRows, Request,
-    Result, Vocabulary, page_stats, random_access, row_group_stats,
+    Result, Sources, Vocabulary, page_stats, random_access, row_group_stats,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -140,10 +140,9 @@ impl Layout {
         let runs = intervals::read(py, &runs)?;
         let runs = runs.iter().map(|run| run.start.cast_unsigned()..run.end.cast_unsigned());
         let runs = collected(runs).map_err(|error| to_python(py, &error))?;
-        let (manifest, layout) = (&manifest.inner, &self.inner);
-        let ReadRows { fields, written } = gate::run_stoppable(py, |stop| {
-            random_access::read(Arc::clone(manifest), layout.clone(), &runs, count, stop)
-        })?;
+        let sources = || Arc::new(Sources::one(Arc::clone(&manifest.inner), self.inner.clone()));
+        let ReadRows { fields, written } =
+            gate::run_stoppable(py, |stop| random_access::read(&sources(), &runs, count, stop))?;
         Ok((fields.into(), Written::new(written, count, None)))
     }
 

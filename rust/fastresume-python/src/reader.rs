@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastresume::vectors::collected;
 use fastresume::{
-    BinRows, Bins, Delivered as CoreDelivered, DeliveredUnits, Error, FileSource, MixedOrder, PackedRows,
-    Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled, ReadSource,
+    BatchReader, BinRows, Bins, Delivered as CoreDelivered, DeliveredUnits, Error, FileSource, MixedOrder,
+    PackedRows, Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled, ReadSource,
     SequencePass, Sources, UnitTable as CoreTable, WorkerId,
 };
 use pyo3::prelude::*;
@@ -55,6 +55,7 @@ pub struct Delivered {
     pass: Arc<CorePass>,
     rank: u64,
     units: Option<DeliveredUnits>,
+    of: Arc<BatchReader>,
 }
 
 #[pymethods]
@@ -100,6 +101,15 @@ impl Delivered {
         Ok(Some((Buffer::of_words(offsets), of.are_documents)))
     }
 
+    /// The numbers of the valid units, in the batch's order, as `[start, end)` pairs, and the source of each pair.
+    fn unit_numbers(&self, py: Python<'_>) -> PyResult<(Buffer, Buffer)> {
+        gate::run(py, || {
+            let (sources, numbers): (Vec<_>, Vec<_>) = self.of.numbers(self.number)?.into_iter().unzip();
+            let sources = collected(sources.into_iter().map(|source| source as u64))?;
+            Ok((Buffer::of_ranges(numbers.into_iter())?, Buffer::of_words(sources)))
+        })
+    }
+
     /// The positions of the valid rows, in the batch's order, as `[start, end)` pairs.
     #[getter]
     fn positions(&self, py: Python<'_>) -> PyResult<Buffer> {
@@ -130,8 +140,8 @@ pub struct Reader {
     front: Mutex<Option<Py<Delivered>>>,
     activity: Py<Activity>,
     stores: Vec<Arc<Py<Stores>>>,
-    /// Those of a mixture.
-    sources: Option<Arc<Sources>>,
+    of: Arc<BatchReader>,
+    is_mixed: bool,
     rank: u64,
     page_lock: Option<&'static dyn CorePageLock>,
 }
@@ -269,6 +279,12 @@ impl Reader {
         Ok(Some(front))
     }
 
+    /// The batch with this number in the cut, which need not come next: only its rows are decoded. The reader stays where it is.
+    fn batch(&self, py: Python<'_>, number: u64) -> PyResult<Delivered> {
+        let delivered = gate::run_stoppable(py, |stop| self.of.read(number, stop))?;
+        self.wrapped(py, delivered)
+    }
+
     /// Releases the front batch.
     fn advance(&self) {
         let front = locked(&self.front).take();
@@ -319,21 +335,22 @@ impl Reader {
         order: impl FnOnce(&Arc<CorePass>) -> Result<PassOrder, Error> + Send,
         (place, (threads, prefetch_bytes, page_lock)): (Place, Ahead<'_>),
     ) -> PyResult<Self> {
-        let (pipeline, sources, is_mixed) = gate::run(py, || {
+        let (pipeline, of, is_mixed) = gate::run(py, || {
             let (sources, pass) = (Arc::new(sources()?), Arc::clone(&pass_.inner));
             let order = order(&pass)?;
             let is_mixed = matches!(order, PassOrder::Mixed(_));
-            let own = Arc::clone(&sources);
-            let made = Pipeline::new(own, order, pass, to_reader(place), threads, prefetch_bytes)?;
-            Ok((made, sources, is_mixed))
+            let own = (Arc::clone(&sources), order.clone(), Arc::clone(&pass));
+            let made = Pipeline::new(sources, order, pass, to_reader(place), threads, prefetch_bytes)?;
+            Ok((made, Arc::new(BatchReader::new(own.0, own.1, own.2, place.0)), is_mixed))
         })?;
-        let activity = Activity::new(pipeline.view(), Arc::clone(&sources));
+        let activity = Activity::new(pipeline.view(), Arc::clone(of.sources()));
         Ok(Self {
             pipeline: ProcessLock::new(Some(pipeline)),
             front: Mutex::new(None),
             activity: Py::new(py, activity)?,
             stores,
-            sources: is_mixed.then_some(sources),
+            of,
+            is_mixed,
             rank: place.0,
             page_lock: page_lock.as_deref().map(PageLock::of_core),
         })
@@ -353,18 +370,20 @@ impl Reader {
         let num_numbers =
             documents.and_then(|of| of.offsets.last().copied()).unwrap_or(delivered.rows as u64);
         let num_bytes = delivered.fields.iter().map(|memory| memory.bytes().len()).sum();
+        let sources = self.is_mixed.then(|| Arc::clone(self.of.sources()));
         Ok(Delivered {
             memory: Py::new(py, Memory::from(delivered.fields))?,
             num_rows: delivered.rows,
             num_bytes,
             valid_rows: delivered.valid_rows,
-            written: Py::new(py, Written::new(delivered.written, num_numbers, self.sources.clone()))?,
+            written: Py::new(py, Written::new(delivered.written, num_numbers, sources))?,
             cursor: Py::new(py, Cursor::from(delivered.cursor))?,
             ends_pass,
             pass: delivered.pass,
             number: delivered.batch,
             rank: self.rank,
             units: delivered.units,
+            of: Arc::clone(&self.of),
         })
     }
 }

@@ -66,6 +66,7 @@ pub use self::order::selection::Selection;
 pub use self::order::split;
 pub use self::order::weights::{Weights, whole_weights};
 pub use self::pipeline::activity::Doing;
+pub use self::pipeline::batch_reader::BatchReader;
 pub use self::pipeline::decode_cost;
 pub use self::pipeline::memory_bound::{self, MemoryBound};
 pub use self::pipeline::schedule::PassOrder;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::{Fill, Layout, Manifest, Policy, Request, random_access};
+use fastresume::{Fill, Layout, Manifest, Policy, Request, Sources, random_access};
 use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -231,10 +231,14 @@ fn by_us(case: &Case, path: &Path) -> Vec<Row> {
     let policy = if case.shape == Shape::List { Policy::Fill(Fill::Integer(fill)) } else { Policy::Mask };
     let layout = Layout::resolve(&manifest, &Request { columns: None, nulls: policy }).unwrap();
     let read = case.read.start as u64..case.read.end as u64;
-    let memory =
-        random_access::read(manifest, layout, std::slice::from_ref(&read), read.end - read.start, &go)
-            .unwrap()
-            .fields;
+    let memory = random_access::read(
+        &Arc::new(Sources::one(manifest, layout)),
+        std::slice::from_ref(&read),
+        read.end - read.start,
+        &go,
+    )
+    .unwrap()
+    .fields;
     let word = |bytes: &[u8]| {
         let mut word = [0; 8];
         word[..bytes.len()].copy_from_slice(bytes);

@@ -142,7 +142,11 @@ impl BinRows {
         found
     }
 
-    fn looked_up(&self, batch: u64) -> Result<BinBatch> {
+    /// The same, looked up now.
+    ///
+    /// # Errors
+    /// As for `of`.
+    pub fn looked_up(&self, batch: u64) -> Result<BinBatch> {
         let Shape { rows, valid, distinct } = self.pass.shape(batch, self.rank);
         let to_usize = |count: u64| {
             usize::try_from(count)

@@ -108,6 +108,11 @@ impl Filler {
         }
     }
 
+    /// The sources.
+    pub fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
     /// The layout of the batches.
     pub fn layout(&self) -> &Layout {
         self.sources.layout()

@@ -1,4 +1,4 @@
-//! Reads any rows of the dataset by their numbers.
+//! Reads any rows by their numbers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,12 +12,10 @@ use crate::batch::slots::fields::{SharedSlots, Slots};
 use crate::batch::slots::pending::repeat;
 use crate::batch::slots::row_ids::Written;
 use crate::batch::sources::Sources;
-use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
 use crate::intervals::set::Intervals;
 use crate::memory::buffer::{Memory, Pool};
 use crate::memory::vectors::{collected, collected_results, exact_room_for, push};
-use crate::projection::layout::Layout;
 
 /// Rows that were read by their numbers.
 #[derive(Debug)]
@@ -28,24 +26,16 @@ pub struct ReadRows {
     pub written: Written,
 }
 
-/// The rows that `runs` name, in their order, repeated until there are `count` rows. `runs` may come in any
-/// order. Each row is decoded once, however often it is named.
+/// The rows that `runs` name, counted over all sources, in their order, repeated until there are `count` rows. `runs` may
+/// come in any order. Each row is decoded once, however often it is named.
 ///
 /// # Errors
-/// `Argument` for a row beyond the dataset, or too many for memory; `Data` or `Source` if they can't be read;
+/// `Argument` for a row beyond the sources, or too many for memory; `Data` or `Source` if they can't be read;
 /// `Interrupted` once `stop` is set.
-pub fn read(
-    manifest: Arc<Manifest>,
-    layout: Layout,
-    runs: &[Range<u64>],
-    count: u64,
-    stop: &AtomicBool,
-) -> Result<ReadRows> {
-    let sources = Arc::new(Sources::one(manifest, layout));
-    let manifest = &sources.each()[0].manifest;
+pub fn read(sources: &Arc<Sources>, runs: &[Range<u64>], count: u64, stop: &AtomicBool) -> Result<ReadRows> {
     let last = runs.iter().filter(|run| !run.is_empty()).map(|run| run.end - 1).max();
-    if let Some(last) = last.filter(|last| *last >= manifest.num_rows()) {
-        let rows = manifest.num_rows();
+    let rows = sources.num_rows();
+    if let Some(last) = last.filter(|last| *last >= rows) {
         return Err(Error::Argument(format!("row {last} is not below {rows}, the number of rows")));
     }
     let count = to_usize(count)?;
@@ -56,13 +46,13 @@ pub fn read(
         slot_row += run.end - run.start;
     }
     let distinct = Intervals::new(collected(runs.iter().cloned())?)?;
-    let (filler, pool) = (Filler::new(Arc::clone(&sources), 1), Pool::new(0));
+    let (filler, pool) = (Filler::new(Arc::clone(sources), 1), Pool::new(0));
     let fields = if runs.windows(2).all(|pair| pair[0].end <= pair[1].start) {
-        decoded(&filler, (manifest, &pool), &distinct, Some(count), &mut written, stop)?
+        decoded(&filler, &pool, &distinct, Some(count), &mut written, stop)?
     } else {
         let named = runs.iter().cloned().flatten();
         let places = collected_results(named.map(|row| to_usize(distinct.rank(row))))?;
-        let fields = decoded(&filler, (manifest, &pool), &distinct, None, &mut written, stop)?;
+        let fields = decoded(&filler, &pool, &distinct, None, &mut written, stop)?;
         let places = filled_up(places, count)?;
         // The buffers of pages are let go of before there are two of each row.
         drop(filler);
@@ -85,7 +75,7 @@ fn filled_up(mut places: Vec<usize>, count: usize) -> Result<Vec<usize>> {
 /// to `count`. Notes which of them are damaged.
 fn decoded(
     filler: &Filler,
-    (manifest, pool): (&Manifest, &Pool),
+    pool: &Pool,
     wanted: &Intervals,
     count: Option<usize>,
     written: &mut Written,
@@ -94,7 +84,7 @@ fn decoded(
     let distinct = to_usize(wanted.count())?;
     let rows = count.map_or(distinct, |count| count.max(distinct));
     let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(filler.layout(), rows, pool, None)?));
-    let mut segments = VecDeque::from(segments(manifest, wanted.ranges())?);
+    let mut segments = VecDeque::from(segments(filler.sources(), wanted.ranges())?);
     while let Some(segment) = segments.pop_front() {
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);
     }
@@ -106,14 +96,14 @@ fn decoded(
 }
 
 /// One segment per row group; all rows go to one batch, one after another.
-fn segments(manifest: &Manifest, runs: &[Range<u64>]) -> Result<Vec<Segment>> {
+fn segments(sources: &Sources, runs: &[Range<u64>]) -> Result<Vec<Segment>> {
     let mut segments: Vec<(usize, Vec<Piece>)> = Vec::new();
     let mut slot_row = 0;
     for run in runs {
         let mut row = run.start;
         while row < run.end {
-            let group = manifest.group_of(row);
-            let whole = manifest.group_rows(group);
+            let group = sources.group_of(row);
+            let whole = sources.group(group).rows;
             let end = run.end.min(whole.end);
             let piece = Piece { batch: 0, rows: row - whole.start..end - whole.start, slot_row, phase: 0 };
             match segments.last_mut() {

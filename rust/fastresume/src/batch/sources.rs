@@ -168,6 +168,13 @@ impl Sources {
         self.before[source].rows
     }
 
+    /// The rows of all sources.
+    #[must_use]
+    pub fn num_rows(&self) -> u64 {
+        let last = self.each.last().map_or(0, |source| source.manifest.num_rows());
+        self.before.last().map_or(0, |before| before.rows).saturating_add(last)
+    }
+
     /// The source of a file, counted over all sources, and its number there.
     #[must_use]
     pub fn file(&self, file: usize) -> (&FileSource, usize) {

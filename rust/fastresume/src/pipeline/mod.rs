@@ -17,3 +17,4 @@ pub mod task_queue;
 pub mod activity;
 pub mod memory_bound;
 pub mod thread_pool;
+pub mod batch_reader;

@@ -1,5 +1,6 @@
 //! The schedule: what to decode next, of one dataset or of several.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::bin_rows::BinRows;
@@ -7,6 +8,7 @@ use crate::batch::bunch::Bunches;
 use crate::batch::segment::Segment;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result};
+use crate::memory::vectors::push;
 use crate::order::pass_order::Order;
 use crate::pipeline::lane_schedule::LaneSchedule;
 use crate::pipeline::mixed_schedule::MixedSchedule;
@@ -17,7 +19,7 @@ use crate::resume::mixed_order::MixedOrder;
 use crate::resume::pass::Pass;
 
 /// Which rows stand at the positions of a pass.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum PassOrder {
     /// Those of one dataset.
     One(Order),
@@ -37,6 +39,24 @@ impl PassOrder {
             Self::Sequences(sequences) => Some(Arc::clone(sequences)),
             _ => None,
         }
+    }
+
+    /// What stands at positions, in their order: each source, and its rows or units that follow one another.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory; `State` if a source does not stand there.
+    pub fn numbers(&mut self, positions: &[Range<u64>]) -> Result<Vec<(usize, Range<u64>)>> {
+        let order = match self {
+            Self::Mixed(mixed) => return mixed.numbers(positions),
+            Self::One(order) => order,
+            Self::Bins(bins) => bins.order(),
+            Self::Sequences(sequences) => &sequences.order,
+        };
+        let mut found = Vec::new();
+        for run in positions.iter().flat_map(|range| order.rows(range.clone())) {
+            push(&mut found, (0, run))?;
+        }
+        Ok(found)
     }
 
     /// The bins, where the pass counts these.

@@ -13,7 +13,7 @@ use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::memory::vectors::push;
 use crate::order::shuffle::Window;
-use crate::pipeline::sequence_pass::SequencePass;
+use crate::pipeline::sequence_pass::{SequencePass, no_rows};
 use crate::pipeline::stream_queue::StreamQueue;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
@@ -216,8 +216,4 @@ impl SequenceSchedule {
         let positions = stream.stretches(given).flat_map(|counted| remaining.slice(counted));
         positions.flat_map(|positions| self.of.order.rows(positions))
     }
-}
-
-fn no_rows() -> Error {
-    Error::data("the index of units is damaged: it has tokens of rows that are not there")
 }

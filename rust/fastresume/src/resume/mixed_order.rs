@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, quoted};
 use crate::intervals::set::Intervals;
+use crate::memory::vectors::{collected, push};
 use crate::order::comb::Comb;
 use crate::order::pass_order::{Order, OrderKind};
 use crate::order::selection::Selection;
@@ -24,7 +25,7 @@ pub struct ReadSource {
 }
 
 /// The orders of the sources that are read in a stage, by their numbers among those of the reader.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MixedOrder {
     axes: Axes,
     each: Vec<Option<Member>>,
@@ -34,7 +35,7 @@ pub struct MixedOrder {
 const MOST_PASSES: usize = 16;
 
 /// A source of the stage.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Member {
     /// Its place in the state.
     place: usize,
@@ -112,6 +113,39 @@ impl MixedOrder {
         member.passes.push_front((first, Arc::clone(&order)));
         member.passes.truncate(MOST_PASSES);
         Ok((order, ordinals))
+    }
+
+    /// What stands at positions, in their order: each source, and its rows that follow one another.
+    ///
+    /// # Errors
+    /// As for `pass_at`; `Argument` if the system does not give so much memory.
+    pub fn numbers(&mut self, positions: &[Range<u64>]) -> Result<Vec<(usize, Range<u64>)>> {
+        let mut each: Vec<Option<(usize, _)>> = Vec::new();
+        for number in 0..self.each.len() {
+            let Some(place) = self.each[number].as_ref().map(|member| member.place) else { continue };
+            let stretches = collected(self.axes.stretches_of(place, positions))?;
+            let mut rows = Vec::new();
+            for ordinals in stretches {
+                let (order, of_pass) = self.pass_at(number, ordinals.start)?;
+                for run in order.rows(ordinals.start - of_pass.start..ordinals.end - of_pass.start) {
+                    push(&mut rows, run)?;
+                }
+            }
+            each.resize_with(each.len().max(place + 1), || None);
+            each[place] = Some((number, rows.into_iter().flatten()));
+        }
+        let beyond =
+            || Error::State("a pass of a source ends before the rows that the mixture has of it".into());
+        let mut found: Vec<(usize, Range<u64>)> = Vec::new();
+        for place in positions.iter().flat_map(|range| self.axes.period().sources_at(range.clone())) {
+            let (number, rows) = each.get_mut(place).and_then(Option::as_mut).ok_or_else(beyond)?;
+            let row = rows.next().ok_or_else(beyond)?;
+            match found.last_mut() {
+                Some((of, run)) if *of == *number && run.end == row => run.end += 1,
+                _ => push(&mut found, (*number, row..row + 1))?,
+            }
+        }
+        Ok(found)
     }
 
     /// The most rows of a window of a source; `None` of one in file order.
