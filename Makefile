@@ -67,6 +67,12 @@ $(VENV)/.bench: $(VENV)/.tools requirements/bench.lock
 	$(UV_INSTALL) -r requirements/bench.lock
 	touch $@
 
+# Mosaic's streaming asks for older packages than all others do: it has an environment of its own.
+$(VENV)/.mosaic: $(VENV)/.tools requirements/mosaic.lock
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/mosaic
+	$(UV_INSTALL) --python $(VENV)/mosaic/bin/python -r requirements/mosaic.lock
+	touch $@
+
 # A server of Azure's blobs, for tests; npm is there on few machines.
 $(VENV)/.azurite: $(VENV)/.python
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
@@ -170,6 +176,10 @@ bench-stores: $(VENV)/.release $(VENV)/.bench ## Measure reading from a store of
 .PHONY: bench-handover
 bench-handover: $(VENV)/.release ## Measure what worker processes cost, beside torch's own hand-over and beside threads
 	$(MEASURE)/handover.py $(ARGS)
+
+.PHONY: bench-resumes
+bench-resumes: $(VENV)/.release $(VENV)/.bench $(VENV)/.mosaic ## Kill jobs of this and other loaders, resume them, and count rows; ARGS='...' goes to the program
+	$(MEASURE)/resumes.py --python mosaic=$(VENV)/mosaic/bin/python $(ARGS)
 
 .PHONY: bench-gpu
 bench-gpu: $(VENV)/.release ## Check and measure what only a CUDA device can show; ARGS='sums' goes to the program
@@ -301,9 +311,9 @@ format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 
 .PHONY: lock
 lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
-	cd requirements && for set in bootstrap dev bench frameworks site wheels; do \
+	cd requirements && for set in bootstrap dev bench frameworks mosaic site wheels; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
-	    $$set.in $$([[ $$set =~ bootstrap|site|wheels ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
+	    $$set.in $$([[ $$set =~ bootstrap|mosaic|site|wheels ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
 	    --overrides <([ $$set != frameworks ] || echo 'datasets>=5'); \
 	done
