@@ -294,7 +294,12 @@ class ResumeCallback(Callback):
         current, dataset = progress["current"], self._state.dataset
         done, batches = current["ready"], self._batches_of_an_epoch(trainer)
         is_pass, is_anew = batches == len(dataset), self._is_cut_anew()
-        if progress["is_last_batch"]:
+        if progress["is_last_batch"] and is_pass and dataset.batches_left < len(dataset):
+            # Files came to the pass that had ended.
+            progress["is_last_batch"] = False
+            done = len(dataset) - dataset.batches_left
+            _reopen_epoch(loops)
+        elif progress["is_last_batch"]:
             if done != batches or is_anew:  # it ended with its pass, and `batches` are those of the next one
                 done = batches
         elif is_pass and is_anew:
@@ -352,7 +357,7 @@ class ResumeCallback(Callback):
 
 
 def _reopen_epoch(loops: dict[str, Any]) -> None:
-    """Lets an epoch that training stopped in go on.
+    """Lets an epoch go on that training stopped in, or that files came to.
 
     Under `max_steps`, or when it should stop, Lightning counts an epoch as done wherever it is. From there
     the rest of a pass would be an epoch of its own, and a job ends a pass too early.
