@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from fastresume.checkpoint import Checkpointer
+from fastresume.integrations.resume_state import ResumeState
 from support.mixtures import places, source
 
 
@@ -86,7 +88,7 @@ def test_a_state_of_other_sources_is_refused_and_one_more_source_is_not(
 ) -> None:
     with pytest.raises(fr.StateError, match='a mixture of other sources: "web", "code"; this one has "x"'):
         mixture(root, {"x": "books"}).load_state_dict(state)
-    more = mixture(root, {"web": "web", "books": "books"})
+    more = mixture(root, {"web": "web", "code": "code", "books": "books"})
     more.load_state_dict(state)
     assert "books" in {name for name, _ in places(next(iter(more)), more)}
 
@@ -149,6 +151,79 @@ def test_a_source_that_is_let_go_is_read_anew(root: Path, state: dict[str, str])
     two = mixture(root, NOW, renamed={"code": None})
     two.load_state_dict(state)
     assert 0 in {row for name, row in places(next(iter(two)), two) if name == "git"}
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "another seed": {"shuffle": True, "seed": 2},
+    "in file order": {},
+    "other blocks": {"shuffle": True, "seed": 1, "block_rows": 4},
+    "fewer rows": {"shuffle": True, "seed": 1, "rows": [[0, 200]]},
+    "a filter": {"shuffle": True, "seed": 1, "filter": fr.col("x") < 10_200},
+    "other files": {"of": "books"},
+}
+
+
+@pytest.mark.law(9)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_source_that_may_be_one_that_is_gone_is_refused_at_every_door(
+    root: Path, tmp_path: Path, change: str
+) -> None:
+    """Under a new name and in another order, or with other rows, it began at its first row in silence."""
+    how = dict(CHANGES[change])
+    of = how.pop("of", "code")
+    one = mixture(root, BEFORE, code={"shuffle": True, "seed": 1, "block_rows": 8, "window_rows": 64})
+    state = some_batches(one, 10)[-1].state_dict()
+
+    def two(**more: Any) -> fr.Mixture:
+        return mixture(root, {"web": "web", "git": of}, git=dict(how), **more)
+
+    with Checkpointer(tmp_path / "saved") as checkpointer:
+        checkpointer.save(1, loader=one, extra={})
+    doors: dict[str, Callable[[], object]] = {
+        "a mixture": lambda: two().load_state_dict(state),
+        "its passes anew": lambda: two().load_state_dict(state, reset_epochs=True),
+        "a Loader": lambda: fr.Loader(two()).load_state_dict(state),
+        "workers": lambda: fr.Loader(two(), num_workers=1).load_state_dict(state),
+        "a copy": lambda: pickle.loads(pickle.dumps(two())).load_state_dict(state),
+        "a mapped one": lambda: two().map(lambda batch: batch).load_state_dict(state),
+        "a Cursor": lambda: two().load_state_dict(fr.Cursor.from_state(state)),  # type: ignore[arg-type]
+        "what remains": lambda: fr.Cursor.from_state(state).remaining(two()),
+        "what remains of it": lambda: two().remaining(state),
+        "a batch": lambda: two().batch_at(0, 1, state),
+        "a framework": lambda: ResumeState(fr.Loader(two())).load_state_dict(state),
+        "a Checkpointer": lambda: Checkpointer(tmp_path / "saved").restore(loader=two()),
+    }
+    for door, enter in doors.items():
+        with pytest.raises(fr.StateError) as caught:
+            enter()
+        told = str(caught.value)
+        assert 'source "git" is not in the state' in told, door
+        assert 'renamed={"code": "git"}' in told, door
+        assert 'renamed={"code": None} to begin "git" at its first row' in told, door
+        assert ("write seed=1" in told) == (change == "another seed"), told
+    anew = two(renamed={"code": None})
+    anew.load_state_dict(state)
+    batch = next(iter(anew))
+    first = next(iter(source(root, of, batch_size=3, rank=0, world_size=1, **how)))
+    assert batch.step == 10
+    assert [row for name, row in places(batch, anew) if name == "git"] == first.rows().tolist()
+
+
+@pytest.mark.law(9)
+def test_a_new_source_beside_all_of_the_state_begins_at_its_first_row(root: Path, state: Any) -> None:
+    """Also over the files of another one; and one that is left out alone is no fault."""
+    how: dict[str, Any] = {"shuffle": True, "seed": 3}
+    more = mixture(root, {"web": "web", "code": "code", "again": "code"}, again=how)
+    more.load_state_dict(state)
+    assert "again" in {name for name, _ in places(next(iter(more)), more)}
+    alone = mixture(root, {"web": "web"})
+    alone.load_state_dict(state)
+    found = next(iter(alone)).state_dict()
+    with pytest.raises(
+        fr.StateError, match='"code" of the state, of which 30 rows were delivered, is not in'
+    ):
+        mixture(root, {"web": "web", "books": "books"}).load_state_dict(found)
+    mixture(root, BEFORE).load_state_dict(found)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,11 @@ class AuditedJob:
                 # A state none of whose sources is there is refused.
                 named = dict.fromkeys([NAMES[0], *weights, *(name for _, of in self._stages for name in of)])
                 sources = {name: (self._source(name), weights.get(name, 1)) for name in named}
-                made: Any = fr.Mixture(sources, stages=self._stages, stop=stop, rank=rank, **how)
+                # One that is left out while a new one comes is let go.
+                gone = {name: None for name in self.names if name not in named}
+                made: Any = fr.Mixture(
+                    sources, stages=self._stages, stop=stop, renamed=gone or None, rank=rank, **how
+                )
             else:
                 made = self._source(NAMES[0], rank=rank, **how)
             if self.state is not None:

@@ -107,20 +107,23 @@ impl Names {
         self.0[source].push(format!("{}-{number}", NAMES[source]));
     }
 
-    /// The same mixture by the names of now.
+    /// The same mixture by the names of now; sources that it has not are let go.
     fn told(&self, mut named: NamedMixture) -> NamedMixture {
+        let own: BTreeSet<usize> = named.sources.iter().map(|source| place(&source.name)).collect();
         for source in &mut named.sources {
             source.name.clone_from(self.0[place(&source.name)].last().unwrap());
         }
-        let each = self.0.iter().filter_map(|names| names.split_last());
-        let pairs = each.flat_map(|(now, old)| old.iter().map(|old| (old.clone(), Some(now.clone()))));
-        named.renamed = pairs.collect();
+        for (number, names) in self.0.iter().enumerate() {
+            let now = names.last().filter(|_| own.contains(&number));
+            let old = names.iter().filter(|old| Some(*old) != now);
+            named.renamed.extend(old.map(|old| (old.clone(), now.cloned())));
+        }
         named
     }
 }
 
-/// Checks that a state is refused where nobody says that its sources have new names, or where it has none of the sources.
-/// Whether it fits otherwise.
+/// Checks that a state is refused where nobody says that its sources have new names, or which of them are let go where new
+/// ones come; and where it has none of the sources. Whether it fits otherwise.
 fn fits(state: &Cursor, named: &NamedMixture, least: u64) -> bool {
     let taken = state.taken().unwrap();
     let known: BTreeMap<usize, usize> = places(state).into_iter().zip(0..).collect();
@@ -134,10 +137,16 @@ fn fits(state: &Cursor, named: &NamedMixture, least: u64) -> bool {
         let error = state.fitted_to_mixture(&untold, least).unwrap_err().to_string();
         assert!(error.contains("write Mixture(..., renamed={"), "{error}");
     }
-    let fits = named.sources.iter().any(|source| known.contains_key(&place(&source.name)));
-    if !fits {
-        let error = state.fitted_to_mixture(named, least).unwrap_err().to_string();
-        assert!(error.contains("the state is of a mixture of other sources"), "{error}");
+    let own: BTreeSet<usize> = named.sources.iter().map(|source| place(&source.name)).collect();
+    let fits = own.iter().any(|source| known.contains_key(source));
+    let is_new = own.iter().any(|source| !known.contains_key(source));
+    let is_left = known.iter().any(|(source, &index)| !own.contains(source) && taken[index].rows_taken() > 0);
+    if !fits || (is_new && is_left) {
+        let mut kept = named.clone();
+        kept.renamed.retain(|(_, new)| new.is_some());
+        let error = state.fitted_to_mixture(&kept, least).unwrap_err().to_string();
+        let what = if fits { "is not in the state" } else { "the state is of a mixture of other sources" };
+        assert!(error.contains(what), "{error}");
     }
     fits
 }

@@ -248,60 +248,88 @@ impl NamedMixture {
         self.renamed.iter().any(|(old, new)| old == name && new.is_none())
     }
 
-    /// Refuses sources that would begin at their first row although the state has them, and a state that has none.
+    /// Refuses sources that would begin at their first row although the state may have them, and a state that has none.
     fn check_new(
         &self,
         mixture: &Mixture,
         known: &Places<'_>,
         taken: impl FnOnce() -> Result<Vec<Axis>>,
     ) -> Result<()> {
-        if self.each().all(|source| known.contains_key(&*source.name)) {
+        let own: BTreeSet<&str> = self.each().map(|source| &*source.name).collect();
+        let new: Vec<_> = self.each().filter(|source| !known.contains_key(&*source.name)).collect();
+        let is_left = |name: &str| !own.contains(name) && !self.is_let_go(name);
+        let mut left: Vec<usize> =
+            (0..mixture.sources.len()).filter(|&place| is_left(&mixture.sources[place].0)).collect();
+        if new.is_empty() || left.is_empty() {
             return Ok(());
         }
+        let taken = taken()?;
+        let rows_of = |place: usize| taken.get(place).map_or(0, Axis::rows_taken);
+        left.retain(|&place| rows_of(place) > 0);
         let mut moved = self.moved(mixture, known)?;
-        moved.retain(|(_, own)| !known.contains_key(own));
-        if !moved.is_empty() {
-            let taken = taken()?;
-            moved.retain(|&(place, _)| taken.get(place).is_some_and(|axis| axis.rows_taken() > 0));
-            if let Some(&(place, own)) = moved.first() {
-                let old = literal(&mixture.sources[place].0);
-                return Err(Error::State(format!(
-                    "source {} is not in the state, which has its files, order and seed as {old}, with {} rows delivered: \
-                     they would come again: {}; or renamed={{{old}: None}} to read them again from the first row",
-                    literal(own),
-                    taken[place].rows_taken(),
-                    self.line(mixture, &moved)
-                )));
-            }
+        moved.retain(|(place, own)| left.contains(place) && !known.contains_key(own));
+        if let Some(&(place, own)) = moved.first() {
+            let old = literal(&mixture.sources[place].0);
+            return Err(Error::State(format!(
+                "source {} is not in the state, which has its files, order and seed as {old}, with {} rows delivered: \
+                 they would come again: {}; or renamed={{{old}: None}} to read them again from the first row",
+                literal(own),
+                rows_of(place),
+                self.line(mixture, &moved)
+            )));
         }
-        let is_known = self.each().any(|source| known.contains_key(&*source.name));
-        if is_known || mixture.sources.iter().all(|source| self.is_let_go(&source.0)) {
+        if new.len() == own.len() {
+            let of_state = listed(mixture.sources.iter().map(|source| literal(&source.0)));
+            return Err(Error::State(format!(
+                "the state is of a mixture of other sources: {of_state}; this one has {}. If they have other names and \
+                 other files, write Mixture(..., renamed={{old: new}}); to begin anew, load no state",
+                listed(self.each().map(|source| literal(&source.name)))
+            )));
+        }
+        let pairs = new.iter().flat_map(|&source| left.iter().map(move |&place| (place, source)));
+        let alike = pairs.clone().find_map(|(place, source)| {
+            let found = &mixture.sources[place];
+            let has_its_files = (&found.1, found.2) == (&source.fingerprint, source.rows);
+            let contradiction = source.choice.contradiction(&order_of(found)).filter(|_| has_its_files);
+            contradiction.map(|what| (place, source, Some(what)))
+        });
+        let Some((place, source, order)) =
+            alike.or(pairs.map(|(place, source)| (place, source, None)).next())
+        else {
             return Ok(());
-        }
-        let of_state = listed(mixture.sources.iter().map(|source| literal(&source.0)));
+        };
+        let (old, name, rows) = (literal(&mixture.sources[place].0), literal(&source.name), rows_of(place));
+        let told = match order {
+            Some((what, found, chosen)) => {
+                format!(
+                    "its files are there as {old}, of which {rows} rows were delivered, of another {what}: \
+                     {found}, this one is {chosen}. They would come again"
+                )
+            }
+            None => format!(
+                "{old} of the state, of which {rows} rows were delivered, is not in this mixture. If the two \
+                     are one source, these rows would come again"
+            ),
+        };
+        let let_go = left.iter().map(|&place| (&*mixture.sources[place].0, None)).collect();
         Err(Error::State(format!(
-            "the state is of a mixture of other sources: {of_state}; this one has {}. If they have other names and other \
-             files, write Mixture(..., renamed={{old: new}}); to begin anew, load no state",
-            listed(self.each().map(|source| literal(&source.name)))
+            "source {name} is not in the state: {told}: {}; or {} to begin {name} at its first row",
+            self.line(mixture, &[(place, &*source.name)]),
+            self.renaming(&let_go)
         )))
     }
 
     /// What to write, so that these sources of a state go on as those of now.
     fn line(&self, mixture: &Mixture, moved: &[(usize, &str)]) -> String {
         let name_of = |place: usize| mixture.sources[place].0.as_str();
-        let (mut old_names, mut own_names) = (BTreeMap::new(), BTreeSet::new());
+        let (mut pairs, mut own_names) = (BTreeMap::new(), BTreeSet::new());
         for &(place, own) in moved {
-            if !old_names.contains_key(name_of(place)) && own_names.insert(own) {
-                old_names.insert(name_of(place), own);
+            if !pairs.contains_key(name_of(place)) && own_names.insert(own) {
+                pairs.insert(name_of(place), Some(own));
             }
         }
-        let kept = self.renamed.iter().filter(|(old, _)| !old_names.contains_key(old.as_str()));
-        let kept = kept.map(|(old, new)| (old.as_str(), new.as_deref()));
-        let all = kept.chain(old_names.iter().map(|(old, own)| (*old, Some(*own))));
-        let of_none = || "None".to_owned();
-        let each = all.map(|(old, new)| format!("{}: {}", literal(old), new.map_or_else(of_none, literal)));
-        let line = format!("Mixture(..., renamed={{{}}})", listed(each));
-        if moved.len() == old_names.len() {
+        let line = format!("Mixture(..., {})", self.renaming(&pairs));
+        if moved.len() == pairs.len() {
             return format!("write {line}");
         }
         let alike =
@@ -310,6 +338,16 @@ impl NamedMixture {
             "more than one has the same files, order and seed ({}): write which, as {line}",
             listed(alike)
         )
+    }
+
+    /// The argument that has these names beside those that it has now.
+    fn renaming(&self, pairs: &BTreeMap<&str, Option<&str>>) -> String {
+        let kept = self.renamed.iter().filter(|(old, _)| !pairs.contains_key(old.as_str()));
+        let kept = kept.map(|(old, new)| (old.as_str(), new.as_deref()));
+        let all = kept.chain(pairs.iter().map(|(old, new)| (*old, *new)));
+        let of_none = || "None".to_owned();
+        let each = all.map(|(old, new)| format!("{}: {}", literal(old), new.map_or_else(of_none, literal)));
+        format!("renamed={{{}}}", listed(each))
     }
 }
 
