@@ -8,6 +8,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterator
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -29,6 +30,9 @@ def naming(path: Path) -> Iterator[None]:
     """Gives errors of the system the path, which those of an open file lack."""
     try:
         yield
+    except UnsupportedOperation as error:
+        # Also a ValueError, though nobody gave a wrong value: the system refused to go to a place in it.
+        raise OSError(errno.ESPIPE, str(error), str(path)) from error
     except OSError as error:
         if error.filename is None and error.errno is not None:
             error.filename = str(path)

@@ -213,6 +213,7 @@ LOOKS_AT_PATH(DIR *, NULL, opendir, (const char *path), (path))
     }
 LOOKS_AT_DESCRIPTOR(int, -1, fstat64, (int fd, struct stat64 *found), fd, (fd, found))
 LOOKS_AT_DESCRIPTOR(ssize_t, -1, read, (int fd, void *data, size_t size), fd, (fd, data, size))
+LOOKS_AT_DESCRIPTOR(off64_t, -1, lseek64, (int fd, off64_t offset, int from), fd, (fd, offset, from))
 LOOKS_AT_DESCRIPTOR(struct dirent64 *, NULL, readdir64, (DIR *directory), dirfd(directory), (directory))
 
 int close(int fd) {

@@ -348,7 +348,8 @@ def look_at(directory: str, files: list[str], what: str, number: int, every: int
                 checkpointer.save(4, **job)
                 told = "saved"
         except (CheckpointError, OSError) as error:
-            told = "an error" if f"'{root}" in str(error) else f"no path: {type(error).__name__}: {error}"
+            is_told = f"'{root}" in str(error) and not isinstance(error, ValueError)
+            told = "an error" if is_told else f"no path: {type(error).__name__}: {error}"
         finally:
             count.append(fault.count())
             fault.arm_looks(place / "nowhere", -1, 0)

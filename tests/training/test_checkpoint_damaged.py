@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from pathlib import Path
@@ -150,3 +151,9 @@ def test_what_can_not_be_read_now_is_not_passed_over(
     restored = checkpointer.restore(model=small())
     assert restored is not None
     assert (restored.step, steps_of(checkpointer)) == (3, [1, 2, 3])
+
+
+def test_a_file_in_which_the_system_can_not_go_to_a_place_is_no_wrong_value(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=str(tmp_path)) as raised, files.naming(tmp_path):
+        raise io.UnsupportedOperation("File or stream is not seekable.")
+    assert not isinstance(raised.value, ValueError), "which a restore would hand on as it came"
