@@ -206,6 +206,22 @@ class Loader:
             self.close()
             self._take_spec()
 
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as a plain mapping: that of the dataset, and `loader` with what reads it.
+
+        Examples:
+            >>> loader.config()["loader"]["num_workers"]
+            0
+        """
+        own = {
+            "device": str(self.device),
+            "static": self._device is not None and self._device.is_static,
+            "threads": None if self.num_workers else self.threads,
+            "num_workers": self.num_workers,
+            "prefetch_bytes": self.prefetch_bytes,
+        }
+        return {**self.dataset.config(), "loader": own}
+
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""
         self.dataset.reset()

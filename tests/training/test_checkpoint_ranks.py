@@ -96,6 +96,7 @@ def resume(_rank: int, data: Dataset, directory: Path, step: int, batch_size: in
     return found
 
 
+@pytest.mark.filterwarnings("ignore:the job resumes from step")  # which test_config.py tests
 def test_ranks_go_on_bit_for_bit_and_other_numbers_of_ranks_with_the_same_weights(
     data: Dataset, tmp_path: Path
 ) -> None:

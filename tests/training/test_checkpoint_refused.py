@@ -77,6 +77,7 @@ def test_a_manifest_that_does_not_say_who_wrote_it_is_whole(directory: Path) -> 
     assert checkpointer.entries()[0].manifest.writer is None
 
 
+@pytest.mark.filterwarnings("ignore:the job resumes from step")  # which test_config.py tests
 def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Dataset, directory: Path) -> None:
     job = training.job(data)
     checkpointer = Checkpointer(directory, accumulation=4)

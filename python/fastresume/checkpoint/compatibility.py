@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -9,9 +10,18 @@ import fastresume._core as _core
 from fastresume.checkpoint.job import Parts
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
+from fastresume.options.checks import quoted
 
 KINDS = ("model", "optimizer", "scheduler", "accumulation", "global_batch", "dataset", "order", "ranks")
 """What may differ where its user says so."""
+
+CONFIG = "config"
+"""What was asked of the dataset: where it differs, a warning says so."""
+
+_OF_PLACE = {"global_batch_size", "paths", "version", "rows", "on_iter", "lanes", "groups"}
+"""What may well differ, or is compared with the place in the data."""
+
+_MOST_TOLD = 6
 
 
 def allowed(names: Iterable[str]) -> frozenset[str]:
@@ -28,7 +38,8 @@ def allowed(names: Iterable[str]) -> frozenset[str]:
 
 def of(parts: Parts, accumulation: int) -> dict[str, Any]:
     """What is compared, by name: plain values."""
-    return {**parts.kinds, "accumulation": accumulation, "global_batch": parts.global_batch}
+    kinds, batch = parts.kinds, parts.global_batch
+    return {**kinds, "accumulation": accumulation, "global_batch": batch, CONFIG: parts.config}
 
 
 def compare(
@@ -68,7 +79,15 @@ def compare(
         )
     present = of(parts, accumulation)
     differing = []
-    for name, was in seat.terms(saved.terms).items():
+    terms = dict(seat.terms(saved.terms))
+    if texts := _changes(terms.pop(CONFIG, None), present[CONFIG]):
+        more = f"; and {len(texts) - _MOST_TOLD} more" * (len(texts) > _MOST_TOLD)
+        warnings.warn(
+            f"the job resumes from step {saved.step} with another dataset: "
+            f"{'; '.join(texts[:_MOST_TOLD])}{more}",
+            stacklevel=4,
+        )
+    for name, was in terms.items():
         now = present.get(name)
         # What is not asked for, or not told by the loader, can't differ.
         if was is None or now is None or was == now or (name == "accumulation" and partial):
@@ -82,6 +101,32 @@ def compare(
             f"allow={{{names}}} goes on nevertheless"
         )
     return frozenset(name for name, _ in differing) & {"optimizer", "scheduler"}
+
+
+def _changes(was: Any, now: Any, within: str = "") -> list[str]:
+    """In what two configs differ, in words; nothing where one is not known."""
+    if not (isinstance(was, dict) and isinstance(now, dict)):
+        return []
+    found = []
+    for key in dict.fromkeys((*was, *now)):
+        old: Any = was.get(key)
+        new: Any = now.get(key)
+        if key in _OF_PLACE or old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            found += _changes(old, new, f"{within}{key}.")
+        elif key == "transforms" and _names(old) == _names(new):
+            changed = [one["name"] for one, other in zip(old, new, strict=True) if one != other]
+            found.append(f"the source of {', '.join(changed)} is another one")
+        elif key == "transforms":
+            found.append(f"transforms were {_names(old)}, and are {_names(new)}")
+        else:
+            found.append(f"{within}{key} was {quoted(old)}, and is {quoted(new)}")
+    return found
+
+
+def _names(transforms: Any) -> list[str]:
+    return [one["name"] for one in transforms or ()]
 
 
 def _told(value: Any) -> str:

@@ -148,6 +148,12 @@ class Parts:
         lanes, groups, rows, _ = cuts[-1]
         return int(rows * lanes // groups)
 
+    @property
+    def config(self) -> dict[str, Any] | None:
+        """What was asked of the dataset, if there is one."""
+        dataset = dataset_behind(self.loader)
+        return None if dataset is None else dataset.config()
+
     def cursor(self) -> dict[str, Any] | None:
         """The place in the data.
 

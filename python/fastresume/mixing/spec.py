@@ -67,6 +67,18 @@ class MixtureSpec(ReadSpec):
         ]
         object.__setattr__(self, "_cores", tuple(cores))
 
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as plain values."""
+        own = ("paths", "version", "rows", "columns", "nulls", "shuffle", "on_change", "bad_rows", "unit")
+        told = {name: spec.config() for name, spec in self.sources}
+        return {
+            **super().config(),
+            "sources": {
+                name: {key: config[key] for key in own if key in config} for name, config in told.items()
+            },
+            "stages": [{"weights": dict(blend.weights), "stop": blend.stop} for blend in self.blends],
+        }
+
     @property
     def masking_bounds(self) -> Sequence[Bound]:
         """How many rows of each source may be masked; and how many functions may mask, or of all in all."""

@@ -58,6 +58,10 @@ class UnitsSpec(FilesSpec):
         object.__setattr__(self, "_units", units)
         object.__setattr__(self, "_packing", packing)
 
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as plain values."""
+        return {**super().config(), "unit": repr(self.unit)}
+
     @property
     def num_rows(self) -> int:
         """The number of units of a pass."""

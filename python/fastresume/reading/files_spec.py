@@ -26,6 +26,11 @@ from fastresume.state.cursor import Cursor
 from fastresume.tables.snapshot import SnapshotName
 
 
+def _written(column: object) -> str:
+    """A column as its user wrote it."""
+    return column if isinstance(column, str) else repr(column)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FilesSpec(ReadSpec):
     """What a `ParquetDataset` reads.
@@ -57,6 +62,23 @@ class FilesSpec(ReadSpec):
     def fingerprint(self) -> str:
         """A hash of the files' relative paths, sizes and footers."""
         return self.manifest.fingerprint
+
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as plain values."""
+        columns = self.columns.columns
+        seed, block_rows, window_rows = self.order_choice or (None, None, None)
+        shuffle = {"seed": seed, "block_rows": block_rows, "window_rows": window_rows}
+        return {
+            **super().config(),
+            "paths": list(self.paths),
+            "version": None if self.table is None else self.table.version,
+            "rows": self.manifest.selection,
+            "columns": None if columns is None else [_written(column) for column in columns],
+            "nulls": self.columns.nulls,
+            "shuffle": None if self.order_choice is None else shuffle,
+            "on_change": self.on_change,
+            "verify_checksums": self.manifest.verifies_checksums,
+        }
 
     @property
     def num_rows(self) -> int:

@@ -217,6 +217,20 @@ class ResumableDataset(IterableDataset[Batch]):
 
     @bounds_messages
     @takes_no_other("dataset.map", OF_MAP)
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as a plain mapping of names to numbers, texts, lists and mappings.
+
+        It is the same on all ranks. Columns, units and filters are as they are written, selected rows by
+        their hash, and transforms by their names and a digest of their source. What a transform calls is in
+        no digest. A `Checkpointer` keeps it, and warns where a job that resumes has another one.
+
+        Examples:
+            >>> config = dataset.config()
+            >>> config["tail"], config["transforms"]
+            ('drop', [])
+        """
+        return self.spec.config()
+
     def map(self, function: Transform, on_error: Literal["raise", "mask"] = "raise") -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 

@@ -18,6 +18,7 @@ from fastresume.batch.origin import Origin, Planned, Share, UnitRows
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals
 from fastresume.options.topology import Cut, World, cut_of
+from fastresume.reading.config import transform_config
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
 from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
@@ -123,6 +124,22 @@ class ReadSpec(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash of what is read."""
+
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as plain values: what every rank has in common."""
+        return {
+            "global_batch_size": self.global_batch_size,
+            "seed": self.seed,
+            "tail": self.tail,
+            "lanes": self.lanes,
+            "groups": self.groups,
+            "on_iter": self.on_iter,
+            "bad_rows": {"damaged": self.masks_damage, "at_most": self.max_bad_rows},
+            "transforms": [
+                {**transform_config(transform), "on_error": "mask" if number in self.masking else "raise"}
+                for number, transform in enumerate(self.transforms)
+            ],
+        }
 
     @property
     @abstractmethod
