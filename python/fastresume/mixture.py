@@ -368,6 +368,10 @@ def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:
                 told.append(
                     f"{key!r} is {_told(own[key])} in {first_name!r}, and {_told(its[key])} in {name!r}"
                 )
+        units = [each.spec.unit for each in (first, dataset) if isinstance(each.spec, UnitsSpec)]
+        if units and set(own) == set(its) and list(own) != list(its):
+            said = " and ".join(map(repr, units))
+            told.append(f"{first_name!r} and {name!r} have {said}: name the columns in one order")
         codes = first.dictionaries
         told += [
             f"the codes of {key!r} stand for other values in {first_name!r} than in {name!r}: fix them, as "
