@@ -173,9 +173,10 @@ impl Object {
     }
 }
 
-/// How long a try may take as a whole that brings so many bytes: what sends one now and then is not waited for.
+/// How long a try may take as a whole that brings so many bytes: what sends one now and then is not waited for. A store that is
+/// silent has failed before: it may be away, and is asked again for longer.
 pub fn longest(bytes: usize) -> Duration {
-    READ_TIMEOUT + Duration::from_secs(bytes as u64 / LEAST_BYTES_A_SECOND)
+    READ_TIMEOUT * 2 + Duration::from_secs(bytes as u64 / LEAST_BYTES_A_SECOND)
 }
 
 /// The status that a store tells of an object.
