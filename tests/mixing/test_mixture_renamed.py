@@ -164,6 +164,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.law(9)
+@pytest.mark.filterwarnings("ignore:the job resumes from step")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_source_that_may_be_one_that_is_gone_is_refused_at_every_door(
     root: Path, tmp_path: Path, change: str

@@ -111,7 +111,7 @@ def test_what_the_cache_can_not_see_is_seen_when_the_file_is_read(files: Path, c
     dataset(files, cache)
     other = write(files.parent / "other.parquet", 10, mark="b")
     replace_unseen(files / "a.parquet", other.read_bytes())
-    stale = r"changed since .*: its footer differs.*manifest_cache=.* is stale: remove it.*a\.parquet"
+    stale = r"changed since .*: its footer differs.*cache=fr\.Cache.* is stale: remove it.*a\.parquet"
     with pytest.raises(fr.DataError, match=stale):
         next(iter(dataset(files, cache)))
     cache.unlink()

@@ -151,7 +151,7 @@ def test_a_damaged_block_is_noticed_and_asked_for_again(
         else:
             content[:] = blocks[path == blocks[0]].read_bytes()
         path.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"cache_dir='.*': a block is damaged") as told:
+    with pytest.warns(UserWarning, match=r"fr\.Cache\(data='.*'\): a block is damaged") as told:
         dataset, got = _read(address, server, tmp_path, 1)
     assert got == expected
     assert len(told) == 1
@@ -316,7 +316,7 @@ def test_a_cache_that_fails_is_told_once_and_the_store_is_read(
         blocks.rename(tmp_path / "gone")
         if trouble == "a file amid it":
             blocks.write_text("mine")
-    text = r"cache_dir='.*cache': can't .* a block: .*the store is read"
+    text = r"fr\.Cache\(data='.*cache'\): can't .* a block: .*the store is read"
     with pytest.warns(UserWarning, match=text) as told:
         _, *passes = _read(address, server, cache, 2)
     assert passes == [expected, expected]

@@ -215,8 +215,6 @@ class ResumableDataset(IterableDataset[Batch]):
         if self.on_iter == "continue" and not self.shared_cursor.is_kept:
             check_trainer(caller)
 
-    @bounds_messages
-    @takes_no_other("dataset.map", OF_MAP)
     def config(self) -> dict[str, Any]:
         """What was asked for, as a plain mapping of names to numbers, texts, lists and mappings.
 
@@ -231,6 +229,8 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return self.spec.config()
 
+    @bounds_messages
+    @takes_no_other("dataset.map", OF_MAP)
     def map(self, function: Transform, on_error: Literal["raise", "mask"] = "raise") -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 

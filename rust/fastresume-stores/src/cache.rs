@@ -79,7 +79,8 @@ impl Cache {
         if !self.had_trouble.swap(true, Relaxed)
             && let Ok(mut trouble) = self.trouble.try_lock()
         {
-            *trouble = Some(format!("cache_dir='{}': {what}; the store is read instead", shown(&self.named)));
+            *trouble =
+                Some(format!("fr.Cache(data='{}'): {what}; the store is read instead", shown(&self.named)));
         }
     }
 

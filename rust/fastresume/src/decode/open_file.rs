@@ -285,7 +285,7 @@ pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(Arc<dyn Source>,
     let footer = FooterBytes::read(source.as_ref()).map_err(|error| error.in_file(&file.path))?;
     if footer.hash != file.footer_hash {
         return Err(changed(
-            "its footer differs, though its size does not; if manifest_cache= was given, that file is stale: \
+            "its footer differs, though its size does not; if cache=fr.Cache(manifest=...) was given, that file is stale: \
              remove it",
         ));
     }

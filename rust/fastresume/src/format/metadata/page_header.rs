@@ -182,8 +182,8 @@ impl Header {
         let page_bytes = decoded.max(largest.into());
         if page_bytes > chunk.most_page_bytes && u64::from(largest) <= bound {
             return Err(Error::data(format!(
-                "a page takes {page_bytes} bytes when it is decoded, max_page_bytes allows {}: if the file is to be \
-                 trusted, write max_page_bytes={page_bytes}",
+                "a page takes {page_bytes} bytes when it is decoded, and at most {} are read: write the file anew with \
+                 smaller pages",
                 chunk.most_page_bytes
             )));
         }
