@@ -10,7 +10,7 @@ from torch import Tensor
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
     "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture", "Order",
-    "PageLock", "Pass", "Reader", "RowJoiner", "SequenceReader", "SourceError", "StateError", "Statistics",
+    "PageLock", "Pass", "Reader", "RowJoiner", "SourceError", "StateError", "Statistics",
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
     "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked",
     "release_memory", "remaining", "slice_intervals", "split_rows",
@@ -31,7 +31,6 @@ _Choice: TypeAlias = tuple[int | None, int | None, int | None] | None
 _Sources: TypeAlias = Sequence[tuple[str, Cursor, _Choice, Manifest | Units | None, bool]]
 _Renamed: TypeAlias = Sequence[tuple[str, str | None]]
 _Words: TypeAlias = npt.NDArray[np.int64]
-_Sequences: TypeAlias = tuple[tuple[Sequence[str], int, Sequence[bytes] | None], UnitTable]
 _Cut: TypeAlias = tuple[int, int, int]
 _Files: TypeAlias = tuple[Manifest, Layout]
 _Bins: TypeAlias = tuple[Units, UnitTable]
@@ -96,19 +95,9 @@ class UnitTable:
         manifest: Manifest, costs: _Costs, unit: _Unit, how: _Indexing, tell: Callable[[int, int], None]
     ) -> _Index: ...
     def arrays(self) -> tuple[Buffer, Buffer]: ...
-    def rows(self, start: int, end: int) -> tuple[int, int]: ...
     def num_bytes(self) -> int: ...
     def dropped_tokens(self) -> int: ...
     def __reduce__(self) -> tuple[Any, tuple[bytes]]: ...
-
-@final
-class SequenceReader:
-    def __new__(
-        cls, files: _Files, table: _Sequences, chunks: tuple[int, int] | None, stated: int
-    ) -> Self: ...
-    def sequences(self, runs: _Words, count: int) -> tuple[Memory, Buffer, Buffer]: ...
-    def padding(self) -> Memory: ...
-    def forget(self) -> None: ...
 
 @final
 class StoreCounts:

@@ -41,49 +41,6 @@ def of_mask(mask: npt.NDArray[np.bool_]) -> Intervals:
     return edges.astype(np.int64).reshape(-1, 2)
 
 
-def runs_of_one(numbers: npt.NDArray[np.int64]) -> Intervals:
-    """The numbers as runs of one number each.
-
-    Examples:
-        >>> runs_of_one(np.array([5, 3])).tolist()
-        [[5, 6], [3, 4]]
-    """
-    runs = np.empty((len(numbers), 2), dtype=np.int64)
-    runs[:, 0] = numbers
-    np.add(numbers, 1, out=runs[:, 1])
-    return runs
-
-
-def spread(begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The numbers from each beginning on, as many as its length says.
-
-    Examples:
-        >>> spread(np.array([5, 0]), np.array([2, 3])).tolist()
-        [5, 6, 0, 1, 2]
-    """
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    found: npt.NDArray[np.int64] = np.arange(total) + np.repeat(begins - ends + lengths, lengths)
-    return found
-
-
-def members(
-    lengths: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Of stretches that lie one after another, the members of those at these places.
-
-    Returns where the members lie, stretch by stretch, and where those of each stretch begin among these, then
-    their number.
-
-    Examples:
-        >>> inside, offsets = members(np.array([2, 0, 3]), np.array([2, 0]))
-        >>> inside.tolist(), offsets.tolist()
-        ([2, 3, 4, 0, 1], [0, 3, 5])
-    """
-    begins, counts = (np.cumsum(lengths) - lengths)[places], lengths[places]
-    return spread(begins, counts), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-
-
 def numbers_at(runs: Intervals, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The numbers at these places among those in runs, in the runs' order."""
     numbers: npt.NDArray[np.int64] = places + runs[0, 0] if len(runs) == 1 else of_runs(runs)[places]

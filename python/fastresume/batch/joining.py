@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from fastresume.batch.damage import Damage
 from fastresume.batch.jagged import Jagged, is_one_byte
 
 Words = npt.NDArray[np.int64]
-Decoded = TypeVar("Decoded")
 
 BATCHES_IN_USE = 4
 """So many, as a rule: memory of others is used again."""
@@ -40,24 +39,6 @@ class Chunk(NamedTuple):
     def size(self) -> int:
         """How many rows, or units, there are."""
         return len(self.rows) if self.offsets is None else len(self.offsets) - 1
-
-
-class Piece(NamedTuple, Generic[Decoded]):
-    """The rows, or units, `[start, end)` of a chunk, or of what else was decoded at once."""
-
-    chunk: Decoded
-    start: int
-    end: int
-
-
-def repeated(values: Words, count: int) -> Words:
-    """The values, and the same again in turn, up to so many.
-
-    Examples:
-        >>> repeated(np.array([7, 8]), 5).tolist()
-        [7, 8, 7, 8, 7]
-    """
-    return values if len(values) == count else values[np.arange(count) % max(len(values), 1)]
 
 
 def num_bytes(value: Tensor | Jagged | None) -> int:

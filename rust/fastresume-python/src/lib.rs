@@ -23,7 +23,6 @@ mod pass;
 mod process_lock;
 mod reader;
 mod reserve;
-mod sequences;
 mod stores;
 mod table;
 mod tensor;
@@ -58,7 +57,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
-    module.add_class::<sequences::SequenceReader>()?;
     module.add_class::<stores::StoreCounts>()?;
     module.add_class::<stores::Stores>()?;
     module.add_class::<tensor::Memory>()?;

@@ -96,12 +96,6 @@ impl UnitTable {
         (of_words(self.inner.starts()), of_words(self.inner.first_ordinals()))
     }
 
-    /// The rows that the sequences `[start, end)`, which are of one file, are cut from: which of the selected ones.
-    fn rows(&self, start: u64, end: u64) -> PyResult<(u64, u64)> {
-        let ordinals = self.sequences()?.rows(&(start..end)).ordinals;
-        Ok((ordinals.start, ordinals.end))
-    }
-
     /// The bytes of the table.
     fn num_bytes(&self) -> usize {
         self.inner.num_bytes()

@@ -39,8 +39,6 @@ pub use self::batch::joining::{Joiner, RowParts, Stretch};
 pub use self::batch::mixing::{Cause, Chunk, Fields, Mixed, Mixer};
 pub use self::batch::packing::{PackedRows, Packing};
 pub use self::batch::random_access::{self, ReadRows};
-pub use self::batch::sequence_reader::{Chunks, SequenceReader, SequenceSource};
-pub use self::batch::sequences::Sequences;
 pub use self::batch::slots::row_ids::{Damage, Written};
 pub use self::batch::sources::{FileSource, GroupOf, Sources};
 pub use self::dataset::file_value::Value;

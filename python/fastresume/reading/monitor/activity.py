@@ -83,20 +83,6 @@ class Idle(NamedTuple):
     seconds: float = 0.0
 
 
-class IdleActivity:
-    """What a reader without threads is doing, as the core tells of one: it waits to be called."""
-
-    seconds = 0.0
-
-    def queued(self) -> tuple[int, int]:
-        """No batches wait in it."""
-        return 0, 0
-
-    def threads(self) -> list[Idle]:
-        """The caller."""
-        return [Idle()]
-
-
 class Stage(Protocol):
     """A place where batches wait on their way."""
 

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastresume::{
-    Chunks, Layout, NamedSource, Order, OrderChoice, OrderKind, Packing, Request, SequenceReader,
-    SequenceSource, SequenceTable, SourceFiles,
+    BatchReader, Cursor, Cut, FileSource, Layout, NamedSource, Order, OrderChoice, OrderKind, PackedRows,
+    Packing, Pass, PassOrder, Request, SequencePass, SequenceTable, SourceFiles, Sources as ReadSources,
+    Tail,
 };
 use proptest::prelude::*;
 
@@ -32,7 +33,7 @@ struct UnitFiles<'a> {
     unit: Unit,
     kind: OrderKind,
     now: usize,
-    reader: Option<SequenceReader>,
+    reader: Option<BatchReader>,
     /// The orders of passes by the ends of their generations: the core's, and the oracle's.
     orders: BTreeMap<(u64, Vec<u64>), (Order, Vec<u64>)>,
     /// The units of each pass that were given, and the tokens of documents.
@@ -78,19 +79,17 @@ impl UnitFiles<'_> {
         let reader = self.reader.get_or_insert_with(|| {
             reader((length, has_separator), &self.beginnings[self.now], Arc::clone(table.as_ref().unwrap()))
         });
-        let runs: Vec<_> = units.iter().map(|&(_, unit)| unit..unit + 1).collect();
-        let made = reader.sequences(&runs, units.len(), Some(&GO)).unwrap().unwrap();
-        let words = |field: usize| {
-            let bytes = made.fields[field].bytes();
-            bytes.chunks(4).map(|word| i32::from_ne_bytes(word.try_into().unwrap())).collect::<Vec<i32>>()
-        };
-        let [values, documents, places] = [0, 1, 2].map(words);
-        for (number, &(pass, unit)) in units.iter().enumerate() {
+        for &(pass, unit) in units {
+            let made = reader.read(unit, &GO).unwrap();
+            let words = |field: usize| {
+                let bytes = made.fields[field].bytes();
+                bytes.chunks(4).map(|word| i32::from_ne_bytes(word.try_into().unwrap())).collect::<Vec<i32>>()
+            };
+            let [values, documents, places] = [0, 1, 2].map(words);
             let own = &parts[index(unit)];
             let mut rows: Vec<u64> = Vec::new();
             for at in 0..index(length) {
-                let found = number * index(length) + at;
-                let found = (values[found], documents[found], places[found]);
+                let found = (values[at], documents[at], places[at]);
                 let Some(&(row, place)) = own.get(at) else {
                     assert_eq!(found, (0, -1, 0), "padding behind the tokens of unit {unit}");
                     continue;
@@ -105,8 +104,8 @@ impl UnitFiles<'_> {
                     assert!(self.tokens.insert((pass, found.0)), "token {} came twice", found.0);
                 }
             }
-            let bounds = index(made.offsets[number])..index(made.offsets[number + 1]);
-            assert_eq!(made.rows[bounds], rows, "the documents of unit {unit}");
+            let found = made.written.runs(*made.units.unwrap().offsets.last().unwrap()).unwrap();
+            assert_eq!(found.into_iter().flatten().collect::<Vec<_>>(), rows, "the documents of unit {unit}");
         }
     }
 
@@ -133,20 +132,22 @@ impl UnitFiles<'_> {
     }
 }
 
-fn reader((length, has_separator): (u64, bool), of: &Beginning, table: Arc<SequenceTable>) -> SequenceReader {
+/// Reads sequences one by one: each is a batch.
+fn reader((length, has_separator): (u64, bool), of: &Beginning, table: Arc<SequenceTable>) -> BatchReader {
     let packing = Packing {
         names: vec![COLUMNS[1].to_owned()],
         length: index(length),
         separators: has_separator.then(|| vec![SEPARATOR.to_ne_bytes().to_vec()]),
     };
-    let source = SequenceSource {
-        manifest: Arc::clone(&of.manifest),
-        selection: Arc::clone(&of.selection),
-        layout: Layout::resolve(&of.manifest, &Request::default()).unwrap(),
-        packing: Arc::new(packing),
-        table,
-    };
-    SequenceReader::new(source, Some(Chunks { sequences: 3, most_kept: 2 }), 1 << 16)
+    let layout = Layout::resolve(&of.manifest, &Request::default()).unwrap();
+    let files = FileSource { manifest: Arc::clone(&of.manifest), layout };
+    let packed = PackedRows { packing: Arc::new(packing), table, rows: Arc::clone(&of.selection) };
+    let start = Cursor::start(of.identity(&OrderKind::Sequential));
+    let pass = Arc::new(Pass::new(&start, Cut::new(1, 1, 1).unwrap(), Tail::Drop, 1).unwrap());
+    let order = Order::new(&OrderKind::Sequential, 0, Arc::clone(of.counted())).unwrap();
+    let sequences = SequencePass::new(&files, packed, order, (Arc::clone(&pass), 0)).unwrap();
+    let sources = Arc::new(ReadSources::one(files.manifest, files.layout));
+    BatchReader::new(sources, PassOrder::Sequences(Arc::new(sequences)), pass, 0)
 }
 
 impl Sources for [UnitFiles<'_>; NAMES.len()] {

@@ -28,7 +28,5 @@ pub mod lists;
 pub mod gather_rows;
 pub mod joining;
 pub mod mixing;
-pub mod sequences;
 pub mod ended_bunch;
 pub mod random_access;
-pub mod sequence_reader;

@@ -56,15 +56,6 @@ pub struct Anchor {
     pub tokens: u64,
 }
 
-/// Rows of one file that some sequences are cut from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SequenceRows {
-    /// Their ordinals.
-    pub ordinals: Range<u64>,
-    /// How many of their tokens lie before the first sequence.
-    pub skipped: u64,
-}
-
 impl SequenceTable {
     /// The table of files of which each row group has these stretches between anchors. What is left of a file is a
     /// sequence that is filled up, or none.
@@ -124,33 +115,6 @@ impl SequenceTable {
         let of_files = size_of_val(&self.starts[..]) + size_of_val(&self.first_ordinals[..]);
         let of_bases = size_of_val(&self.file_bases[..]) + size_of_val(&self.bases[..]);
         of_files + size_of_val(&self.tokens[..]) + of_bases + size_of_val(&self.anchors[..])
-    }
-
-    /// The sequences of the same file that are decoded in one go with the first of these: themselves, or those in its share
-    /// of so many.
-    #[must_use]
-    pub fn chunk(&self, sequences: &Range<u64>, share: Option<u64>) -> Range<u64> {
-        let file = self.file_of(sequences.start);
-        let whole = self.starts[file]..self.starts[file + 1];
-        match share {
-            None => sequences.start..sequences.end.min(whole.end),
-            Some(share) => {
-                let first = sequences.start - (sequences.start - whole.start) % share.max(1);
-                first..first.saturating_add(share.max(1)).min(whole.end)
-            }
-        }
-    }
-
-    /// What some sequences of one file are cut from.
-    #[must_use]
-    pub fn rows(&self, sequences: &Range<u64>) -> SequenceRows {
-        let file = self.file_of(sequences.start);
-        let first = self.first_ordinals[file];
-        let tokens = |sequence: u64| (sequence - self.starts[file]).saturating_mul(self.length);
-        let (begin, end) = (tokens(sequences.start), tokens(sequences.end).min(self.tokens[file]));
-        let before = self.anchor(file, self.anchors_below(file, |tokens| tokens <= begin).saturating_sub(1));
-        let behind = self.anchor(file, self.anchors_below(file, |tokens| tokens < end));
-        SequenceRows { ordinals: first + before.rows..first + behind.rows, skipped: begin - before.tokens }
     }
 
     /// The file of sequences that follow one another, as far as they are of one, and which of its tokens they have.
@@ -246,9 +210,13 @@ mod tests {
         lengths.iter().map(near).collect()
     }
 
+    /// The rows between the anchors around sequences of one file, and how many of their tokens lie before these.
     fn rows(table: &SequenceTable, sequences: Range<u64>) -> (Range<u64>, u64) {
-        let SequenceRows { ordinals, skipped } = table.rows(&sequences);
-        (ordinals, skipped)
+        let (file, tokens) = table.tokens(&sequences);
+        let number = table.anchor_before(file, tokens.start);
+        let before = table.anchor_of(file, number);
+        let behind = table.anchor_behind(file, number, tokens.end, u64::MAX);
+        (before.ordinal..behind.ordinal, tokens.start - before.tokens)
     }
 
     #[test]
@@ -311,17 +279,5 @@ mod tests {
         assert_eq!(rows(&table, end..end + 1), (3..4, 0));
         assert_eq!(rows(&table, end + 1..end + 2), (4 + far..6 + far, 0));
         assert_eq!(rows(&table, 2 * far + 4..2 * far + 13), (6 + far..7 + far, 0));
-    }
-
-    #[test]
-    fn what_is_decoded_in_one_go_is_of_one_file() {
-        let files = [groups(&[&[1, 1, 1, 1, 1]]), groups(&[]), groups(&[&[1, 1, 1, 1]])];
-        let table = SequenceTable::of_files(1, false, &files).unwrap();
-        assert_eq!(table.chunk(&(1..9), None), 1..5);
-        assert_eq!(table.chunk(&(6..8), None), 6..8);
-        assert_eq!(table.chunk(&(1..3), Some(2)), 0..2);
-        assert_eq!(table.chunk(&(4..9), Some(2)), 4..5);
-        assert_eq!(table.chunk(&(6..7), Some(3)), 5..8);
-        assert_eq!(table.chunk(&(8..9), Some(3)), 8..9);
     }
 }
