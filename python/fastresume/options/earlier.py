@@ -1,6 +1,6 @@
 """Earlier names of arguments: they are still taken, each as what says the same today.
 
-No signature and no page has them, and nothing else in fastresume knows them.
+No signature and no page has them: what takes them asks `of_today` for the names of today.
 """
 
 from __future__ import annotations

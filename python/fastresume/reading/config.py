@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import inspect
@@ -21,12 +22,8 @@ def transform_config(transform: Transform) -> dict[str, Any]:
     function: Any = transform
     while isinstance(function, functools.partial):
         function = function.func
-    try:
-        source = inspect.getsource(inspect.unwrap(function))
-    except (OSError, TypeError):
-        try:
-            source = inspect.getsource(type(function))
-        except (OSError, TypeError):
-            return {"name": name_of(function), "source": None}
-    digest = hashlib.sha256(source.encode()).hexdigest()[:_DIGITS]
+    digest = None
+    for named in (type(function), inspect.unwrap(function)):
+        with contextlib.suppress(OSError, TypeError):
+            digest = hashlib.sha256(inspect.getsource(named).encode()).hexdigest()[:_DIGITS]
     return {"name": name_of(function), "source": digest}

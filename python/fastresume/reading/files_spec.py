@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
-from fastresume.options.topology import Cut, World
+from fastresume.options.topology import Cut
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
@@ -176,8 +176,7 @@ class FilesSpec(ReadSpec):
     def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
         """So many rows, or units, of a pass from a cursor on, and nothing else."""
         planned = _core.Pass(cursor, (1, 1, count), "short", 1)
-        alone = replace(self, world=World(0, 1))
-        return self.chunk_of(alone.batch_reader(cursor, planned).batch(0))
+        return self.chunk_of(self.reader(cursor, planned, (0, 1, 0, 1)).batch(0))
 
     def chunk_of(self, delivered: _core.Delivered) -> Chunk:
         """What the core delivered, to be joined to others."""

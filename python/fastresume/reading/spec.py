@@ -45,8 +45,7 @@ class Rows(NamedTuple):
     """Rows of a batch that were put together, or read again, before it is known who gets it.
 
     `numbers` are the row numbers as runs, or an object that computes them; `sources` says of a mixture's rows
-    which source each is of, `units` which rows are of which unit. `counts` are all rows and the valid ones,
-    where they are others than those of the plan.
+    which source each is of, `units` which rows are of which unit.
     """
 
     tensors: Tensors
@@ -54,7 +53,6 @@ class Rows(NamedTuple):
     damage: Damage = ()
     sources: RowNumbers | None = None
     units: UnitRows | None = None
-    counts: tuple[int, int] | None = None
 
     def batch(
         self, planned: _core.Pass, number: int, share: Share, masked: frozenset[str], after: _core.Cursor
@@ -64,7 +62,7 @@ class Rows(NamedTuple):
             after,
             planned.epoch,
             planned.step_of(number),
-            *(self.counts or planned.shape(number, share.rank)[:2]),
+            *planned.shape(number, share.rank)[:2],
             rows=self.numbers,
             masked=masked,
             share=share,
@@ -227,16 +225,13 @@ class ReadSpec(ABC):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
 
-    def batch_reader(self, cursor: _core.Cursor, planned: _core.Pass) -> PassReader:
-        """What reads single batches of this rank in the cut of a pass; the cursor is one of that pass."""
-        return self.reader(cursor, planned, (self.world.rank, self.world.world_size, 0, 1))
-
     def planned_batch(self, planned: _core.Pass, number: int) -> Batch:
         """This rank's batch with a number in the cut of a pass, read again; no transform has seen it."""
         cursor, after = planned.cursor_after(number), planned.cursor_after(number + 1)
         if self.on_iter == "restart" and after.epoch != planned.epoch:
             after = cursor.restarted()
-        delivered: Any = self.batch_reader(cursor, planned).batch(number)
+        place = (self.world.rank, self.world.world_size, 0, 1)
+        delivered: Any = self.reader(cursor, planned, place).batch(number)
         return self.batch(delivered, after, self.share(planned, cursor))
 
     @abstractmethod

@@ -142,7 +142,16 @@ impl BinRows {
         found
     }
 
-    /// The same, looked up now.
+    /// The bins of a batch that are no copies, in its order.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn numbers(&self, batch: u64) -> Result<impl Iterator<Item = u64> + '_> {
+        let positions = self.pass.positions(batch, self.rank)?;
+        Ok(positions.into_iter().flat_map(|of| self.order.rows(of)).flatten())
+    }
+
+    /// The bins of a batch, looked up now.
     ///
     /// # Errors
     /// As for `of`.
@@ -155,9 +164,7 @@ impl BinRows {
         let mut offsets = with_room(to_usize(rows)?.saturating_add(1))?;
         let mut sum = 0_u64;
         offsets.push(0);
-        for bin in
-            self.pass.positions(batch, self.rank)?.into_iter().flat_map(|of| self.order.rows(of)).flatten()
-        {
+        for bin in self.numbers(batch)? {
             let ordinals = self.bins.ordinals(bin..bin + 1);
             sum += ordinals.end - ordinals.start;
             push(&mut offsets, sum)?;

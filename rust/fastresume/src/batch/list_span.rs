@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::batch::packing::PackedRows;
 use crate::dataset::manifest::Manifest;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::vectors::push;
 use crate::units::sequence_table::Anchor;
 
@@ -76,6 +76,28 @@ impl<'a> SpanCutter<'a> {
         Ok(token)
     }
 
+    /// Adds all of these tokens of a file; `put` takes what there is whenever no more has room.
+    ///
+    /// # Errors
+    /// `Data` if the index has tokens of rows that are not there; as for `add`, and those of `put`.
+    pub fn add_all(
+        &mut self,
+        file: usize,
+        mut tokens: Range<u64>,
+        mut put: impl FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
+        loop {
+            tokens.start = self.add(file, tokens.clone())?;
+            if tokens.is_empty() {
+                return Ok(());
+            }
+            if self.is_empty() {
+                return Err(no_rows());
+            }
+            put(self)?;
+        }
+    }
+
     /// Adds the rows between the anchors around a token, or more of them up to that of another one; whether they are of this row
     /// group, and there was room.
     fn open(&mut self, file: usize, token: u64, end: u64) -> Result<bool> {
@@ -108,4 +130,9 @@ impl<'a> SpanCutter<'a> {
         }
         Ok(true)
     }
+}
+
+/// Why sequences have tokens of no rows.
+pub fn no_rows() -> Error {
+    Error::data("the index of units is damaged: it has tokens of rows that are not there")
 }

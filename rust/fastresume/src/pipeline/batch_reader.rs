@@ -16,8 +16,8 @@ use crate::error::{Result, locked};
 use crate::memory::buffer::Pool;
 use crate::memory::vectors::{collected, push};
 use crate::pipeline::schedule::PassOrder;
-use crate::pipeline::sequence_pass::{SequencePass, Tokens, no_rows};
-use crate::pipeline::thread_pool::{Delivered, UnitRows};
+use crate::pipeline::sequence_pass::{SequencePass, Tokens};
+use crate::pipeline::thread_pool::Delivered;
 use crate::pipeline::waiting_lists::WaitingLists;
 use crate::resume::pass::Pass;
 
@@ -75,23 +75,18 @@ impl BatchReader {
             before + run.start..before + run.end
         }))?;
         let shape = self.pass.shape(batch, self.rank);
-        let read = random_access::read(&self.sources, &runs, shape.rows, stop)?;
-        self.delivered(batch, read, (shape.rows, shape.valid), None)
+        let ReadRows { fields, written } = random_access::read(&self.sources, &runs, shape.rows, stop)?;
+        Delivered::new(&self.pass, batch, (fields, written), shape, None)
     }
 
     fn bins(&self, of: &BinRows, batch: u64, stop: &AtomicBool) -> Result<Delivered> {
         let bins = of.looked_up(batch)?;
         let mut runs = Vec::new();
-        for range in self.pass.positions(batch, self.rank)? {
-            for bin in of.order().rows(range).flatten() {
-                for run in of.bins().rows_of(bin) {
-                    push(&mut runs, run)?;
-                }
-            }
+        for run in of.numbers(batch)?.flat_map(|bin| of.bins().rows_of(bin)) {
+            push(&mut runs, run)?;
         }
-        let read = random_access::read(&self.sources, &runs, bins.shape.rows, stop)?;
-        let units = UnitRows { offsets: bins.offsets, are_documents: false };
-        self.delivered(batch, read, (bins.shape.rows, bins.shape.valid), Some(units))
+        let ReadRows { fields, written } = random_access::read(&self.sources, &runs, bins.shape.rows, stop)?;
+        Delivered::new(&self.pass, batch, (fields, written), bins.shape, Some(bins.offsets))
     }
 
     fn sequences(&self, of: &Arc<SequencePass>, batch: u64, stop: &AtomicBool) -> Result<Delivered> {
@@ -107,10 +102,7 @@ impl BatchReader {
         let mut slots = Slots::new(&of.layout, rows, &Pool::new(0), None)?;
         taken.hand_over(&mut slots)?;
         slots.finish(&of.layout, (distinct, rows), &[])?;
-        let (fields, written) = slots.into_parts(&of.layout);
-        let offsets = written.document_offsets(rows)?;
-        let units = offsets.map(|offsets| UnitRows { offsets, are_documents: true });
-        self.delivered(batch, ReadRows { fields, written }, (shape.rows, shape.valid), units)
+        Delivered::new(&self.pass, batch, slots.into_parts(&of.layout), shape, None)
     }
 
     /// What the tokens of sequences are decoded from, a row group after another.
@@ -123,38 +115,10 @@ impl BatchReader {
             let places = Places::Lists { of: Arc::clone(&of.of), first_batch: 0, bytes: 0, spans };
             push(&mut segments, Segment { group, places })
         };
-        for (file, mut tokens) in sequences {
-            loop {
-                tokens.start = cutter.add(file, tokens.clone())?;
-                if tokens.is_empty() {
-                    break;
-                }
-                if cutter.is_empty() {
-                    return Err(no_rows());
-                }
-                put(&mut cutter)?;
-            }
+        for (file, tokens) in sequences {
+            cutter.add_all(file, tokens, &mut put)?;
         }
         put(&mut cutter)?;
         Ok(segments)
-    }
-
-    fn delivered(
-        &self,
-        batch: u64,
-        ReadRows { fields, written }: ReadRows,
-        (rows, valid_rows): (u64, u64),
-        units: Option<UnitRows>,
-    ) -> Result<Delivered> {
-        Ok(Delivered {
-            rows: to_usize(rows)?,
-            valid_rows: to_usize(valid_rows)?,
-            fields,
-            written,
-            cursor: self.pass.cursor_after(batch + 1),
-            pass: Arc::clone(&self.pass),
-            batch,
-            units,
-        })
     }
 }

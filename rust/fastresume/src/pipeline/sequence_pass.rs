@@ -73,8 +73,3 @@ impl SequencePass {
         Ok(found)
     }
 }
-
-/// Why sequences have tokens of no rows.
-pub fn no_rows() -> Error {
-    Error::data("the index of units is damaged: it has tokens of rows that are not there")
-}

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
-use crate::batch::list_span::SpanCutter;
+use crate::batch::list_span::{SpanCutter, no_rows};
 use crate::batch::packing::PackedRows;
 use crate::batch::segment::{Places, SEGMENT_BYTES, Segment};
 use crate::batch::sources::Sources;
@@ -13,7 +13,7 @@ use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::memory::vectors::push;
 use crate::order::shuffle::Window;
-use crate::pipeline::sequence_pass::{SequencePass, no_rows};
+use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::stream_queue::StreamQueue;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
@@ -182,20 +182,13 @@ impl SequenceSchedule {
         let mut cutter = SpanCutter::new(&of.of, &manifest, self.most_tokens());
         let mut first_batch = u64::MAX;
         for (sequence, batch) in sequences {
-            let (file, mut tokens) = of.of.table.tokens(&(sequence..sequence + 1));
-            loop {
-                tokens.start = cutter.add(file, tokens.clone())?;
-                if tokens.is_empty() {
-                    break;
-                }
-                if cutter.is_empty() {
-                    return Err(no_rows());
-                }
-                // What the segment has of it, this batch needs, too.
-                self.put(&mut cutter, first_batch.min(batch));
-                first_batch = u64::MAX;
-            }
+            let (file, tokens) = of.of.table.tokens(&(sequence..sequence + 1));
+            // What a segment has of it, this batch needs, too.
             first_batch = first_batch.min(batch);
+            cutter.add_all(file, tokens, |cutter| {
+                self.put(cutter, std::mem::replace(&mut first_batch, batch));
+                Ok(())
+            })?;
         }
         self.put(&mut cutter, first_batch);
         Ok(())

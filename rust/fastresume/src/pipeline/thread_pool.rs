@@ -56,6 +56,34 @@ pub struct UnitRows {
 }
 
 impl Delivered {
+    /// A batch of this shape. `bins` says where the rows of each of its bins begin, if it has bins.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory.
+    pub fn new(
+        pass: &Arc<Pass>,
+        batch: u64,
+        (fields, written): (Vec<Memory>, Written),
+        shape: Shape,
+        bins: Option<Vec<u64>>,
+    ) -> Result<Self> {
+        let rows = to_usize(shape.rows)?;
+        let units = match bins {
+            Some(offsets) => Some(UnitRows { offsets, are_documents: false }),
+            None => written.document_offsets(rows)?.map(|offsets| UnitRows { offsets, are_documents: true }),
+        };
+        Ok(Self {
+            rows,
+            valid_rows: to_usize(shape.valid)?,
+            fields,
+            written,
+            cursor: pass.cursor_after(batch + 1),
+            pass: Arc::clone(pass),
+            batch,
+            units,
+        })
+    }
+
     /// Whether it is the last batch of the pass.
     #[must_use]
     pub fn ends_pass(&self) -> bool {
@@ -296,24 +324,9 @@ impl Work {
     ) -> Result<Polled> {
         let bins = self.bins.as_ref().map(|bins| bins.delivered(batch)).transpose()?;
         let shape = bins.as_ref().map_or_else(|| self.pass.shape(batch, self.rank), |bins| bins.shape);
-        let (fields, written) = parts(shape, self.layout())?;
-        let rows = to_usize(shape.rows)?;
-        let units = match &bins {
-            Some(bins) => {
-                Some(UnitRows { offsets: collected(bins.offsets.iter().copied())?, are_documents: false })
-            }
-            None => written.document_offsets(rows)?.map(|offsets| UnitRows { offsets, are_documents: true }),
-        };
-        Ok(Polled::Batch(Box::new(Delivered {
-            rows,
-            valid_rows: to_usize(shape.valid)?,
-            fields,
-            written,
-            cursor: self.pass.cursor_after(batch + 1),
-            pass: Arc::clone(&self.pass),
-            batch,
-            units,
-        })))
+        let parts = parts(shape, self.layout())?;
+        let offsets = bins.map(|bins| collected(bins.offsets.iter().copied())).transpose()?;
+        Ok(Polled::Batch(Box::new(Delivered::new(&self.pass, batch, parts, shape, offsets)?)))
     }
 
     /// The next task, if there is one.
