@@ -17,7 +17,14 @@ import fastresume._core as _core
 from support.devices import Driver
 from support.documents import documents, opened, write
 from support.rotten_pages import rot_group
-from support.unit_jobs import UnitJob, assert_same_batch, check, numbers_of, pairs
+from support.unit_jobs import (
+    UnitJob,
+    assert_same_batch,
+    assert_same_by_workers_and_after_resumes,
+    check,
+    numbers_of,
+    pairs,
+)
 
 UNITS = [fr.Bins("tokens", cost=30), fr.Bins("cost", cost=30, rows=3), fr.Bins("tokens", cost=1)]
 
@@ -92,19 +99,7 @@ def test_workers_and_resumes_give_the_same_bins(data: Path, order: dict[str, Any
     def dataset() -> fr.ParquetDataset:
         return opened(data, UNITS[0], 4, tail="pad", lanes=2, groups=2, **order)
 
-    expected = list(dataset())
-    with fr.Loader(dataset(), num_workers=2) as loader:
-        for one, other in zip(loader, expected, strict=True):
-            assert_same_batch(one, other)
-    for stop in (1, 7, len(expected) - 1):
-        first = dataset()
-        batches = iter(first)
-        for _ in range(stop):
-            state = next(batches).state_dict()
-        second = dataset()
-        second.load_state_dict(state)
-        for one, other in zip(second, expected[stop:], strict=True):
-            assert_same_batch(one, other)
+    assert_same_by_workers_and_after_resumes(dataset)
 
 
 @in_each_order

@@ -15,7 +15,7 @@ import fastresume as fr
 import fastresume._core as _core
 from support.devices import Driver
 from support.documents import documents, opened, write
-from support.unit_jobs import UnitJob, assert_same_batch, check
+from support.unit_jobs import UnitJob, assert_same_batch, assert_same_by_workers_and_after_resumes, check
 
 LENGTHS = (1, 3, 16, 60, 500)
 
@@ -95,19 +95,7 @@ def test_workers_and_resumes_give_the_same_sequences(data: Path, order: dict[str
     def dataset() -> fr.ParquetDataset:
         return opened(data, fr.Packed("tokens", length=21), 4, tail="pad", lanes=2, groups=2, **order)
 
-    expected = list(dataset())
-    with fr.Loader(dataset(), num_workers=2) as loader:
-        for one, other in zip(loader, expected, strict=True):
-            assert_same_batch(one, other)
-    for stop in (1, 7, len(expected) - 1):
-        first = dataset()
-        batches = iter(first)
-        for _ in range(stop):
-            state = next(batches).state_dict()
-        second = dataset()
-        second.load_state_dict(state)
-        for one, other in zip(second, expected[stop:], strict=True):
-            assert_same_batch(one, other)
+    assert_same_by_workers_and_after_resumes(dataset)
 
 
 def test_all_sequences_come_whatever_may_be_decoded_ahead(tmp_path: Path) -> None:

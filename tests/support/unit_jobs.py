@@ -21,6 +21,23 @@ def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
     assert (one.epoch, one.step, one.state_dict()) == (other.epoch, other.step, other.state_dict())
 
 
+def assert_same_by_workers_and_after_resumes(dataset: Callable[[], fr.ParquetDataset]) -> None:
+    """Assert that worker processes, and datasets that load a state, give the batches of an unbroken pass."""
+    expected = list(dataset())
+    with fr.Loader(dataset(), num_workers=2) as loader:
+        for one, other in zip(loader, expected, strict=True):
+            assert_same_batch(one, other)
+    for stop in (1, 7, len(expected) - 1):
+        first = dataset()
+        batches = iter(first)
+        for _ in range(stop):
+            state = next(batches).state_dict()
+        second = dataset()
+        second.load_state_dict(state)
+        for one, other in zip(second, expected[stop:], strict=True):
+            assert_same_batch(one, other)
+
+
 def numbers_of(batch: fr.Batch) -> Any:
     """The row numbers of each unit of a batch."""
     rows = batch.rows()
