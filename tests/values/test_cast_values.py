@@ -86,6 +86,38 @@ def test_numbers_at_the_bounds_of_all_types_are_cast_as_the_oracle_does(path: Pa
                 dataset.read_rows([row])
 
 
+@pytest.mark.parametrize("stored", INTEGERS)
+def test_integers_become_the_nearest_float_where_rounding_is_asked(path: Path, stored: str) -> None:
+    numbers = np.random.default_rng(5).integers(-(2**63), 2**63, 400) >> np.arange(400) % 60
+    # Halfway between two bfloat16, and one beside it, which a float32 on the way would lose.
+    halves = [2**digits + 2 ** (digits - 8) + one for digits in range(26, 63) for one in (-1, 0, 1)]
+    numbers = np.concatenate([numbers, np.array(halves), -np.array(halves)])
+    array = pa.concat_arrays([candidates(stored), pa.array(numbers.astype(stored))])
+    write(path, x=array, lists=pa.array([[number] for number in array.to_pylist()], pa.list_(array.type)))
+    for to in (*FLOATS, "bfloat16"):
+        columns = [fr.col(name).cast(getattr(torch, to), rounding=True) for name in ("x", "lists")]
+        dataset = fr.ParquetDataset(path, batch_size=7, columns=columns)
+        expected = [oracle.cast(value, to, rounding=True) for value in array.to_pylist()]
+        good = [row for row, bits in enumerate(expected) if bits is not None]
+        batch = dataset.read_rows(good)
+        of_lists = batch["lists"]
+        assert isinstance(of_lists, fr.Jagged)
+        for tensor in (batch["x"], of_lists.values):
+            found = tensor.view(torch.uint8).numpy().tobytes()
+            assert found == b"".join(expected[row] or b"" for row in good)
+        for row in sorted(set(range(len(array))) - set(good))[:5]:  # beyond the largest float16
+            with pytest.raises(fr.DataError, match=rf"does not fit {to} exactly"):
+                dataset.read_rows([row])
+
+
+def test_an_integer_that_would_be_rounded_says_how_to_round_it(path: Path) -> None:
+    write(path, x=pa.array([2**24 + 1]))
+    dataset = open_dataset(path, fr.col("x").cast(torch.float32))
+    with pytest.raises(fr.DataError, match=r"\.cast\(torch.float32, rounding=True\) takes the nearest"):
+        dataset.read_rows([0])
+    assert read(path, fr.col("x").cast(torch.float32, rounding=True)).item() == 2**24
+
+
 @pytest.mark.parametrize("stored", [*INTEGERS, *FLOATS])
 def test_what_pyarrow_casts_safely_is_the_same_here(path: Path, stored: str) -> None:
     array = candidates(stored)

@@ -293,3 +293,33 @@ def test_a_damaged_page_of_texts_is_an_error_under_a_hash_too(path: Path) -> Non
     path.write_bytes(data[:place] + b"\xff\xff\xff\x7f" + data[place + 4 :])
     with pytest.raises(fr.DataError, match=r"a text claims 2147483647 bytes.*\(column 'x', row group 0"):
         list(open_dataset(path, fr.col("x").hash(10)))
+
+
+# ----------------------------------------------------------------------------------------------- after a cast
+
+
+def test_integers_that_pandas_stored_as_floats_are_in_the_buckets_of_integers(path: Path) -> None:
+    ids = [3, 0, -7, 2**53, 41]
+    floats = pa.array([None if number == 0 else float(number) for number in ids], pa.float64())
+    write(path, x=floats, lists=pa.array([[number] for number in floats.to_pylist()]), whole=pa.array(ids))
+    hashed = fr.col("x", "lists", "whole").cast(torch.int64).hash(1000, seed=3).fill_null(5)
+    batch = open_dataset(path, hashed).read_rows(range(len(ids)))
+    of_integers = [oracle.bucket(number, 1000, 3) for number in ids]
+    assert batch["whole"].tolist() == of_integers
+    of_integers[1] = 5
+    assert batch["x"].tolist() == batch["lists"].values.tolist() == of_integers
+
+
+@pytest.mark.parametrize("number", [2.5, float("nan"), 2.0**63])
+def test_a_float_that_is_no_integer_has_no_bucket(path: Path, number: float) -> None:
+    write(path, x=pa.array([1.0, number]))
+    dataset = open_dataset(path, fr.col("x").cast(torch.int64).hash(10))
+    with pytest.raises(fr.DataError, match=r"row 1 of the row group holds .*, which does not fit int64"):
+        dataset.read_rows([1])
+    assert dataset.read_rows([0])["x"].tolist() == [oracle.bucket(1, 10, 0)]
+
+
+def test_texts_are_hashed_and_not_cast(path: Path) -> None:
+    write(path, x=pa.array(["1"]))
+    with pytest.raises(fr.DataError, match=r"\.hash\(\) is not for"):
+        open_dataset(path, fr.col("x").cast(torch.int64).hash(10))

@@ -48,7 +48,12 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "buckets of text": (lambda: x.hash("9"), TypeError, "the buckets of fr.col('x').hash must be"),
     "codes of buckets": (lambda: x.hash(9).codes(), TypeError, "write .hash or .codes, not both"),
     "a cast of buckets": (lambda: x.hash(9).cast(torch.float32), TypeError, "dataset.map(function) makes"),
-    "a hash of a cast": (lambda: x.cast(torch.int8).hash(9), TypeError, "write it without .cast"),
+    "rounding to integers": (
+        lambda: x.cast(torch.int8, rounding=True),
+        TypeError,
+        "rounding= is for casts to floats, found torch.int8",
+    ),
+    "a hash of a cast": (lambda: x.cast(torch.int8).hash(9), TypeError, "write .cast(torch.int64)"),
     "no inner length": (lambda: x.fixed((3, None)), ValueError, "as (None, 4)"),
     "pandas' rename": (lambda: x.rename("y"), AttributeError, "write .alias(name)"),
     "pandas' astype": (lambda: x.astype("int32"), AttributeError, "write .cast(torch.float32)"),

@@ -18,7 +18,7 @@ from fastresume.filter.condition import (
     literal,
 )
 from fastresume.messages import bounds_messages, bounds_methods
-from fastresume.options.checks import at_least, integer, number, one_of, text_or_bytes
+from fastresume.options.checks import at_least, integer, number, one_of, text_or_bytes, truth
 
 if TYPE_CHECKING:
     import torch
@@ -75,7 +75,7 @@ class Column(Refusals):
 
     # ----------------------------------------------------------------------------------- what becomes of them
 
-    def cast(self, dtype: torch.dtype) -> Column:
+    def cast(self, dtype: torch.dtype, *, rounding: bool = False) -> Column:
         """Numbers of another dtype, each checked: `[B]`, or a `Jagged` of such.
 
         A cast keeps every number. Only a float may become the nearest one of a narrower float type. An
@@ -83,14 +83,26 @@ class Column(Refusals):
         a DataError that names value and row. A decimal is the number that it stands for. Files may hold
         different types of numbers.
 
+        Args:
+            dtype: a dtype of integers, floats or bool.
+            rounding: whether an integer may become the nearest float, too: 16,777,217 is 16,777,216.0 in
+                float32.
+
         Raises:
-            TypeError: if it is no dtype of numbers.
+            TypeError: if it is no dtype of numbers, or rounding is asked of one that holds no floats.
+
+        Examples:
+            >>> import fastresume as fr, torch
+            >>> fr.col("user_id").cast(torch.float32, rounding=True)
+            fr.col('user_id').cast(torch.float32, rounding=True)
         """
         name = dtype_name(f"{self._shown}.cast", dtype)
+        if truth(f"rounding of {self._shown}.cast", rounding) and not dtype.is_floating_point:
+            raise TypeError(f"{self._shown}.cast: rounding= is for casts to floats, found torch.{name}")
         later = "int64, of which dataset.map(function) makes another type"
         self._refuse("cast", cast=None, hash=f"a bucket is {later}", codes=f"a code is {later}")
         self._refuse("cast", raw="bytes are no number", split="texts are no numbers")
-        return self._with(cast=name)
+        return self._with(cast=name, rounding=rounding)
 
     def fill_null(self, value: bool | float | str | bytes) -> Column:
         """A value where there is a null, of the tensor's type: of `.hash()` a bucket, of `.codes()` a code.
@@ -146,8 +158,10 @@ class Column(Refusals):
     def hash(self, buckets: int, seed: int = 0) -> Column:
         """The buckets of texts, bytes or integers: int64 in [0, buckets), `[B]` or a `Jagged`.
 
-        The same value is in the same bucket of all columns with one number of buckets and one seed, in every
-        release (docs/reference/shaping.md).
+        Integers that pandas stored as floats, since one was missing, are hashed by
+        `.cast(torch.int64).hash(...)`: 3.0 is in the bucket of 3, and 2.5 is a DataError. The same value is
+        in the same bucket of all columns with one number of buckets and one seed, in every release
+        (docs/reference/shaping.md).
 
         Raises:
             ValueError: if `buckets` is not in [1, 2**63], or the seed not in [0, 2**64).
@@ -159,7 +173,8 @@ class Column(Refusals):
         if not 0 <= seed < 2**64:
             raise ValueError(f"{self._shown}.hash: seed must be in [0, 2**64), found {seed}")
         self._refuse("hash", hash=None, codes="write .hash or .codes, not both")
-        self._refuse("hash", cast="write it without .cast: values are hashed as files hold them")
+        if self.rules.cast not in (None, "int64"):
+            self._refuse("hash", cast="write .cast(torch.int64) before it: integers are hashed as int64")
         self._refuse_before("hash", "a bucket")
         return self._with(hash=(buckets, seed))
 

@@ -58,6 +58,7 @@ class Rules:
         raw: whether values of one length are the bytes that the file holds.
         split: what stands between the values that texts hold.
         cast: the name of a dtype.
+        rounding: whether integers become the nearest float of that dtype.
         hash: how many buckets, and the seed.
         codes: the values that are named, and the code of others.
         pad: length, value, side, and which end is kept of a longer row.
@@ -71,6 +72,7 @@ class Rules:
     raw: bool | None = None
     split: str | bytes | None = None
     cast: str | None = None
+    rounding: bool = False
     hash: tuple[int, int] | None = None
     codes: tuple[tuple[str | bytes, ...] | None, int | None] | None = None
     pad: tuple[int, Number, str, str | None] | None = None
@@ -87,7 +89,7 @@ class Rules:
         if self.split is not None:
             calls.append(f".split({self.split!r})")
         if self.cast is not None:
-            calls.append(f".cast(torch.{self.cast})")
+            calls.append(f".cast(torch.{self.cast}{', rounding=True' * self.rounding})")
         if self.hash is not None:
             buckets, seed = self.hash
             calls.append(f".hash({buckets}{f', seed={seed}' if seed else ''})")

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use fastresume::{Buckets, Codes, ColumnRules, Decimals, Dtype, End, Entry, Expression, Fill, Pad, Policy};
+use fastresume::{
+    Buckets, Cast, Codes, ColumnRules, Decimals, Dtype, End, Entry, Expression, Fill, Pad, Policy,
+};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -62,6 +64,7 @@ struct RulesArgument {
     raw: Option<bool>,
     split: Option<TextArgument>,
     cast: Option<String>,
+    rounding: bool,
     hash: Option<(u64, u64)>,
     codes: Option<(Option<Vec<TextArgument>>, Option<u64>)>,
     pad: Option<(usize, NullArgument, String, Option<String>)>,
@@ -78,7 +81,10 @@ impl RulesArgument {
             "bytes" => Ok(Decimals::Bytes),
             _ => Err(unknown("decimal", &word)),
         };
-        let cast = |word: String| Dtype::of_name(&word).ok_or_else(|| unknown("cast", &word));
+        let cast = |word: String| {
+            let to = Dtype::of_name(&word).ok_or_else(|| unknown("cast", &word))?;
+            Ok::<_, PyErr>(Cast { to, is_rounding: self.rounding })
+        };
         let pad = |(size, value, side, kept): (_, NullArgument, String, Option<String>)| {
             let kept = kept.map(|word| end_of(&word, ("head", "tail"))).transpose()?;
             Ok::<_, PyErr>(Pad { size, value: value.fill()?, at: end_of(&side, ("left", "right"))?, kept })

@@ -75,7 +75,9 @@ pub use self::projection::layout::{Field, Layout};
 pub use self::projection::memory_estimate::Footprint;
 pub use self::projection::padding::End;
 pub use self::projection::patterns;
-pub use self::projection::request::{Codes, ColumnRules, Decimals, Entry, Expression, Pad, Policy, Request};
+pub use self::projection::request::{
+    Cast, Codes, ColumnRules, Decimals, Entry, Expression, Pad, Policy, Request,
+};
 pub use self::projection::unify;
 pub use self::resume::cursor::{Cursor, Identity};
 pub use self::resume::growth::{Read, SourceFiles};

@@ -15,8 +15,11 @@ FLOATS = {"float16": (11, 15), "bfloat16": (8, 127), "float32": (24, 127), "floa
 """Of each type, the digits of a number, and the exponent of the largest ones."""
 
 
-def cast(value: bool | float, to: str) -> bytes | None:
-    """Return the bytes of a number in another type, or None if it does not fit; of any NaN, those of NaN."""
+def cast(value: bool | float, to: str, *, rounding: bool = False) -> bytes | None:
+    """Return the bytes of a number in another type, or None if it does not fit; of any NaN, those of NaN.
+
+    `rounding` lets integers become the nearest float, as floats always do.
+    """
     is_float, is_finite = isinstance(value, float), math.isfinite(value)
     if to not in FLOATS:
         least, largest = bounds_of(to)
@@ -26,7 +29,7 @@ def cast(value: bool | float, to: str) -> bytes | None:
     if not is_finite:
         return float_bytes(float(value), to)
     nearest = rounded(Fraction(value), *FLOATS[to])
-    if nearest is None or (nearest != value and not is_float):
+    if nearest is None or (nearest != value and not is_float and not rounding):
         return None
     # Zeros, and what is so small that it becomes one, keep their sign.
     return float_bytes(math.copysign(float(nearest), value), to)

@@ -391,6 +391,7 @@ fn numbering(column: &Column) -> Result<Numbering> {
 fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
     let delivery = match (column.shaping, column.dtype) {
         (Shaping::Hashed(_, buckets), _) => Delivery::hashed(stored, buckets),
+        (Shaping::Rounded(_), Some(dtype)) => Delivery::rounded(stored, dtype),
         (_, Some(dtype)) => Delivery::new(stored, dtype),
         (_, None) => None,
     };

@@ -52,6 +52,15 @@ pub struct Codes {
     pub unknown: Option<u64>,
 }
 
+/// The type that numbers are cast to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cast {
+    /// The type.
+    pub to: Dtype,
+    /// Whether integers that a type of floats can't hold become its nearest float.
+    pub is_rounding: bool,
+}
+
 /// What becomes of a column.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ColumnRules {
@@ -64,7 +73,7 @@ pub struct ColumnRules {
     /// What stands between the values that texts hold, which become lists.
     pub split: Option<Arc<[u8]>>,
     /// The type that numbers are cast to.
-    pub cast: Option<Dtype>,
+    pub cast: Option<Cast>,
     /// The buckets that texts, bytes and integers are put into.
     pub hash: Option<Buckets>,
     /// The codes of texts and bytes.

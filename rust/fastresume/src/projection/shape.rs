@@ -5,14 +5,15 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::projection::fill::{Fill, bits_of, nearest_to};
 use crate::projection::padding::Padding;
-use crate::projection::request::{Codes, ColumnRules, Pad, Policy};
+use crate::projection::request::{Cast, Codes, ColumnRules, Pad, Policy};
 use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
 
 /// What each is for, as errors say it.
-const HASHED: &str = "texts, bytes, integers and lists of them";
+const HASHED: &str =
+    "texts, bytes, integers and lists of them (of whole floats: .cast(torch.int64).hash(buckets))";
 const SPLIT: &str = "texts and bytes";
 const CAST: &str = "numbers and lists of them (.hash(buckets) and .codes() make numbers of texts)";
 const CODED: &str = "texts, bytes and lists of them (.hash(buckets) takes integers)";
@@ -42,7 +43,7 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
         }
         code(columns, codes)
     } else if let Some(buckets) = rules.hash {
-        if !can_be_hashed(columns) {
+        if !can_be_hashed(columns, rules.cast.is_some()) {
             return Err(unfit("hash", HASHED, columns));
         }
         let are_bytes = are_bytes(columns);
@@ -56,13 +57,14 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
             }
         }
         Ok(())
-    } else if let Some(dtype) = rules.cast {
+    } else if let Some(Cast { to, is_rounding }) = rules.cast {
         if !can_be_cast(columns) {
             return Err(unfit("cast", CAST, columns));
         }
         for column in columns {
-            if let Some(unshaped) = column.dtype.replace(dtype).filter(|unshaped| *unshaped != dtype) {
-                column.shaping = Shaping::Cast(unshaped);
+            if let Some(unshaped) = column.dtype.replace(to).filter(|unshaped| *unshaped != to) {
+                column.shaping =
+                    if is_rounding { Shaping::Rounded(unshaped) } else { Shaping::Cast(unshaped) };
             }
         }
         Ok(())
@@ -175,9 +177,11 @@ fn can_be_cast(of_schemas: &[Column]) -> bool {
     of_schemas.iter().all(are_numbers) && !are_bytes(of_schemas)
 }
 
-fn can_be_hashed(of_schemas: &[Column]) -> bool {
+/// All numbers can be hashed as the integers that a cast makes of them.
+fn can_be_hashed(of_schemas: &[Column], are_cast: bool) -> bool {
     let are_integers = of_schemas.iter().all(|column| column.dtype.is_some_and(Dtype::is_integer));
-    are_bytes(of_schemas) || are_integers && can_be_cast(of_schemas)
+    let are_numbers = (are_cast || are_integers) && can_be_cast(of_schemas);
+    are_numbers || !are_cast && are_bytes(of_schemas)
 }
 
 fn can_be_split(column: &Column) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! There is one rule: a cast keeps every number, except that a float is rounded to the nearest one of a
 //! narrower float type. A number that can't be kept is a misfit. Misfits are: an integer that the type does
-//! not hold exactly; a fraction, an infinity or a NaN cast to an integer; and a finite float that would
-//! become infinite.
+//! not hold exactly, if it is not asked to round it; a fraction, an infinity or a NaN cast to an integer; and a
+//! finite float that would become infinite.
 
 use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
@@ -28,6 +28,8 @@ enum How {
     Copied,
     Cast(Loop),
     Hashed(Buckets),
+    /// Numbers, as the integers that they are.
+    CastAndHashed(Loop, Buckets),
     /// They become differences to a floor, which is added again before they are delivered.
     Lowered(u64),
 }
@@ -42,14 +44,28 @@ impl Delivery {
             (Int8 | Int16, Int32) | (Uint8 | Uint16, Int32 | Uint32) => true,
             _ => stored == delivered && (Self::width_of(stored) == delivered.width()),
         };
-        let how = if is_copied { How::Copied } else { How::Cast(cast(stored, delivered)?) };
+        let how = if is_copied { How::Copied } else { How::Cast(cast::<false>(stored, delivered)?) };
         Some(Self { stored, delivered, how })
     }
 
-    /// A cast from integers to buckets of this type; `None` for other numbers.
+    /// The same, where integers become the nearest float of the type.
+    #[must_use]
+    pub fn rounded(stored: Dtype, delivered: Dtype) -> Option<Self> {
+        if !stored.is_integer() || !delivered.is_float() {
+            return Self::new(stored, delivered);
+        }
+        Some(Self { stored, delivered, how: How::Cast(cast::<true>(stored, delivered)?) })
+    }
+
+    /// A cast from integers, and from other numbers that are whole, to buckets.
     #[must_use]
     pub fn hashed(stored: Dtype, buckets: Buckets) -> Option<Self> {
-        stored.is_integer().then_some(Self { stored, delivered: Dtype::Int64, how: How::Hashed(buckets) })
+        let how = if stored.is_integer() {
+            How::Hashed(buckets)
+        } else {
+            How::CastAndHashed(cast::<false>(stored, Dtype::Int64)?, buckets)
+        };
+        Some(Self { stored, delivered: Dtype::Int64, how })
     }
 
     /// A cast from 64-bit integers to 32-bit differences to a floor.
@@ -89,6 +105,13 @@ impl Delivery {
                 put_in_buckets(self.stored, buckets, numbers, bytemuck::cast_slice_mut(places));
                 true
             }
+            How::CastAndHashed(cast, buckets) => {
+                let fits = cast(numbers, places);
+                for place in bytemuck::cast_slice_mut::<u8, u64>(places) {
+                    *place = buckets.of_integer(*place);
+                }
+                fits
+            }
             How::Lowered(floor) => {
                 lower(bytemuck::cast_slice(numbers), floor, bytemuck::cast_slice_mut(places))
             }
@@ -114,8 +137,12 @@ impl Delivery {
     pub fn misfit(&self, number: &[u8]) -> String {
         let value = text(self.stored, number);
         let delivered = self.delivered.name();
-        let how = if self.stored.is_integer() && self.delivered.is_float() { " exactly" } else { "" };
-        format!("{value}, which does not fit {delivered}{how}: .cast() can name a type that holds it")
+        let (how, or) = if self.stored.is_integer() && self.delivered.is_float() {
+            (" exactly", format!(", and .cast(torch.{delivered}, rounding=True) takes the nearest"))
+        } else {
+            ("", String::new())
+        };
+        format!("{value}, which does not fit {delivered}{how}: .cast() can name a type that holds it{or}")
     }
 }
 
@@ -136,6 +163,7 @@ trait CastSource {
     type Bits: Pod;
     const IS_FLOAT: bool;
     fn cast<T: CastTarget>(bits: Self::Bits) -> Option<T::Bits>;
+    fn nearest<T: CastTarget>(bits: Self::Bits) -> Option<T::Bits>;
 }
 
 /// A type in which a tensor holds numbers.
@@ -148,6 +176,16 @@ trait CastTarget {
     fn of_single(value: f32) -> Option<Self::Bits> {
         Self::of_double(value.into())
     }
+
+    /// The nearest number of the type.
+    fn near_signed(value: i64) -> Option<Self::Bits> {
+        Self::of_signed(value)
+    }
+
+    /// The nearest number of the type.
+    fn near_unsigned(value: u64) -> Option<Self::Bits> {
+        Self::of_unsigned(value)
+    }
 }
 
 struct Truth;
@@ -156,7 +194,7 @@ struct Truth;
 struct Short<const IS_SIGNED: bool>;
 
 macro_rules! sources {
-    ($($source:ty, $bits:ty, $take:ident, $is_float:literal, |$value:ident| $number:expr;)*) => {
+    ($($source:ty, $bits:ty, $take:ident, $near:ident, $is_float:literal, |$value:ident| $number:expr;)*) => {
         $(impl CastSource for $source {
             type Bits = $bits;
             const IS_FLOAT: bool = $is_float;
@@ -164,19 +202,23 @@ macro_rules! sources {
             fn cast<T: CastTarget>($value: $bits) -> Option<T::Bits> {
                 T::$take($number)
             }
+            #[inline]
+            fn nearest<T: CastTarget>($value: $bits) -> Option<T::Bits> {
+                T::$near($number)
+            }
         })*
     };
 }
 
 sources! {
-    Truth, u8, of_unsigned, false, |bits| bits.into();
-    Short<true>, u32, of_signed, false, |bits| bits.cast_signed().into();
-    Short<false>, u32, of_unsigned, false, |bits| bits.into();
-    i64, u64, of_signed, false, |bits| bits.cast_signed();
-    u64, u64, of_unsigned, false, |bits| bits;
-    f16, u16, of_single, true, |bits| f16::from_bits(bits).to_f32();
-    f32, u32, of_single, true, |bits| f32::from_bits(bits);
-    f64, u64, of_double, true, |bits| f64::from_bits(bits);
+    Truth, u8, of_unsigned, near_unsigned, false, |bits| bits.into();
+    Short<true>, u32, of_signed, near_signed, false, |bits| bits.cast_signed().into();
+    Short<false>, u32, of_unsigned, near_unsigned, false, |bits| bits.into();
+    i64, u64, of_signed, near_signed, false, |bits| bits.cast_signed();
+    u64, u64, of_unsigned, near_unsigned, false, |bits| bits;
+    f16, u16, of_single, of_single, true, |bits| f16::from_bits(bits).to_f32();
+    f32, u32, of_single, of_single, true, |bits| f32::from_bits(bits);
+    f64, u64, of_double, of_double, true, |bits| f64::from_bits(bits);
 }
 
 macro_rules! integers {
@@ -251,6 +293,14 @@ macro_rules! wide_floats {
                 (float as u64 == value && float < u64::MAX as $type).then_some(float)
             }
             #[inline]
+            fn near_signed(value: i64) -> Option<$type> {
+                Some(value as $type)
+            }
+            #[inline]
+            fn near_unsigned(value: u64) -> Option<$type> {
+                Some(value as $type)
+            }
+            #[inline]
             fn of_double($value: f64) -> Option<$type> {
                 $nearest
             }
@@ -285,6 +335,15 @@ macro_rules! narrow_floats {
                 (single.to_bits().trailing_zeros() >= $lost && bits & $exponent != $exponent).then_some(bits)
             }
             #[inline]
+            fn near_signed(value: i64) -> Option<u16> {
+                let negative = if value < 0 { -1.0 } else { 1.0 };
+                Self::of_single(negative * integer_to_odd(value.unsigned_abs()))
+            }
+            #[inline]
+            fn near_unsigned(value: u64) -> Option<u16> {
+                Self::of_single(integer_to_odd(value))
+            }
+            #[inline]
             fn of_double(value: f64) -> Option<u16> {
                 let bits = <$type>::from_f32(single_to_odd(value)).to_bits();
                 (bits & $exponent != $exponent || !value.is_finite()).then_some(bits)
@@ -314,11 +373,25 @@ pub fn single_to_odd(value: f64) -> f32 {
     f32::from_bits(if is_kept { nearest.to_bits() } else { odd })
 }
 
-fn each<S: CastSource, T: CastTarget>(numbers: &[u8], places: &mut [u8]) -> bool {
+/// A float32 that rounds to the same 16-bit float as the integer does: as for [`single_to_odd`].
+fn integer_to_odd(value: u64) -> f32 {
+    #[allow(clippy::cast_precision_loss, reason = "the nearest single is mended below")]
+    let nearest = value as f32;
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is whole, and at most 2^64"
+    )]
+    let whole = nearest as u128;
+    let odd = nearest.to_bits().wrapping_sub(u32::from(whole > value.into())) | 1;
+    f32::from_bits(if whole == value.into() { nearest.to_bits() } else { odd })
+}
+
+fn each<S: CastSource, T: CastTarget, const NEAREST: bool>(numbers: &[u8], places: &mut [u8]) -> bool {
     let mut fits = true;
     let numbers: &[S::Bits] = bytemuck::cast_slice(numbers);
     for (place, &bits) in bytemuck::cast_slice_mut(places).iter_mut().zip(numbers) {
-        match S::cast::<T>(bits) {
+        match if NEAREST { S::nearest::<T>(bits) } else { S::cast::<T>(bits) } {
             // Without a branch, many floats are cast at once; the checks of integers are cheaper with one.
             value if S::IS_FLOAT => {
                 fits &= value.is_some();
@@ -331,23 +404,23 @@ fn each<S: CastSource, T: CastTarget>(numbers: &[u8], places: &mut [u8]) -> bool
     fits
 }
 
-fn cast(stored: Dtype, delivered: Dtype) -> Option<Loop> {
+fn cast<const NEAREST: bool>(stored: Dtype, delivered: Dtype) -> Option<Loop> {
     macro_rules! from {
         ($source:ty) => {
             match delivered {
-                Dtype::Bool => each::<$source, Truth>,
-                Dtype::Int8 => each::<$source, i8>,
-                Dtype::Int16 => each::<$source, i16>,
-                Dtype::Int32 => each::<$source, i32>,
-                Dtype::Int64 => each::<$source, i64>,
-                Dtype::Uint8 => each::<$source, u8>,
-                Dtype::Uint16 => each::<$source, u16>,
-                Dtype::Uint32 => each::<$source, u32>,
-                Dtype::Uint64 => each::<$source, u64>,
-                Dtype::Float16 => each::<$source, f16>,
-                Dtype::Bfloat16 => each::<$source, bf16>,
-                Dtype::Float32 => each::<$source, f32>,
-                Dtype::Float64 => each::<$source, f64>,
+                Dtype::Bool => each::<$source, Truth, NEAREST>,
+                Dtype::Int8 => each::<$source, i8, NEAREST>,
+                Dtype::Int16 => each::<$source, i16, NEAREST>,
+                Dtype::Int32 => each::<$source, i32, NEAREST>,
+                Dtype::Int64 => each::<$source, i64, NEAREST>,
+                Dtype::Uint8 => each::<$source, u8, NEAREST>,
+                Dtype::Uint16 => each::<$source, u16, NEAREST>,
+                Dtype::Uint32 => each::<$source, u32, NEAREST>,
+                Dtype::Uint64 => each::<$source, u64, NEAREST>,
+                Dtype::Float16 => each::<$source, f16, NEAREST>,
+                Dtype::Bfloat16 => each::<$source, bf16, NEAREST>,
+                Dtype::Float32 => each::<$source, f32, NEAREST>,
+                Dtype::Float64 => each::<$source, f64, NEAREST>,
             }
         };
     }

@@ -110,7 +110,10 @@ impl Column {
     pub fn unshaped(&self) -> Option<Dtype> {
         match self.shaping {
             Shaping::None => self.dtype,
-            Shaping::Cast(dtype) | Shaping::Hashed(dtype, _) | Shaping::Coded(dtype, _) => Some(dtype),
+            Shaping::Cast(dtype)
+            | Shaping::Rounded(dtype)
+            | Shaping::Hashed(dtype, _)
+            | Shaping::Coded(dtype, _) => Some(dtype),
         }
     }
 

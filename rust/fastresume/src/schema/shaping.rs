@@ -11,6 +11,8 @@ pub enum Shaping {
     None,
     /// Cast from this type, which they would have.
     Cast(Dtype),
+    /// The same, and integers become the nearest float.
+    Rounded(Dtype),
     /// Hashed to buckets, from this type, which they would have.
     Hashed(Dtype, Buckets),
     /// Replaced by their codes in the column's vocabulary, from this type, which they would have; and whether
