@@ -443,3 +443,36 @@ def test_a_checkpoint_that_is_only_tested_moves_nothing(jobs: Any, live: Any) ->
         assert fr.Cursor.from_state(before).consumed_rows == 5 * BATCH
 
     live(work)
+
+
+def test_a_callback_without_a_loader_finds_the_one_of_the_datamodule(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        jobs.fit(jobs.Data(make), jobs.ResumeCallback(), jobs.SaveAlways())
+
+    found = live(work, kill_at=4) + live(work, kill_at=7) + live(work)
+    assert found == steps(0, 2 * STEPS)
+
+
+def test_a_callback_without_a_loader_finds_the_one_that_fit_is_given_and_that_of_the_model(
+    jobs: Any, live: Any
+) -> None:
+    def given() -> None:
+        jobs.fit(make(), jobs.ResumeCallback(), jobs.SaveAlways())
+
+    def of_the_model() -> None:
+        model = jobs.Model()
+        model.train_dataloader = make  # type: ignore[method-assign]
+        jobs.fit(None, jobs.ResumeCallback(), jobs.SaveAlways(), model=model)
+
+    assert live(given, kill_at=4) + live(of_the_model) == steps(0, 2 * STEPS)
+
+
+def test_a_callback_without_a_loader_says_that_there_is_none_or_more_than_one(
+    jobs: Any, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(directory)
+    callback = jobs.ResumeCallback()
+    assert callback.state_dict() == {}
+    for loaders, told in [({"a": make(), "b": make()}, "finds 2 loaders"), ([[1.0]], "finds no loaders")]:
+        with pytest.raises(ValueError, match=rf"{told} .*write ResumeCallback\(loader\)"):
+            jobs.fit(loaders, callback)

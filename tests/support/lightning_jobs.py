@@ -5,7 +5,7 @@ Lightning takes seconds to import, and tests are collected more often than these
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,17 @@ class Model(pl.LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class Data(pl.LightningDataModule):
+    """A DataModule that makes its loader when it is asked for one."""
+
+    def __init__(self, make: Callable[[], fr.Loader]) -> None:
+        super().__init__()
+        self.make = make
+
+    def train_dataloader(self) -> fr.Loader:
+        return self.make()
 
 
 class SaveAlways(pl.Callback):

@@ -48,6 +48,8 @@ class ResumeCallback(Callback):
 
     Args:
         loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
+            Without it, the one that `fit` is given, or that `train_dataloader()` of the DataModule or the
+            model returns: it is called once, after `setup()`.
         check_same: when a state is loaded, ask all ranks whether they load the same.
 
     Raises:
@@ -55,7 +57,7 @@ class ResumeCallback(Callback):
             have been trained on.
         ValueError: in `fit`, under `overfit_batches`; if it trains on another loader; or if a loader to
             validate with goes on where it stopped (the sanity check's batches would be missing afterwards) or
-            shares the cursor.
+            shares the cursor; without a loader, if the Trainer trains on none of fastresume, or on several.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
     Warns:
@@ -66,9 +68,10 @@ class ResumeCallback(Callback):
         >>> trainer.fit(model, loader, ckpt_path="last")  # doctest: +SKIP
     """
 
-    def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
-        self._loader = loader
-        self._state = ResumeState(loader, check_same=check_same)
+    def __init__(self, loader: Reader | None = None, *, check_same: bool = False) -> None:
+        self._is_given = loader is not None
+        self._check_same = check_same
+        self._take(loader)
         self._begins = False
         self._is_manual = False
         self._has_stepped = False  # an optimizer, since the batch before
@@ -80,8 +83,8 @@ class ResumeCallback(Callback):
         self._listening: list[RemovableHandle] = []
 
     def state_dict(self) -> dict[str, str]:
-        """What Lightning's checkpoints hold of this callback."""
-        return self._state.state_dict()
+        """What Lightning's checkpoints hold of this callback; empty before it has found its loader."""
+        return {} if self._loader is None else self._state.state_dict()
 
     def trained(self, batch: Batch) -> None:
         """Tells which batch was trained on, where `training_step` takes a `dataloader_iter` and draws ahead.
@@ -110,6 +113,38 @@ class ResumeCallback(Callback):
         """Refuses, or tells of, epochs that are no passes."""
         if stage != "fit":
             return
+        if self._is_given:
+            self._check_epochs(trainer)
+        else:  # the model's own setup comes later
+            self._take(None)
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Finds the loader, if none was given."""
+        if not self._is_given:
+            self._find(trainer)
+            self._check_epochs(trainer)
+
+    def _take(self, loader: Reader | None) -> None:
+        self._loader = loader
+        if loader is not None:
+            self._state = ResumeState(loader, check_same=self._check_same)
+
+    def _find(self, trainer: Trainer) -> None:
+        """Takes the loader that the Trainer trains on, if there is none yet."""
+        if self._loader is not None:
+            return
+        source = trainer.fit_loop._data_source
+        if source.is_module():  # Lightning would ask once more, for a loader that has another cursor
+            source.instance = source.dataloader()
+        found: list[Any] = [one for one in _flat(source.instance) if dataset_behind(one) is not None]
+        if len(found) != 1:
+            raise ValueError(
+                f"ResumeCallback() finds {len(found) or 'no'} loaders of fastresume among those that the "
+                "Trainer trains on: write ResumeCallback(loader) with the one whose place is to be saved"
+            )
+        self._take(found[0])
+
+    def _check_epochs(self, trainer: Trainer) -> None:
         if trainer.overfit_batches > 0:
             raise ValueError(
                 f"overfit_batches={trainer.overfit_batches} is meant to train on the same batches in each "
@@ -191,6 +226,8 @@ class ResumeCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Puts the state of the trained batch where Lightning itself saves that of the fetched one."""
+        if self._loader is None:
+            return
         progress = trainer.fit_loop.epoch_loop.batch_progress.current
         if not self._is_noted and self._batch is not None and progress.processed == progress.ready:
             # A callback that comes before this one saves after the step.
@@ -210,6 +247,7 @@ class ResumeCallback(Callback):
         """Lets the loader go on from the checkpoint's state, if it is to be trained on."""
         if trainer.state.fn != "fit":
             return
+        self._find(trainer)
         loops = _loops_of(checkpoint)
         own = checkpoint.get("callbacks", {}).get(self.state_key)
         if own is None:  # saved by Lightning without this callback, of a loader that it asks by itself
