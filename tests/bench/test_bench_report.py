@@ -132,6 +132,15 @@ def test_report_compares_within_each_round(report: Report) -> None:
     assert len(alone.resume_table()) == 3, "of all there are resumes"
 
 
+def test_a_pass_that_opening_files_is_most_of_is_too_small_to_tell(report: Report) -> None:
+    assert not any("too small" in line for line in report.lines())
+    for turn in report.measured[0].passes:
+        turn.update(passes=250, seconds=0.5)  # 2 ms each
+    (line,) = [line for line in report.lines() if line.startswith("too small to tell: ")]
+    assert "a pass of fastresume" in line
+    assert line.endswith(f"takes 2 ms, much of it to open files; some {ROWS * 50} rows take 100 ms")
+
+
 def test_report_has_every_figure_with_its_range(report: Report) -> None:
     report.measured[0].passes[1]["peak_bytes"] = 5 << 20
     figures = report.to_json()["contenders"]["fastresume"]["figures"]

@@ -45,7 +45,7 @@ def test_files_in_a_store_are_measured_by_those_that_read_stores(
     if not is_quick:
         assert "duckdb: reads local files alone" in out
     measured = {name for name, one in found["contenders"].items() if one["passes"]}
-    expected = "fastresume-stacked,pyarrow,polars" if is_quick else names.removesuffix(",duckdb")
+    expected = "fastresume-stacked,pyarrow-tensors,polars" if is_quick else names.removesuffix(",duckdb")
     assert measured == set(expected.split(","))
     for text in (out, told.read_text()):
         assert OPTIONS["aws_secret_access_key"] not in text

@@ -29,11 +29,14 @@ TERMINATED = 143
 
 PLACES = (0, 50, 90, 99)
 
-QUICK_CONTENDERS = ("fastresume-stacked", "pyarrow", "polars")
+QUICK_CONTENDERS = ("fastresume-stacked", "pyarrow-tensors", "polars")
 QUICK_OTHERS = ("fastresume", "pyarrow", "datasets")
 QUICK_BYTES = 64 << 20
 """What `--quick` measures: so few contenders (others under --pack and --mix), and the first files up to so
 many bytes, at least one file of each dataset."""
+
+TURN_SECONDS = 1.0
+"""Passes are repeated in one turn for so long."""
 
 ROWS, SEQUENCES = 4096, 8
 """The size of a batch, if none is given."""
@@ -119,7 +122,7 @@ def measure(given: argparse.Namespace) -> Report:
     rounds = given.rounds or (1 if given.quick else 5)
     places = () if given.no_resume or given.quick or job != "read" else PLACES
     with tempfile.TemporaryDirectory() as scratch:
-        turns = Turns(replace(task, scratch=scratch), rounds, 0.0 if given.quick else 1.0, places)
+        turns = Turns(replace(task, scratch=scratch), rounds, TURN_SECONDS, places)
         progress = Progress(turns.count_steps(names))
         try:
             taken = turns.take(names, progress)

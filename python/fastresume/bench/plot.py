@@ -56,7 +56,7 @@ def draw(report: Report, path: Path) -> None:
             bbox_to_anchor=(1, 0.5),
         )
     figure.tight_layout()
-    figure.savefig(path, dpi=150)
+    figure.savefig(path, dpi=150, bbox_inches="tight")
     pyplot.close(figure)
 
 
@@ -68,7 +68,8 @@ def _bars(axis: Any, figures: dict[str, Figure]) -> None:
         [max(figure.values) - figure.median for figure in figures.values()],
     ]
     colors = [OURS if title.startswith("fastresume") else THEIRS for title in titles]
-    axis.barh(titles, middle, xerr=ranges, color=colors, ecolor="#555555")
+    bars = axis.barh(titles, middle, xerr=ranges, color=colors, ecolor="#555555")
+    axis.bar_label(bars, [f"{value:.2f}" for value in middle], padding=3, fontsize=8)
     axis.invert_yaxis()
     axis.set_title("decoded GB per CPU second: median, and range of the rounds", loc="left", fontsize=10)
     axis.spines[["top", "right"]].set_visible(False)
