@@ -148,9 +148,22 @@ class Mixture(ResumableDataset):
                 renamed=_renamed(renamed, datasets),
             )
         )
+        self._check_behind_stages()
         self.datasets: Mapping[str, ParquetDataset] = datasets
         for blend, core in self.spec.each_blend:
             _tell_rounded(blend, core)
+
+    def _check_behind_stages(self) -> None:
+        """Refuses what would give no batch for ever, once the stages have ended.
+
+        Raises:
+            ValueError: if passes behind the stages give none.
+        """
+        spec = self.spec
+        start = spec.last[1].start(spec.global_batch_size)
+        planned = _core.Pass(start, spec.cut(1), spec.tail, spec.world.world_size)
+        if planned.batches == 0:
+            raise ValueError(spec.no_batch_text(f"the {start.num_rows} rows of a pass behind the stages"))
 
     @property
     def sources(self) -> tuple[str, ...]:

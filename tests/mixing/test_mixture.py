@@ -141,7 +141,8 @@ def test_no_row_comes_again_before_all_have_come_whatever_changes(root: Path, da
         size = data.draw(st.sampled_from((4, 6, 12)))
         world_size = data.draw(st.integers(1, 3))
         steps = data.draw(st.integers(0, 12))
-        job.live(weights, world_size, steps, batch_size=size)
+        gone = dict.fromkeys(known - names)  # else a new source beside these is refused
+        job.live(weights, world_size, steps, batch_size=size, renamed=gone or None)
         known |= names if steps else set()
     for name, rows in job.delivered.items():
         counts = Counter(rows)

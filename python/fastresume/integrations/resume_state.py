@@ -176,9 +176,8 @@ def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: 
     """
     while True:
         planned = dataset.spec.pass_from(cursor, max(workers, 1))
-        left = planned.batches_left
-        yield left
-        cursor = planned.cursor_after(planned.batches) if left else cursor.next_pass()
+        yield planned.batches_left
+        cursor = planned.next_pass()
 
 
 def is_same_reading(loader: object, dataset: ResumableDataset) -> bool:

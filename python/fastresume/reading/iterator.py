@@ -357,7 +357,7 @@ class BatchIterator(Iterator[Batch]):
         planned = self._spec.pass_from(self._cursor, self._workers)
         self.close()
         if planned.batches_left == 0:
-            after = self._end_cursor or self._cursor.next_pass()
+            after = planned.next_pass()  # also of a pass that would begin anew, and give none again
             if self._log is not None:
                 self._log.end(self._cursor, after)
             warnings.warn(self._spec.dropped_text(planned), stacklevel=3)

@@ -174,7 +174,7 @@ def next_batch(spec: ReadSpec, cursor: _core.Cursor) -> Batch:
     begun, _ = spec.bounds(cursor)
     planned = spec.pass_from(begun, 1)
     if not planned.batches_left:
-        planned = spec.pass_from(begun.next_pass(), 1)
+        planned = spec.pass_from(planned.next_pass(), 1)
     return made_again(spec, planned, planned.batches - planned.batches_left, False)
 
 

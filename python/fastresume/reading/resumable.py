@@ -73,11 +73,7 @@ class ResumableDataset(IterableDataset[Batch]):
         self.spec = spec
         self._length = spec.batches_of(start)
         if self._length == 0:
-            raise ValueError(
-                f"no batch would come from {spec.row_text()}: a global batch has {spec.global_batch_size} "
-                f"({spec.batch_size} rows on each of {spec.world.world_size} ranks), and tail is "
-                f"{spec.tail!r}"
-            )
+            raise ValueError(spec.no_batch_text(spec.row_text()))
         self.shared_cursor = SharedCursor(start, _ComparedRanks(spec, SameRanks(spec.world)))
 
     @property

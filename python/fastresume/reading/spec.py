@@ -298,8 +298,7 @@ class ReadSpec(ABC):
     def _ahead(self, cursor: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
         """The beginning of a later pass, with the steps of those before it."""
         while cursor.epoch < epoch:
-            planned = self.pass_from(cursor, workers)
-            cursor = planned.cursor_after(planned.batches)
+            cursor = self.pass_from(cursor, workers).next_pass()
         return cursor
 
     def batches_of(self, cursor: _core.Cursor) -> int:
@@ -329,6 +328,13 @@ class ReadSpec(ABC):
                 "after init_process_group, or pass world=(rank, world_size). Where Lightning starts the "
                 "ranks by itself, start them with torchrun, which says who is who before"
             )
+
+    def no_batch_text(self, rows: str) -> str:
+        """The message that a pass has no batch, of `rows` in words."""
+        return (
+            f"no batch would come from {rows}: a global batch has {self.global_batch_size} "
+            f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {self.tail!r}"
+        )
 
     def dropped_text(self, planned: _core.Pass) -> str:
         """The message when a pass ends with rows that make no batch."""

@@ -138,7 +138,7 @@ def _places(spec: ReadSpec, planned: _core.Pass) -> Iterator[tuple[ReadSpec, _co
     for other in [rank, *(one for one in range(ranks) if one != rank)]:
         reads = spec if other == rank else dataclasses.replace(spec, world=World(other, ranks))
         yield from ((reads, planned, number) for number in range(planned.batches))
-    following = spec.pass_from(planned.cursor_after(planned.batches), 1)
+    following = spec.pass_from(planned.next_pass(), 1)
     yield from ((spec, following, number) for number in range(following.batches))
 
 

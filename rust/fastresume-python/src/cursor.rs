@@ -171,10 +171,6 @@ impl Cursor {
         self.inner.restarted().into()
     }
 
-    fn next_pass(&self) -> Self {
-        self.inner.next_pass().into()
-    }
-
     fn with_epochs_reset(&self) -> Self {
         self.inner.with_epochs_reset().into()
     }

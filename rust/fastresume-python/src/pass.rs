@@ -109,6 +109,11 @@ impl Pass {
         self.inner.cursor_after(done).into()
     }
 
+    /// The start of the next pass.
+    fn next_pass(&self) -> Cursor {
+        self.inner.next_pass().into()
+    }
+
     /// The numbers of rows of a rank's batch: all, valid, and read. Each range begins at 0.
     fn shape(&self, batch: u64, rank: u64) -> (u64, u64, u64) {
         let shape = self.inner.shape(batch, rank);

@@ -77,7 +77,7 @@ class WorkerIterator(Iterator[Batch]):
         if planned.batches_left == 0:
             # The main process can't see an iterator that yields nothing, so the next pass follows at once.
             self._warning = spec.dropped_text(planned) if worker == 0 else None
-            cursor = cursor.next_pass()
+            cursor, self._end_cursor = spec.bounds(planned.next_pass())
             planned = spec.pass_from(cursor, workers)
         self._ticket = new_ticket(self._shared, reading, worker, workers, self._iteration)
         self._share = spec.share(planned, cursor)

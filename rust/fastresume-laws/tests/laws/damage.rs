@@ -212,7 +212,7 @@ fn check_history(copies: &[Copy], counted: usize, kind: &OrderKind, lives: &[Dam
         assert_eq!(told, expected, "damage changes no batch");
         let after = match (given.checked_sub(1), ends) {
             (Some(last), _) => ranks[0].0[last].cursor.clone(),
-            (None, true) => cursor.next_pass(),
+            (None, true) => pass.next_pass(),
             (None, false) => pass.cursor_after(first),
         };
         text = after.to_json();

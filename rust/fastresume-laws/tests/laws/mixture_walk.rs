@@ -86,6 +86,20 @@ impl Life {
         let cut = Cut::new(self.world_size * self.lanes_each, 1, self.rows).unwrap();
         Pass::new(cursor, cut, self.tail, self.world_size).unwrap()
     }
+
+    /// The cursor after so many batches, or behind a pass that has none left: then the next one has some, if that of a new
+    /// job has.
+    fn after(&self, pass: &Pass, end: u64, (sources, named): (&impl Sources, &NamedMixture)) -> Cursor {
+        let is_empty = pass.batches_left() == 0 && self.batches > 0;
+        let after = if is_empty { pass.next_pass() } else { pass.cursor_after(end) };
+        if after.epoch() > pass.epoch() {
+            let fresh = self.pass(&Cursor::start_of_mixture(&self.named(sources), self.least()).unwrap());
+            let following = self.pass(&after.fitted_to_mixture(named, self.least()).unwrap());
+            let has_some = following.batches() > 0;
+            assert!(has_some || fresh.batches() == 0, "a pass behind another one gives batches");
+        }
+        after
+    }
 }
 
 /// Which source has, or had, a name: a new one is the old one with a number.
@@ -351,7 +365,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
                 }
             }
         }
-        let after = pass.cursor_after(end);
+        let after = life.after(&pass, end, (&*sources, &named));
         for (&name, axis) in places(&after).iter().zip(after.taken().unwrap()) {
             if axis.rows() == all[name].rows {
                 all[name].check(&axis);

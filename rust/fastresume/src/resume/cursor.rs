@@ -142,7 +142,7 @@ impl Cursor {
         let is_start = epoch == 0 && consumed.is_empty();
         let start = Self { earlier_batches: is_start.then_some(0), ..Self::start(identity) };
         let cursor = Self { epoch, consumed: Arc::new(consumed.into()), ..start };
-        Ok(if done { cursor.next_pass() } else { cursor })
+        Ok(if done { cursor.at_epoch(epoch + 1) } else { cursor })
     }
 
     /// The cursor before a position of a pass whose generations of rows end there, but for the last one.
@@ -348,15 +348,10 @@ impl Cursor {
         Self { consumed: Arc::default(), cuts: Vec::new(), generations: here.collect(), ..self.clone() }
     }
 
-    /// The start of the next pass.
-    #[must_use]
-    pub fn next_pass(&self) -> Self {
-        self.next_pass_behind(false)
-    }
-
-    /// The same behind a last batch that may have the rest, which is less than a whole one.
-    pub(super) fn next_pass_behind(&self, rest: bool) -> Self {
-        let next = self.next_of_mixture(rest).unwrap_or_else(|| self.at_epoch(self.epoch + 1));
+    /// The start of the next pass behind this one, which ends under global batches of `least` rows; its last batch may have
+    /// the rest, which is less than a whole one.
+    pub(super) fn next_pass(&self, least: u64, rest: bool) -> Self {
+        let next = self.next_of_mixture(least, rest).unwrap_or_else(|| self.at_epoch(self.epoch + 1));
         let done = self.steps().saturating_add(u64::from(rest));
         match self.earlier_batches {
             Some(earlier) => next.with_earlier_batches(earlier.saturating_add(done)),

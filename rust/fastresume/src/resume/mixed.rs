@@ -220,13 +220,13 @@ impl Cursor {
     }
 
     /// The start of the next pass of a mixture: what the present one has not taken of the sources comes first in it. If a
-    /// last batch of the tail has the `rest`, all was taken.
-    pub(super) fn next_of_mixture(&self, rest: bool) -> Option<Self> {
+    /// last batch of the tail has the `rest`, all was taken. Fewer rows than `least` of a source do not end that pass: else
+    /// a job with larger batches than before would meet the same few rows in each pass.
+    pub(super) fn next_of_mixture(&self, least: u64, rest: bool) -> Option<Self> {
         let mixture = self.mixture()?;
         let left = if rest { Intervals::default() } else { self.remaining_of_cuts().ok()? };
         let axes = self.axes().ok()?.after(self.identity.num_rows, &left);
         let sources = mixture.sources.iter().zip(axes).map(|(source, axis)| source.with_axis(axis));
-        let least = self.cuts.last().map_or(mixture.least, |(cut, _)| cut.global_batch_rows());
         let next = Mixture { sources: sources.collect(), stages: Vec::new(), least, ..mixture.clone() };
         let next = Self::stage(next).ok()?;
         Some(Self { epoch: self.epoch + 1, first_epoch: self.first_epoch, ..next })
@@ -337,7 +337,7 @@ impl Cursor {
         next.check().map_err(Error::State)?;
         let begun = self.place_of(Self::stage(next)?);
         let is_over = begun.identity.num_rows < least && is_begun;
-        Ok(if is_over { begun.next_pass() } else { begun })
+        Ok(if is_over { begun.next_pass(least, false) } else { begun })
     }
 }
 

@@ -151,12 +151,18 @@ impl Pass {
     #[must_use]
     pub fn cursor_after(&self, done: u64) -> Cursor {
         if done >= self.batches() && done > self.done {
-            // What a mixture takes of its sources next follows from all that was done of this stage.
-            let done = done.min(self.division.batches());
-            let whole = self.before.with_cut(self.division.cut(), done);
-            return whole.next_pass_behind(self.tail_gives_batch());
+            return self.next_pass();
         }
         self.before.with_cut(self.division.cut(), done)
+    }
+
+    /// The start of the next pass. Rows that make no batch of this one are dropped, or go back to the sources of a mixture.
+    #[must_use]
+    pub fn next_pass(&self) -> Cursor {
+        // What a mixture takes of its sources next follows from all that was done of this stage.
+        let cut = self.division.cut();
+        let whole = self.before.with_cut(cut, self.division.batches());
+        whole.next_pass(cut.global_batch_rows(), self.tail_gives_batch())
     }
 
     /// The positions that no rank gets (the dropped tail).
