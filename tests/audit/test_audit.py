@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import random
+import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume.audit.log_format import START, read_log, state_hash
 from fastresume.audit.verify import audit
+from fastresume.cli import main
 from support.audits import (
     ORDERS,
     ROWS,
@@ -92,6 +94,23 @@ def test_breaks_peeks_resets_and_loads_of_earlier_states_are_proven(
     ranks.load(middle, reset_epochs=True)
     ranks.finish()
     assert_proven(logs, 2)
+
+
+@pytest.mark.parametrize(("no_color", "begins"), [("", "\033[32mPROVEN"), ("1", "PROVEN")])
+def test_the_verdict_has_a_colour_where_a_terminal_shows_it(
+    data: Path,
+    logs: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    no_color: str,
+    begins: str,
+) -> None:
+    for _ in fr.Loader(fr.ParquetDataset(data, batch_size=10), audit=logs):
+        pass
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", no_color)
+    assert main(["audit", str(logs)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith(begins)
 
 
 @ORDERS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ def run(given: argparse.Namespace) -> int:
             details = [f"files came behind a finished pass {times}: it went on with them, and counts once"]
         passes = "1 finished pass is" if found == 1 else f"{found} finished passes are"
         report.problem(f"--passes {given.passes}: {passes} proven", details)
-    text = as_json(directory, report) if given.json else "\n".join([*report.lines, verdict(report)])
+    text = as_json(directory, report) if given.json else "\n".join([*report.lines, coloured(verdict(report))])
     # Names of files need be no text.
     sys.stdout.write(f"{text}\n".encode(errors="backslashreplace").decode())
     return NOT_PROVEN if report.problems else PROVEN
@@ -85,6 +86,13 @@ def verdict(report: Report) -> str:
         f"PROVEN: {passes} finished pass{'es' if passes > 1 else ''}, every {counted} delivered exactly once"
     )
     return f"{said}; {report.masked} of them masked as not valid, as listed" if report.masked else said
+
+
+def coloured(verdict: str) -> str:
+    """The verdict, green or red where standard output is a terminal and `NO_COLOR` is not set."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return verdict
+    return f"\033[{32 if verdict.startswith('PROVEN') else 31}m{verdict}\033[0m"
 
 
 def declared(text: str) -> str:
