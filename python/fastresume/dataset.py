@@ -160,8 +160,9 @@ class ParquetDataset(FilesDataset):
         ImportError: if the package that reads the table is not installed.
 
     Warns:
-        UserWarning: if what `cache` names can't be written or read. That a file was found under two names
-            (hard links), so that its rows come twice, the logger "fastresume" says.
+        UserWarning: if what `cache` names can't be written or read; if footers tell of integers that a
+            `.cast()` does not hold; if no file has an `.optional()` column. That a file was found under two
+            names (hard links), so that its rows come twice, the logger "fastresume" says.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
     from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
@@ -270,6 +271,7 @@ class ParquetDataset(FilesDataset):
         if on_change == "append":
             request.check_appendable()
         request.warn_of_absent(opened)
+        request.warn_of_misfits(spec.layout)
         super().__init__(spec)
         self._orders = None
         if table is not None and table.other_orders:

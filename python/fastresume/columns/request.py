@@ -69,6 +69,12 @@ class ColumnRequest(NamedTuple):
                 stacklevel=5,
             )
 
+    @staticmethod
+    def warn_of_misfits(layout: _core.Layout) -> None:
+        """Warns of integers that a cast does not hold, where footers tell of some."""
+        for told in layout.misfits:
+            warnings.warn(told, stacklevel=5)
+
     @property
     def optional(self) -> list[str]:
         """The names and patterns of columns that files may lack."""

@@ -81,6 +81,12 @@ impl Layout {
         self.inner.fields().iter().map(Field::from).collect()
     }
 
+    /// What footers tell of integers that casts do not hold: a text for each column.
+    #[getter]
+    fn misfits(&self) -> &[String] {
+        self.inner.misfits()
+    }
+
     /// Of each column of which codes are delivered its number, the name of its tensor, and its dictionary for `known`.
     #[getter]
     fn dictionaries<'py>(&self, py: Python<'py>) -> PyResult<Vec<(usize, &str, Bound<'py, PyBytes>)>> {

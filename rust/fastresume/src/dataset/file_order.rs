@@ -72,6 +72,7 @@ impl Manifest {
                 let mut schema = self.schemas[file.schema].clone();
                 schema.first_file = place;
                 schema.nulls.values_mut().for_each(|(_, first)| *first = places[*first]);
+                schema.bounds.values_mut().for_each(|(_, files)| *files = files.map(|file| places[file]));
                 schemas.push(schema);
                 schemas.len() - 1
             });

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::dataset::file_summary::Summary;
+use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
@@ -23,6 +24,8 @@ pub struct Schema {
     pub large_pages: BTreeMap<usize, u64>,
     /// For each column that may have nulls, how many footers count, and the first file of which they count some.
     pub nulls: BTreeMap<usize, (NullCount, usize)>,
+    /// For each column of integers of which footers tell bounds, these, and the files that hold the least and the greatest.
+    pub bounds: BTreeMap<usize, (IntegerBounds, [usize; 2])>,
     /// The most bytes, and the most row groups, of any footer.
     pub footer: FooterSize,
 }
@@ -48,6 +51,7 @@ impl Schema {
             extents,
             large_pages: BTreeMap::new(),
             nulls: BTreeMap::new(),
+            bounds: BTreeMap::new(),
             footer: FooterSize::default(),
         }
     }
@@ -68,6 +72,16 @@ impl Schema {
                 *first = file;
             }
             *count = count.and(more);
+        }
+        for &(column, more) in &summary.bounds {
+            let (bounds, files) = self.bounds.entry(column).or_insert((more, [file; 2]));
+            if more.least < bounds.least {
+                files[0] = file;
+            }
+            if more.greatest > bounds.greatest {
+                files[1] = file;
+            }
+            *bounds = bounds.and(more);
         }
         let FooterSize { bytes, row_groups } = &mut self.footer;
         *bytes = summary.footer_bytes.max(*bytes);

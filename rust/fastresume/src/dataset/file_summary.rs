@@ -7,6 +7,7 @@ use parquet::file::metadata::{FileMetaData, ParquetMetaDataOptions, ParquetStati
 
 use crate::error::Result;
 use crate::format::metadata::footer::{Footer, FooterBytes, HASH_BYTES};
+use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::{self, Extent, to_count};
 use crate::schema::arrow_schema::{self, ArrowFields};
@@ -35,6 +36,8 @@ pub struct Summary {
     pub large_pages: Vec<(usize, u64)>,
     /// The number of each column that may have nulls, and how many the footer counts.
     pub nulls: Vec<(usize, NullCount)>,
+    /// The number of each column of integers of which the footer tells bounds, and these.
+    pub bounds: Vec<(usize, IntegerBounds)>,
 }
 
 impl Summary {
@@ -52,12 +55,12 @@ impl Summary {
         let (footer_hash, footer_bytes) = (bytes.hash, bytes.count() as u64);
         let footer = bytes.parse()?;
         let columns = columns::columns(footer.file().schema_descr(), &arrow_fields(footer.file())?);
-        let may_be_null = columns.iter().filter(|column| column.lists == 0 && column.level > 0);
-        let may_be_null: Vec<usize> = may_be_null.map(|column| column.leaf).collect();
+        let may_be_null = |column: &Column| column.lists == 0 && column.level > 0;
+        let asked = columns.iter().filter(|column| may_be_null(column) || IntegerBounds::are_of(column));
+        let asked: Vec<usize> = asked.map(|column| column.leaf).collect();
         // Statistics that can't be decoded tell nothing, and refuse no file.
-        let totals =
-            Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::skip_except(&may_be_null))
-                .or_else(|_| Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::SkipAll))?;
+        let totals = Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::skip_except(&asked))
+            .or_else(|_| Totals::of(source, &footer, &columns, ParquetStatisticsPolicy::SkipAll))?;
         Ok(Self {
             size: source.size(),
             footer_hash,
@@ -68,6 +71,12 @@ impl Summary {
             extents: totals.extents,
             large_pages: some(totals.large_pages),
             nulls: some(totals.nulls),
+            bounds: totals
+                .bounds
+                .into_iter()
+                .enumerate()
+                .filter_map(|(number, of)| Some((number, of?)))
+                .collect(),
         })
     }
 }
@@ -81,6 +90,8 @@ struct Totals {
     large_pages: Vec<u64>,
     /// Of each column.
     nulls: Vec<NullCount>,
+    /// Of each column.
+    bounds: Vec<Option<IntegerBounds>>,
 }
 
 impl Totals {
@@ -96,7 +107,8 @@ impl Totals {
         // As the first dictionary of each column tells: one read, however many row groups there are.
         let mut entry_bytes = vec![None; extents.len()];
         let (large_pages, nulls) = (vec![0; columns.len()], vec![NullCount::default(); columns.len()]);
-        let mut totals = Self { data_bytes: 0, extents, large_pages, nulls };
+        let mut totals =
+            Self { data_bytes: 0, extents, large_pages, nulls, bounds: vec![None; columns.len()] };
         let options = ParquetMetaDataOptions::new()
             .with_encoding_stats_as_mask(false)
             .with_column_stats_policy(statistics);
@@ -115,6 +127,10 @@ impl Totals {
             }
             for (column, count) in columns.iter().zip(&mut totals.nulls) {
                 *count = count.and(NullCount::of_chunk(column, group.column(column.leaf)));
+            }
+            for (column, bounds) in columns.iter().zip(&mut totals.bounds) {
+                let more = IntegerBounds::of_chunk(column, group.column(column.leaf));
+                *bounds = more.map(|more| bounds.map_or(more, |known| known.and(more))).or(*bounds);
             }
         }
         Ok(totals)

@@ -15,6 +15,7 @@ use crate::dataset::file_summary::Summary;
 use crate::dataset::kept_file::{Form, Held, KeptFile};
 use crate::error::Result;
 use crate::format::metadata::footer::HASH_BYTES;
+use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::Extent;
 use crate::schema::columns::Column;
@@ -24,7 +25,7 @@ use crate::source::status::{Status, Version};
 /// The number changes with the format of the entries: an older or newer file is not read.
 static FORM: Form = Form {
     what: "the manifest cache",
-    magic: b"fastresume manifest cache 10\n",
+    magic: b"fastresume manifest cache 11\n",
     name: b"fastresume manifest cache ",
 };
 
@@ -64,6 +65,7 @@ struct Entry<'a> {
     extents: Vec<(usize, Extent)>,
     large_pages: Vec<(usize, u64)>,
     nulls: Vec<(usize, NullCount)>,
+    bounds: Vec<(usize, IntegerBounds)>,
 }
 
 /// The entries of a cache, looked up by path.
@@ -111,6 +113,7 @@ impl<'a> Known<'a> {
             extents: entry.extents.clone(),
             large_pages: entry.large_pages.clone(),
             nulls: entry.nulls.clone(),
+            bounds: entry.bounds.clone(),
         })
     }
 }
@@ -160,6 +163,7 @@ impl Cache {
             extents: summary.extents.clone(),
             large_pages: summary.large_pages.clone(),
             nulls: summary.nulls.clone(),
+            bounds: summary.bounds.clone(),
         });
         let (kept, content) = (self.kept(), Content { entries: entries.collect(), schemas });
         kept.write(|_| postcard::to_allocvec(&content).map_err(|cause| kept.failed(cause)), place)

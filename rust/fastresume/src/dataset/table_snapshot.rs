@@ -359,5 +359,6 @@ fn with_columns(summary: &Summary, columns: &Arc<[Column]>, places: &[Option<usi
     let members =
         members.filter(|(_, column)| matches!(column.given, Some(Given::Member | Given::NullMember)));
     nulls.extend(members.map(|(place, _)| (place, NullCount::UNKNOWN)));
-    Summary { columns: Arc::clone(columns), extents, large_pages, nulls, ..summary.clone() }
+    let bounds = summary.bounds.iter().filter_map(|&(old, bounds)| Some((place(old)?, bounds))).collect();
+    Summary { columns: Arc::clone(columns), extents, large_pages, nulls, bounds, ..summary.clone() }
 }

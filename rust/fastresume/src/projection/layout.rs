@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::order::selection::Selection;
 use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
+use crate::projection::known_misfits;
 use crate::projection::known_nulls::KnownNulls;
 use crate::projection::made_tensor::made;
 use crate::projection::request::Request;
@@ -32,6 +33,8 @@ pub struct Layout {
     bundles: Vec<Vec<usize>>,
     /// Whether damaged rows are delivered as such, and no error.
     masks_damage: bool,
+    /// What footers tell of integers that casts do not hold.
+    misfits: Vec<String>,
 }
 
 /// Rows of so many bytes, at most, are put together from single columns: some lines of a cache.
@@ -86,7 +89,8 @@ impl Layout {
             let uncounted: Vec<&str> = uncounted.map(|field| field.name.as_str()).collect();
             return Err(refusal(&wrong, &uncounted, request.columns.is_none()));
         }
-        let layout = Self::new(manifest, fields, columns);
+        let misfits = known_misfits::find(&fields, &columns, manifest);
+        let layout = Self { misfits, ..Self::new(manifest, fields, columns) };
         check_names(&layout.fields)?;
         Ok(layout)
     }
@@ -100,7 +104,8 @@ impl Layout {
         let flat_bytes = flat.map(|field| field.row_bytes().saturating_add(field.mask_bytes()));
         let row_bytes = flat_bytes.fold(jagged_row_bytes, usize::saturating_add);
         let bundles = bundles(&fields);
-        Self { fields, columns, jagged_bytes, jagged_row_bytes, row_bytes, bundles, masks_damage: false }
+        let (masks_damage, misfits) = (false, Vec::new());
+        Self { fields, columns, jagged_bytes, jagged_row_bytes, row_bytes, bundles, masks_damage, misfits }
     }
 
     /// The same, by which damaged rows are delivered as such, or are an error.
@@ -114,6 +119,12 @@ impl Layout {
     #[must_use]
     pub fn masks_damage(&self) -> bool {
         self.masks_damage
+    }
+
+    /// What footers tell of integers that casts do not hold: a text for each column.
+    #[must_use]
+    pub fn misfits(&self) -> &[String] {
+        &self.misfits
     }
 
     /// The same with the vocabularies of the columns of which codes are asked for: those that are known, by the columns' numbers, and

@@ -10,6 +10,7 @@ pub mod shape;
 pub mod field;
 pub mod dictionary_scan;
 pub mod known_nulls;
+pub mod known_misfits;
 pub mod made_tensor;
 pub mod layout;
 pub mod memory_estimate;

@@ -315,10 +315,15 @@ impl Dtype {
         self != Self::Bool && !self.is_float()
     }
 
+    /// Whether it is a type of signed integers.
+    #[must_use]
+    pub fn is_signed(self) -> bool {
+        matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64)
+    }
+
     /// Whether an integer is signed, and its bytes.
     fn integer(self) -> Option<(bool, usize)> {
-        let is_signed = matches!(self, Self::Int8 | Self::Int16 | Self::Int32 | Self::Int64);
-        self.is_integer().then(|| (is_signed, self.width()))
+        self.is_integer().then(|| (self.is_signed(), self.width()))
     }
 }
 

@@ -15,3 +15,4 @@ pub mod page_index;
 pub mod bloom_filter;
 pub mod size_estimate;
 pub mod null_count;
+pub mod integer_bounds;
