@@ -212,8 +212,8 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 	cargo test --profile dev --doc $(TESTED)
 
 .PHONY: test-python
-test-python: develop ## Run the Python tests but for the slow ones; ARGS='-k resume' goes to pytest
-	$(PYTEST) -m "not slow" $(ARGS)
+test-python: develop ## Run the Python tests but for the slow ones, keep the slowest and failed in target/tests; ARGS='-k resume' goes to pytest
+	$(PYTEST) -m "not slow" $(ARGS) || { status=$$?; cat target/tests/failed.txt; exit $$status; }
 
 .PHONY: azurite
 azurite: $(VENV)/.azurite ## Install the server of Azure's blobs that tests of stores use, where npm is

@@ -67,6 +67,21 @@ settings.load_profile(os.environ.get("FASTRESUME_PROFILE", "dev"))
 torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 1
 
 
+KEPT = Path(__file__).parents[1] / "target/tests"
+"""Where a run keeps which tests were slowest and which failed."""
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Keeps the 40 slowest tests, and those that failed: `make` repeats these after what libraries print."""
+    reports = [one for each in terminalreporter.stats.values() for one in each if hasattr(one, "duration")]
+    slowest = sorted(reports, key=lambda one: one.duration, reverse=True)[:40]
+    failed = [one.nodeid for kind in ("failed", "error") for one in terminalreporter.stats.get(kind, ())]
+    KEPT.mkdir(parents=True, exist_ok=True)
+    lines = [f"{one.duration:7.2f} s {one.when:8} {one.nodeid}\n" for one in slowest]
+    (KEPT / "slowest.txt").write_text("".join(lines))
+    (KEPT / "failed.txt").write_text("".join(f"FAILED {name}\n" for name in failed))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Nobody looks for garbage in what is collected, as it stays; a fork that did would copy all of it."""
