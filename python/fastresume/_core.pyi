@@ -33,15 +33,14 @@ _Renamed: TypeAlias = Sequence[tuple[str, str | None]]
 _Words: TypeAlias = npt.NDArray[np.int64]
 _Cut: TypeAlias = tuple[int, int, int]
 _Files: TypeAlias = tuple[Manifest, Layout]
-_Bins: TypeAlias = tuple[Units, UnitTable]
-_Lists: TypeAlias = tuple[Units, UnitTable, list[str], list[bytes] | None]
+_Counting: TypeAlias = tuple[Units, UnitTable, list[str], list[bytes] | None]
 _Costs: TypeAlias = tuple[Sequence[str], Layout | None]
 _Unit: TypeAlias = tuple[str, int, int | None, bool, bool]
 _Indexing: TypeAlias = tuple[str | None, int, int | None]
 _Index: TypeAlias = tuple[UnitTable, list[tuple[int, int, str]], int, str | None]
 _Place: TypeAlias = tuple[int, int, int, int]
 _Ahead: TypeAlias = tuple[int, int, PageLock | None]
-_ReadSource: TypeAlias = tuple[str, Manifest, Layout]
+_ReadSource: TypeAlias = tuple[str, _Files, _Counting | None]
 _Known: TypeAlias = tuple[int, bytes]
 _Damage: TypeAlias = Sequence[tuple[int, int, str] | tuple[int, int, str, int]]
 _Chunk: TypeAlias = tuple[Memory, _Words, _Words | None, _Damage, _Words | None]
@@ -417,12 +416,8 @@ class Reader:
     @staticmethod
     def of_mixture(sources: list[_ReadSource], pass_: Pass, place: _Place, ahead: _Ahead) -> Reader: ...
     @staticmethod
-    def of_bins(
-        files: _Files, bins: _Bins, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
-    ) -> Reader: ...
-    @staticmethod
-    def of_sequences(
-        files: _Files, packed: _Lists, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
+    def of_units(
+        files: _Files, units: _Counting, cursor: Cursor, pass_: Pass, place: _Place, ahead: _Ahead
     ) -> Reader: ...
     @property
     def activity(self) -> Activity: ...

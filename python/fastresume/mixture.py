@@ -20,9 +20,7 @@ from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted, scalar
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
-from fastresume.options.units import Bins
 from fastresume.options.unknown import OF_MIXTURES, takes_no_other
-from fastresume.packing.spec import UnitsSpec
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.state.cursor import Cursor
 
@@ -311,11 +309,6 @@ def _check_source(name: str, dataset: ParquetDataset) -> None:
         ValueError: naming it.
     """
     spec = dataset.spec
-    if isinstance(spec, UnitsSpec) and isinstance(spec.unit, Bins):
-        raise ValueError(
-            f"source {name!r} has unit={spec.unit!r}: a place of a Mixture is a row or a sequence, and a bin "
-            "has as many rows as fit, so that weights would tell no share of rows: take rows, or fr.Packed"
-        )
     if spec.transforms:
         raise ValueError(f"source {name!r} is mapped: map the Mixture, as Mixture(...).map(function)")
     if not spec.num_rows:
@@ -364,7 +357,7 @@ def _renamed(renamed: object, datasets: Mapping[str, ParquetDataset]) -> tuple[t
 
 
 def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:
-    """Refuses sources whose tensors differ.
+    """Refuses sources whose tensors differ, or that count others.
 
     Raises:
         ValueError: telling all differences, up to some number.
@@ -372,6 +365,12 @@ def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:
     (first_name, first), *others = datasets.items()
     told: list[str] = []
     for name, dataset in others:
+        counted, of_first = dataset.spec.counted, first.spec.counted
+        if counted != of_first:
+            raise ValueError(
+                f"the sources of a Mixture must count the same: {first_name!r} counts {of_first}, and "
+                f"{name!r} {counted}: give all of them the same kind of unit=, or none"
+            )
         own, its = dict(first.schema), dict(dataset.schema)
         for key in dict.fromkeys((*own, *its)):
             if key not in its or key not in own:
@@ -381,10 +380,6 @@ def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:
                 told.append(
                     f"{key!r} is {_told(own[key])} in {first_name!r}, and {_told(its[key])} in {name!r}"
                 )
-        units = [each.spec.unit for each in (first, dataset) if isinstance(each.spec, UnitsSpec)]
-        if units and set(own) == set(its) and list(own) != list(its):
-            said = " and ".join(map(repr, units))
-            told.append(f"{first_name!r} and {name!r} have {said}: name the columns in one order")
         codes = first.dictionaries
         told += [
             f"the codes of {key!r} stand for other values in {first_name!r} than in {name!r}: fix them, as "

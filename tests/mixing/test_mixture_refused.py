@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -92,14 +90,3 @@ def test_a_state_of_other_data_is_refused_by_the_sources_name(root: Path, tmp_pa
         alone.load_state_dict(state)
     with pytest.raises(fr.StateError, match="the state is of one dataset"):
         made.load_state_dict(alone.state_dict())
-
-
-def test_packed_sources_that_name_their_columns_in_other_orders_are_refused(tmp_path: Path) -> None:
-    lists = pa.array([[row] * 8 for row in range(40)], pa.list_(pa.int32()))
-    pq.write_table(pa.table({"tokens": lists, "labels": lists}), tmp_path / "x.parquet")
-    packed = [
-        fr.ParquetDataset(tmp_path, unit=fr.Packed(*names, length=4))
-        for names in (("tokens", "labels"), ("labels", "tokens"))
-    ]
-    with pytest.raises(ValueError, match=r"'labels', 'tokens', length=4\): name the columns in one order"):
-        fr.Mixture({"web": (packed[0], 1), "code": (packed[1], 1)}, batch_size=8)

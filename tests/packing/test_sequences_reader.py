@@ -120,9 +120,9 @@ def test_lists_that_are_not_those_of_the_index_are_an_error_that_names_it(tmp_pa
     pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5, 6]]}), other / "0.parquet")
     spec: Any = dataset.spec
     strange: Any = opened(other, fr.Packed("tokens", length=2), 1).spec
-    files, units = (spec.manifest, spec.layout), (spec._units, strange.units_table.core)
+    files, units = (spec.manifest, spec.layout), (spec._units, strange.units_table.core, ["tokens"], None)
     cursor = spec.start()
     whose = cursor, spec.pass_from(cursor, 1), (0, 1, 0, 1), (0, 0, None)
-    reader = _core.Reader.of_sequences(files, (*units, ["tokens"], None), *whose)
+    reader = _core.Reader.of_units(files, units, *whose)
     with pytest.raises(fr.DataError, match=r"have 5 tokens, and 6 in the index of units.*row group 0"):
         reader.front()

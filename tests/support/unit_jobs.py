@@ -18,13 +18,16 @@ def assert_same_batch(one: fr.Batch, other: fr.Batch) -> None:
     assert_batch_values(one, arrays_of(other))
     assert numbers_of(one) == numbers_of(other)
     assert one.valid.tolist() == other.valid.tolist()
+    assert sources_of(one) == sources_of(other)
     assert (one.epoch, one.step, one.state_dict()) == (other.epoch, other.step, other.state_dict())
 
 
-def assert_same_by_workers_and_after_resumes(dataset: Callable[[], fr.ParquetDataset]) -> None:
+def assert_same_by_workers_and_after_resumes(
+    dataset: Callable[[], fr.ParquetDataset | fr.Mixture], workers: int = 2
+) -> None:
     """Assert that worker processes, and datasets that load a state, give the batches of an unbroken pass."""
     expected = list(dataset())
-    with fr.Loader(dataset(), num_workers=2) as loader:
+    with fr.Loader(dataset(), num_workers=workers) as loader:
         for one, other in zip(loader, expected, strict=True):
             assert_same_batch(one, other)
     for stop in (1, 7, len(expected) - 1):
@@ -44,6 +47,11 @@ def numbers_of(batch: fr.Batch) -> Any:
     if isinstance(rows, fr.Jagged):
         return rows.to_list()
     return rows.tolist(), batch.unit_offsets.tolist()
+
+
+def sources_of(batch: fr.Batch) -> list[int] | None:
+    """The source of each unit of a batch, if it is one of a mixture."""
+    return batch.source.tolist() if hasattr(batch, "source") else None
 
 
 class UnitJob:

@@ -177,8 +177,8 @@ class Account:
         report.counted.add(counted)
         is_sound, untold = all(map(self._is_sound, stretches)), self._untold(stretches)
         what = "each exactly once" if is_sound else "not proven"
-        if counted == "sequences" and is_sound and not untold:
-            what += ", with all its tokens"
+        if counted != "rows" and is_sound and not untold:
+            what += f", with all its {'tokens' if counted == 'sequences' else 'rows'}"
         report.lines.append(
             f"  pass {place.epoch}, stage {place.number}: {place.shares}: "
             f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {self._batches(stretches)}"

@@ -146,7 +146,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def source(self) -> Tensor:
-        """Which source of a `Mixture` each row is of: int64 `[B]`, on the device of the tensors.
+        """Which source of a `Mixture` each row, or unit, is of: int64 `[B]`, on the device of the tensors.
 
         It counts in the order in which the mixture names its sources: `mixture.sources[int(source)]`.
 

@@ -179,7 +179,10 @@ class Origin(NamedTuple):
         if not isinstance(self.sources, _core.Written):
             return self.sources
         told = self.sources.row_sources()
-        return None if told is None else of_words(told)
+        if told is None:
+            return None
+        each = of_words(told)
+        return each if self.units is None else each[self.units.offsets[:-1]]
 
     @property
     def row_sources(self) -> npt.NDArray[np.int64] | None:

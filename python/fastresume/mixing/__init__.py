@@ -1,1 +1,1 @@
-"""Mixtures of datasets: which rows of which source make a batch, and how they are put together."""
+"""Mixtures of datasets: which rows, or units, of which source make a batch."""

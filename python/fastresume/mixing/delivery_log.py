@@ -19,7 +19,6 @@ from fastresume.mixing.spec import MixtureSpec
 from fastresume.packing import delivery_log
 from fastresume.packing.delivery_log import descriptions_of_units
 from fastresume.packing.spec import UnitsSpec
-from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.spec import ReadSpec
 
 
@@ -36,8 +35,7 @@ class MixtureLog(DeliveryLog):
 
     def __init__(self, directory: str | os.PathLike[str], spec: MixtureSpec) -> None:
         super().__init__(directory, spec.sources[0][1].manifest, spec.world)
-        sources = ((name, audited_source(source)) for name, source in spec.sources)
-        self.spec = replace(spec, sources=tuple(sources))
+        self.spec = replace(spec, is_audited=spec.sources[0][1].counting is not None)
 
     def digests(self, batch: Delivered, origin: Origin) -> tuple[int, int | None]:
         """The digest of the rows, or units, of a batch, each with its source, and that of what units hold."""
@@ -65,11 +63,6 @@ class MixtureLog(DeliveryLog):
             yield from descriptions_of(spec.manifest)
             if isinstance(spec, UnitsSpec) and not self._rank:
                 yield from descriptions_of_units(spec)
-
-
-def audited_source(spec: FilesSpec) -> FilesSpec:
-    """What a source reads, whose units have what a log notes."""
-    return replace(spec, is_audited=True) if isinstance(spec, UnitsSpec) else spec
 
 
 def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[DeliveryLog, ReadSpec]:

@@ -13,15 +13,14 @@ from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.buffers import of_runs
 from fastresume.mixing.blend import Blend
-from fastresume.mixing.reader import MixtureReader
 from fastresume.options.rows import OrderChoice
+from fastresume.packing.content import with_proof
 from fastresume.reading.draws import Draws
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import PassReader, ReadSpec
-from fastresume.reading.workers.messages import Arrival
 
 _MOST_PASSES = 4096
 """Passes that are gone through to find where another one begins."""
@@ -42,11 +41,13 @@ class MixtureSpec(ReadSpec):
         sources: what each source reads, with its name; in the order in which they were named.
         blends: the passes of the mixture; the last one for all that follow.
         renamed: the names that sources had in states, with those of now; None where one begins anew.
+        is_audited: whether batches have what a delivery log notes of units.
     """
 
     sources: tuple[tuple[str, FilesSpec], ...]
     blends: tuple[Blend, ...]
     renamed: tuple[tuple[str, str | None], ...] = ()
+    is_audited: bool = False
     _cores: tuple[_core.Mixture, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -93,17 +94,23 @@ class MixtureSpec(ReadSpec):
 
     @property
     def rows_of_rank(self) -> int:
-        """The number of rows of the longest pass that this rank gets."""
-        return max(self.rows_of(core.start(self.global_batch_size)) for core in self._cores)
+        """The number of rows of the longest pass that this rank gets; of bins, on the average."""
+        found, of = [], dict(self.sources)
+        for blend, core in self.each_blend:
+            own, weights = self.rows_of(core.start(self.global_batch_size)), core.weights
+            each = zip(blend.weights, weights, strict=True)
+            found.append(sum(of[name].rows_in(own * weight) for name, weight in each) // sum(weights))
+        return max(found)
 
     def _most_rows_given(self) -> dict[str, int]:
         """The rows of a pass of each source, or what it gives to one of the mixture if that is more."""
-        rows = {name: spec.num_rows for name, spec in self.sources}
+        of = dict(self.sources)
+        rows = {name: spec.rows_in(spec.num_rows) for name, spec in self.sources}
         for blend, core in self.each_blend:
             weights, given = core.weights, core.start(self.global_batch_size).num_rows
             places = sum(weights)
             for name, weight in zip(blend.weights, weights, strict=True):
-                rows[name] = max(rows[name], given * weight // places)
+                rows[name] = max(rows[name], of[name].rows_in(given * weight // places))
         return rows
 
     def shares(self, epoch: int) -> dict[str, float]:
@@ -150,9 +157,9 @@ class MixtureSpec(ReadSpec):
         return tuple(store for _, spec in self.sources for store in spec.stores)
 
     @property
-    def is_mixed_here(self) -> bool:
-        """Whether a batch is put together in Python of what the core has decoded: one of units is."""
-        return any(spec.units_text is not None for _, spec in self.sources)
+    def is_made_ahead(self) -> bool:
+        """Whether threads make batches ahead of the loop: what units hold is worked out for a log, too."""
+        return super().is_made_ahead or self.is_audited
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
@@ -201,19 +208,13 @@ class MixtureSpec(ReadSpec):
         page_lock: _core.PageLock | None = None,
     ) -> PassReader:
         """The batches of a rank's worker, decoded by the core."""
-        if self.is_mixed_here:
-            share = self.share(planned, planned.cursor_after(0))
-            weights = self._at(planned.epoch)[0].weights
-            read = {number: source for number, source in enumerate(self.sources) if source[0] in weights}
-            return MixtureReader(read, planned, share, place, threads, prefetch_bytes)
-        sources = [(name, spec.manifest, spec.layout) for name, spec in self.sources]
+        sources = [(name, (spec.manifest, spec.layout), spec.counting) for name, spec in self.sources]
         return _core.Reader.of_mixture(sources, planned, place, (threads, prefetch_bytes, page_lock))
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
-        if isinstance(delivered, Arrival):
-            return delivered.with_cursor(cursor, share)
-        return of_delivered(self.schema, delivered, cursor, share, is_mixed=True)
+        made = of_delivered(self.schema, delivered, cursor, share, is_mixed=True)
+        return with_proof(delivered, made, [name for name, _ in self.sources]) if self.is_audited else made
 
     def locate(self, batch: Batch) -> list[tuple[str, int, int]]:
         """The places of the rows of a batch, or of its units: (path, row group, row in it)."""

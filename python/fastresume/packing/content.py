@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,11 @@ import numpy.typing as npt
 from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.audit.log_format import Words, digest, mix
-from fastresume.batch.origin import Origin, Proof, UnitRows, of_a_pass
+from fastresume.audit.log_format import Words, digest, key_of, mix, of_source
+from fastresume.batch.batch import Batch
+from fastresume.batch.origin import Proof, UnitRows, of_a_pass
 from fastresume.batch.schema import Tensors
-from fastresume.buffers import of_buffer, of_runs
+from fastresume.buffers import of_buffer, of_runs, of_words
 
 Numbers = npt.NDArray[np.int64]
 
@@ -65,12 +67,30 @@ def held_by(tensors: Tensors, rows: Numbers, units: UnitRows, count: int) -> Wor
     return np.diff(np.append(np.uint64(0), sums)[offsets])
 
 
-def proof_of(delivered: _core.Delivered, tensors: Tensors, origin: Origin) -> Proof:
-    """What a delivery log notes of the units that the core delivered."""
-    units, counted = of_a_pass(origin.units), of_runs(of_buffer(delivered.unit_numbers()[0]))
-    if origin.damage:
-        return Proof(digest(counted), None)
-    return Proof(digest(counted), total(held_by(tensors, of_runs(origin.runs), units, len(counted))))
+def with_proof(delivered: _core.Delivered, made: Batch, names: Sequence[str] | None = None) -> Batch:
+    """The batch that was made of what the core delivered, with what a delivery log notes of its units.
+
+    No transform may have written to its tensors yet.
+
+    Args:
+        delivered: what the core delivered.
+        made: the batch.
+        names: those of the sources of a mixture; None of one dataset.
+    """
+    origin, tensors = made._origin, made._tensors
+    units, (numbers, sources) = of_a_pass(origin.units), delivered.unit_numbers()
+    runs = of_buffer(numbers)
+    counted, whose = of_runs(runs), np.repeat(of_words(sources), runs[:, 1] - runs[:, 0])
+    held = None if origin.damage else held_by(tensors, of_runs(origin.runs), units, len(counted))
+    found = content = 0
+    for source in np.unique(whose).tolist():
+        is_own = whose == source
+        key = 0 if names is None else key_of(names[source])
+        found += digest(counted[is_own], key)
+        of_own = 0 if held is None else total(held[is_own])
+        content += of_own if names is None else of_source(of_own, names[source])
+    proof = Proof(found % (1 << 64), None if held is None else content % (1 << 64))
+    return Batch(tensors, origin._replace(units=units._replace(proof=proof)))
 
 
 def total(digests: Words) -> int:

@@ -15,7 +15,6 @@ from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Proof, of_a_pass
 from fastresume.buffers import Intervals
-from fastresume.options.units import Packed
 from fastresume.packing.content import total
 from fastresume.packing.packed_table import Digests
 from fastresume.packing.spec import UnitsSpec
@@ -75,13 +74,13 @@ def descriptions_of_units(spec: UnitsSpec) -> list[tuple[str, Callable[[], bytes
             return None  # what it is compared with can't be read
 
     def text() -> bytes:
-        table, is_packed, each = spec.units_table, isinstance(spec.unit, Packed), contents()
+        table, each = spec.units_table, contents()
         told: dict[str, Any] = {
             "fingerprint": spec.fingerprint,
             "hash": spec.hash_of_selection,
             "selection": spec.manifest.selection,
             "unit": repr(spec.unit),
-            "counted": "sequences" if is_packed else "bins",
+            "counted": spec.counted,
             "starts": table.starts.tolist(),
             "content": None if each is None else total(each),
             "dropped_tokens": table.dropped_tokens,

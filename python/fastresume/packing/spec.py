@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
-from fastresume.packing.content import held_by, proof_of, total
+from fastresume.packing.content import held_by, total, with_proof
 from fastresume.packing.index import index_of
 from fastresume.packing.packed_table import ANCHOR_TOKENS, Digests, PackedTable, Packing
 from fastresume.reading.files_spec import FilesSpec
@@ -80,7 +80,7 @@ class UnitsSpec(FilesSpec):
         """The number of sequences of a pass that this rank gets; or of rows of bins, on the average."""
         if isinstance(self.unit, Packed):
             return super().rows_of_rank
-        return self.manifest.num_selected // self.world.world_size
+        return self.rows_in(self.num_rows) // self.world.world_size
 
     @property
     def is_made_ahead(self) -> bool:
@@ -179,12 +179,24 @@ class UnitsSpec(FilesSpec):
         page_lock: _core.PageLock | None = None,
     ) -> PassReader:
         """The batches of a rank's worker, from a cursor on, decoded by the core's threads as rows are."""
-        files, units = (self.manifest, self.layout), (self._units, self.units_table.core)
-        whose = cursor, planned, place, (threads, prefetch_bytes, page_lock)
-        if self._packing is None:
-            return _core.Reader.of_bins(files, units, *whose)
-        names, _, separators = self._packing
-        return _core.Reader.of_sequences(files, (*units, list(names), separators), *whose)
+        files, ahead = (self.manifest, self.layout), (threads, prefetch_bytes, page_lock)
+        return _core.Reader.of_units(files, self.counting, cursor, planned, place, ahead)
+
+    @property
+    def counted(self) -> Literal["sequences", "bins"]:
+        """What positions are."""
+        return "sequences" if isinstance(self.unit, Packed) else "bins"
+
+    def rows_in(self, positions: int) -> int:
+        """How many sequences so many positions have; of bins, how many rows on the average."""
+        rows = self.manifest.num_selected if isinstance(self.unit, Bins) else self.num_rows
+        return positions * rows // max(self.num_rows, 1)
+
+    @property
+    def counting(self) -> tuple[_core.Units, _core.UnitTable, list[str], list[bytes] | None]:
+        """What is counted in the place of rows, as the core's readers take it."""
+        names, _, separators = self._packing or ((), 0, None)
+        return self._units, self.units_table.core, list(names), separators
 
     def contents(self) -> Digests:
         """The digest of what each unit holds: tokens of a sequence, rows of a bin.
@@ -235,12 +247,7 @@ class UnitsSpec(FilesSpec):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that the core delivered, with the cursor after it."""
         made = super().batch(delivered, cursor, share)
-        if not self.is_audited:
-            return made
-        # Before transforms, which may write to the tensors.
-        origin = made._origin
-        units = of_a_pass(origin.units)._replace(proof=proof_of(delivered, made._tensors, origin))
-        return Batch(made._tensors, origin._replace(units=units))
+        return with_proof(delivered, made) if self.is_audited else made
 
     @property
     def _schema_of_rows(self) -> Schema:
@@ -266,8 +273,7 @@ class UnitsSpec(FilesSpec):
 
     def row_text(self) -> str:
         """The number of units, in words."""
-        what = "sequences" if isinstance(self.unit, Packed) else "bins"
-        return f"{self.num_rows} {what} of {self.manifest.num_selected} rows"
+        return f"{self.num_rows} {self.counted} of {self.manifest.num_selected} rows"
 
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and in which order, in words."""

@@ -105,11 +105,6 @@ class FilesSpec(ReadSpec):
         """The stores that its files may lie in."""
         return (self.manifest.stores,)
 
-    @property
-    def is_mixed_here(self) -> bool:
-        """Whether a batch is put together in Python of what the core has decoded."""
-        return False
-
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
         return _core.Cursor.start(self.manifest, self.order_choice)
@@ -192,6 +187,20 @@ class FilesSpec(ReadSpec):
     def hash_of_selection(self) -> str | None:
         """What a state says of the selected rows; None for all of them."""
         return self.manifest.selection
+
+    @property
+    def counted(self) -> Literal["rows", "sequences", "bins"]:
+        """What positions are."""
+        return "rows"
+
+    def rows_in(self, positions: int) -> int:
+        """How many rows, or sequences, so many positions have; of bins, on the average."""
+        return positions
+
+    @property
+    def counting(self) -> tuple[_core.Units, _core.UnitTable, list[str], list[bytes] | None] | None:
+        """What is counted in the place of rows, as the core's readers take it; None of rows."""
+        return None
 
     @property
     def units_text(self) -> str | None:

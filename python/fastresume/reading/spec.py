@@ -185,14 +185,9 @@ class ReadSpec(ABC):
         """The stores that its files may lie in."""
 
     @property
-    @abstractmethod
-    def is_mixed_here(self) -> bool:
-        """Whether a batch is put together in Python of what the core has decoded."""
-
-    @property
     def is_made_ahead(self) -> bool:
         """Whether threads make batches ahead of the loop, of what the core has decoded."""
-        return bool(self.transforms) or self.is_mixed_here
+        return bool(self.transforms)
 
     @abstractmethod
     def start(self) -> _core.Cursor:

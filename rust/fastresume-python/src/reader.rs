@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fastresume::vectors::collected;
 use fastresume::{
-    BatchReader, BinRows, Bins, Delivered as CoreDelivered, DeliveredUnits, Error, FileSource, MixedOrder,
-    PackedRows, Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled, ReadSource,
-    SequencePass, Sources, UnitTable as CoreTable, WorkerId,
+    BatchReader, BinRows, Bins, Counted, Delivered as CoreDelivered, DeliveredUnits, Error, FileSource,
+    MixedOrder, PackedRows, Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled,
+    ReadSource, Selection, SequencePass, Sources, UnitOrder, UnitTable as CoreTable, WorkerId,
 };
 use pyo3::prelude::*;
 
@@ -104,9 +104,9 @@ impl Delivered {
     /// The numbers of the valid units, in the batch's order, as `[start, end)` pairs, and the source of each pair.
     fn unit_numbers(&self, py: Python<'_>) -> PyResult<(Buffer, Buffer)> {
         gate::run(py, || {
-            let (sources, numbers): (Vec<_>, Vec<_>) = self.of.numbers(self.number)?.into_iter().unzip();
-            let sources = collected(sources.into_iter().map(|source| source as u64))?;
-            Ok((Buffer::of_ranges(numbers.into_iter())?, Buffer::of_words(sources)))
+            let standing = self.of.standing(self.number)?;
+            let sources = collected(standing.iter().map(|of| of.source as u64))?;
+            Ok((Buffer::of_ranges(standing.into_iter().map(|of| of.numbers))?, Buffer::of_words(sources)))
         })
     }
 
@@ -129,9 +129,15 @@ type Place = (u64, u64, u64, u64);
 /// How many threads decode ahead, how many bytes, and what locks the pages of batches, if anything does.
 type Ahead<'py> = (usize, u64, Option<PyRef<'py, PageLock>>);
 
-/// The sequences, the table of them, and how lists are packed: the names of the tensors, and the bytes of the element behind each
-/// list, of each tensor.
-type Lists<'py> = (PyRef<'py, Units>, PyRef<'py, UnitTable>, Vec<String>, Option<Vec<Vec<u8>>>);
+/// The units, the table of them, and of sequences how lists are packed: the names of the tensors, and the bytes of the element
+/// behind each list, of each tensor.
+type Counting<'py> = (PyRef<'py, Units>, PyRef<'py, UnitTable>, Vec<String>, Option<Vec<Vec<u8>>>);
+
+/// The name of a source of a mixture, its files and their layout, and its units.
+type Source<'py> = (String, (PyRef<'py, Manifest>, PyRef<'py, Layout>), Option<Counting<'py>>);
+
+/// What units are made of: a table, the selected rows, and of sequences how lists are packed.
+type MadeOf = (CoreTable, Arc<Selection>, Vec<String>, Option<Vec<Vec<u8>>>);
 
 /// Returns the batches of what is left of a pass, in order.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -158,80 +164,55 @@ impl Reader {
         place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let order = |_: &Arc<CorePass>| Ok(PassOrder::One(order::of_cursor(cursor, &manifest.selection)?));
+        let order = |_: &_, _: &_| Ok(PassOrder::of_rows(order::of_cursor(cursor, &manifest.selection)?));
         Self::of_files(py, (manifest, layout), pass_, order, (place, ahead))
     }
 
-    /// The batches of what is left of a stage of a mixture, of these sources: the name, the files and the layout of each.
+    /// The batches of what is left of a stage of a mixture, of these sources: the name, the files and the layout of each, and
+    /// its units if these are counted in the place of rows: in all sources, or in none.
     #[staticmethod]
     fn of_mixture(
         py: Python<'_>,
-        sources: Vec<(String, PyRef<'_, Manifest>, PyRef<'_, Layout>)>,
+        sources: Vec<Source<'_>>,
         pass_: &Pass,
         place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let stores = sources.iter().map(|(_, manifest, _)| Arc::clone(&manifest.stores)).collect();
+        let stores = sources.iter().map(|(_, (manifest, _), _)| Arc::clone(&manifest.stores)).collect();
         let named: Vec<ReadSource> = sources
             .iter()
-            .map(|(name, manifest, _)| ReadSource {
-                name: name.clone(),
-                selection: Arc::clone(&manifest.selection),
+            .map(|(name, (manifest, _), units)| {
+                let selection = units.as_ref().map_or(&manifest.selection, |(units, ..)| units.selection());
+                ReadSource { name: name.clone(), selection: Arc::clone(selection) }
             })
             .collect();
-        let each = sources.iter().map(|(_, manifest, layout)| file_source(manifest, layout)).collect();
-        let order = |pass: &Arc<CorePass>| {
-            Ok(PassOrder::Mixed(MixedOrder::new(&pass.cursor_after(pass.done()), &named)?))
+        let each = sources.iter().map(|(_, (manifest, layout), _)| file_source(manifest, layout)).collect();
+        let units =
+            sources.iter().filter_map(|(_, (manifest, _), units)| Some(made_of(manifest, units.as_ref()?)));
+        let units: Vec<MadeOf> = units.collect();
+        let order = |sources: &Sources, pass: &Arc<CorePass>| {
+            let order = MixedOrder::new(&pass.cursor_after(pass.done()), &named)?;
+            pass_order(sources, units, UnitOrder::Mixed(Box::new(order)), (pass, place.0))
         };
         Self::of(py, (|| Sources::new(each), stores), pass_, order, (place, ahead))
     }
 
-    /// The batches of what is left of a pass of bins, in their order.
+    /// The batches of what is left of a pass of units.
     #[staticmethod]
-    fn of_bins(
+    fn of_units(
         py: Python<'_>,
         files: (PyRef<'_, Manifest>, PyRef<'_, Layout>),
-        bins: (PyRef<'_, Units>, PyRef<'_, UnitTable>),
+        units: Counting<'_>,
         cursor: &Cursor,
         pass_: &Pass,
         place: Place,
         ahead: Ahead<'_>,
     ) -> PyResult<Self> {
-        let ((manifest, layout), (units, table)) = (files, bins);
-        let (rows, units, table) = (&manifest.selection, units.selection(), &table.inner);
-        let order = |pass: &Arc<CorePass>| {
-            let CoreTable::Bins(table) = table else {
-                return Err(Error::Argument("sequences are no bins".into()));
-            };
-            let bins = Bins { table: Arc::clone(table), rows: Arc::clone(rows) };
-            let bins = BinRows::new(bins, order::of_cursor(cursor, units)?, Arc::clone(pass), place.0);
-            Ok(PassOrder::Bins(Arc::new(bins)))
-        };
-        Self::of_files(py, (&manifest, &layout), pass_, order, (place, ahead))
-    }
-
-    /// The batches of what is left of a pass of sequences.
-    #[staticmethod]
-    fn of_sequences(
-        py: Python<'_>,
-        files: (PyRef<'_, Manifest>, PyRef<'_, Layout>),
-        packed: Lists<'_>,
-        cursor: &Cursor,
-        pass_: &Pass,
-        place: Place,
-        ahead: Ahead<'_>,
-    ) -> PyResult<Self> {
-        let ((manifest, layout), (units, table, names, separators)) = (files, packed);
-        let files = file_source(&manifest, &layout);
-        let (rows, units, table) = (Arc::clone(&manifest.selection), units.selection(), table.sequences()?);
-        let order = |pass: &Arc<CorePass>| {
-            let length = usize::try_from(table.length)
-                .map_err(|_| Error::Argument("no memory for sequences as long as these".into()))?;
-            let packing = Arc::new(Packing { names, length, separators });
-            let of = PackedRows { packing, table: Arc::clone(table), rows };
-            let order = order::of_cursor(cursor, units)?;
-            let sequences = SequencePass::new(&files, of, order, (Arc::clone(pass), place.0))?;
-            Ok(PassOrder::Sequences(Arc::new(sequences)))
+        let (manifest, layout) = files;
+        let (selection, made) = (Arc::clone(units.0.selection()), made_of(&manifest, &units));
+        let order = |sources: &Sources, pass: &Arc<CorePass>| {
+            let order = order::of_cursor(cursor, &selection)?;
+            pass_order(sources, vec![made], UnitOrder::One(Box::new(order)), (pass, place.0))
         };
         Self::of_files(py, (&manifest, &layout), pass_, order, (place, ahead))
     }
@@ -309,6 +290,44 @@ fn to_reader((rank, world_size, worker, workers): Place) -> WorkerId {
     WorkerId { rank, world_size, worker, workers }
 }
 
+fn made_of(manifest: &Manifest, (_, table, names, separators): &Counting<'_>) -> MadeOf {
+    (table.inner.clone(), Arc::clone(&manifest.selection), names.clone(), separators.clone())
+}
+
+/// What stands at positions, in an order: rows where nothing is given that units are made of, else those of each source.
+fn pass_order(
+    sources: &Sources,
+    made_of: Vec<MadeOf>,
+    units: UnitOrder,
+    (pass, rank): (&Arc<CorePass>, u64),
+) -> Result<PassOrder, Error> {
+    let mixed = || Error::Argument("the sources of a mixture count the same: rows, sequences or bins".into());
+    let (mut bins, mut packed) = (Vec::new(), Vec::new());
+    for (table, rows, names, separators) in made_of {
+        match table {
+            CoreTable::Bins(table) => bins.push(Bins { table, rows }),
+            CoreTable::Sequences(table) => {
+                let length = usize::try_from(table.length)
+                    .map_err(|_| Error::Argument("no memory for sequences as long as these".into()))?;
+                let packing = Arc::new(Packing { names, length, separators });
+                packed.push(PackedRows { packing, table, rows });
+            }
+        }
+    }
+    let counted = match (bins.len(), packed.len(), sources.each().len()) {
+        (0, 0, _) => Counted::Rows,
+        (own, 0, all) if own == all => {
+            Counted::Bins(Arc::new(BinRows::new(bins, units.clone(), Arc::clone(pass), rank)))
+        }
+        (0, own, all) if own == all => {
+            let whose = (Arc::clone(pass), rank);
+            Counted::Sequences(Arc::new(SequencePass::new(sources, packed, units.clone(), whose)?))
+        }
+        _ => return Err(mixed()),
+    };
+    Ok(PassOrder { units, counted })
+}
+
 fn file_source(manifest: &Manifest, layout: &Layout) -> FileSource {
     FileSource { manifest: Arc::clone(&manifest.inner), layout: layout.inner.clone() }
 }
@@ -319,7 +338,7 @@ impl Reader {
         py: Python<'_>,
         (manifest, layout): (&Manifest, &Layout),
         pass_: &Pass,
-        order: impl FnOnce(&Arc<CorePass>) -> Result<PassOrder, Error> + Send,
+        order: impl FnOnce(&Sources, &Arc<CorePass>) -> Result<PassOrder, Error> + Send,
         own: (Place, Ahead<'_>),
     ) -> PyResult<Self> {
         let files = file_source(manifest, layout);
@@ -332,13 +351,13 @@ impl Reader {
         py: Python<'_>,
         (sources, stores): (impl FnOnce() -> Result<Sources, Error> + Send, Vec<Arc<Py<Stores>>>),
         pass_: &Pass,
-        order: impl FnOnce(&Arc<CorePass>) -> Result<PassOrder, Error> + Send,
+        order: impl FnOnce(&Sources, &Arc<CorePass>) -> Result<PassOrder, Error> + Send,
         (place, (threads, prefetch_bytes, page_lock)): (Place, Ahead<'_>),
     ) -> PyResult<Self> {
         let (pipeline, of, is_mixed) = gate::run(py, || {
             let (sources, pass) = (Arc::new(sources()?), Arc::clone(&pass_.inner));
-            let order = order(&pass)?;
-            let is_mixed = matches!(order, PassOrder::Mixed(_));
+            let order = order(&sources, &pass)?;
+            let is_mixed = matches!(order.units, UnitOrder::Mixed(_));
             let own = (Arc::clone(&sources), order.clone(), Arc::clone(&pass));
             let made = Pipeline::new(sources, order, pass, to_reader(place), threads, prefetch_bytes)?;
             Ok((made, Arc::new(BatchReader::new(own.0, own.1, own.2, place.0)), is_mixed))

@@ -65,6 +65,7 @@ pub use self::order::split;
 pub use self::order::weights::{Weights, whole_weights};
 pub use self::pipeline::activity::Doing;
 pub use self::pipeline::batch_reader::BatchReader;
+pub use self::pipeline::counted::Counted;
 pub use self::pipeline::decode_cost;
 pub use self::pipeline::memory_bound::{self, MemoryBound};
 pub use self::pipeline::schedule::PassOrder;
@@ -89,6 +90,7 @@ pub use self::resume::named_mixture::{Grows, NamedMixture, NamedSource, order_of
 pub use self::resume::pass::Pass;
 pub use self::resume::source_places::{Run, SourcePlaces};
 pub use self::resume::tail::Tail;
+pub use self::resume::unit_order::UnitOrder;
 pub use self::resume::units::Units;
 pub use self::schema::buckets::Buckets;
 pub use self::schema::dictionary::Vocabulary;

@@ -78,7 +78,7 @@ impl Now<'_> {
         let order = self.order.clone();
         let sources = Arc::new(Sources::one(manifest, layout));
         let mut pipeline =
-            Pipeline::new(sources, PassOrder::One(order), Arc::clone(pass), reader, of.threads, 1 << 20)
+            Pipeline::new(sources, PassOrder::of_rows(order), Arc::clone(pass), reader, of.threads, 1 << 20)
                 .unwrap();
         let (mut batches, mut masked) = (Vec::new(), 0);
         while (batches.len() as u64) < of.life.batches {

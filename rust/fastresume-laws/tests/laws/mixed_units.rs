@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fastresume::{
-    BatchReader, Cursor, Cut, FileSource, Layout, NamedSource, Order, OrderChoice, OrderKind, PackedRows,
-    Packing, Pass, PassOrder, Request, SequencePass, SequenceTable, SourceFiles, Sources as ReadSources,
-    Tail,
+    BatchReader, Counted, Cursor, Cut, FileSource, Layout, NamedSource, Order, OrderChoice, OrderKind,
+    PackedRows, Packing, Pass, PassOrder, Request, SequencePass, SequenceTable, SourceFiles,
+    Sources as ReadSources, Tail, UnitOrder,
 };
 use proptest::prelude::*;
 
@@ -145,9 +145,11 @@ fn reader((length, has_separator): (u64, bool), of: &Beginning, table: Arc<Seque
     let start = Cursor::start(of.identity(&OrderKind::Sequential));
     let pass = Arc::new(Pass::new(&start, Cut::new(1, 1, 1).unwrap(), Tail::Drop, 1).unwrap());
     let order = Order::new(&OrderKind::Sequential, 0, Arc::clone(of.counted())).unwrap();
-    let sequences = SequencePass::new(&files, packed, order, (Arc::clone(&pass), 0)).unwrap();
-    let sources = Arc::new(ReadSources::one(files.manifest, files.layout));
-    BatchReader::new(sources, PassOrder::Sequences(Arc::new(sequences)), pass, 0)
+    let (sources, units) =
+        (Arc::new(ReadSources::one(files.manifest, files.layout)), UnitOrder::One(Box::new(order)));
+    let sequences = SequencePass::new(&sources, vec![packed], units.clone(), (Arc::clone(&pass), 0)).unwrap();
+    let order = PassOrder { units, counted: Counted::Sequences(Arc::new(sequences)) };
+    BatchReader::new(sources, order, pass, 0)
 }
 
 impl Sources for [UnitFiles<'_>; NAMES.len()] {

@@ -57,7 +57,7 @@ fn asked(path: &Path) -> usize {
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let before = ASKED.load(Ordering::Relaxed);
     let sources = Arc::new(Sources::one(manifest, layout));
-    let mut pipeline = Pipeline::new(sources, PassOrder::One(order), pass, place, 0, 0).unwrap();
+    let mut pipeline = Pipeline::new(sources, PassOrder::of_rows(order), pass, place, 0, 0).unwrap();
     let mut delivered = 0;
     loop {
         match pipeline.poll(Duration::from_millis(10)).unwrap() {

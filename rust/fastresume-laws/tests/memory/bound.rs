@@ -76,7 +76,8 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     PEAK.store(before, Ordering::Relaxed);
     let sources = Arc::new(Sources::one(manifest, layout));
     let mut pipeline =
-        Pipeline::new(sources, PassOrder::One(order), pass, place, way.threads, way.prefetch_bytes).unwrap();
+        Pipeline::new(sources, PassOrder::of_rows(order), pass, place, way.threads, way.prefetch_bytes)
+            .unwrap();
     if way.threads > 0 {
         // The test takes no batch until the threads have done all that they may.
         pipeline.start().unwrap();

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result, locked};
 use crate::memory::vectors::{push, with_room};
-use crate::order::pass_order::Order;
 use crate::order::selection::Selection;
+use crate::resume::mixed_order::Standing;
 use crate::resume::pass::Pass;
 use crate::resume::tail::Shape;
+use crate::resume::unit_order::UnitOrder;
 use crate::units::bin_table::BinTable;
 
 /// The bins of a dataset, and the rows that are put together to them.
@@ -41,8 +42,9 @@ pub struct BinPlaces {
 /// Where the rows of bins stand in the batches of one rank, in the rest of a pass.
 #[derive(Debug)]
 pub struct BinRows {
-    bins: Bins,
-    order: Order,
+    /// Those of each source.
+    each: Vec<Bins>,
+    order: Mutex<UnitOrder>,
     pass: Arc<Pass>,
     rank: u64,
     /// What was looked up, of batches that are not delivered yet. A failure stays: a batch is made of one answer.
@@ -98,22 +100,16 @@ impl BinPlaces {
 }
 
 impl BinRows {
-    /// Those of a rank. `order` has the bin at each position.
+    /// Those of a rank, of each source. `order` has the bin at each position.
     #[must_use]
-    pub fn new(bins: Bins, order: Order, pass: Arc<Pass>, rank: u64) -> Self {
-        Self { bins, order, pass, rank, known: Mutex::default() }
+    pub fn new(each: Vec<Bins>, order: UnitOrder, pass: Arc<Pass>, rank: u64) -> Self {
+        Self { each, order: Mutex::new(order), pass, rank, known: Mutex::default() }
     }
 
-    /// The bins.
+    /// The bins of a source.
     #[must_use]
-    pub fn bins(&self) -> &Bins {
-        &self.bins
-    }
-
-    /// The bin at each position.
-    #[must_use]
-    pub fn order(&self) -> &Order {
-        &self.order
+    pub fn bins(&self, source: usize) -> &Bins {
+        &self.each[source]
     }
 
     /// The bins of a batch.
@@ -125,11 +121,11 @@ impl BinRows {
         known.entry(batch).or_insert_with(|| self.looked_up(batch).map(Arc::new)).clone()
     }
 
-    /// Where the rows of the bins of batches go. A batch of which that can't be told fails before it is filled.
+    /// Where the rows of a source's bins go in batches. A batch of which that can't be told fails before it is filled.
     #[must_use]
-    pub fn places(&self, batches: &[u64]) -> BinPlaces {
+    pub fn places(&self, source: usize, batches: &[u64]) -> BinPlaces {
         let each = batches.iter().map(|&batch| self.of(batch).ok());
-        BinPlaces { bins: self.bins.clone(), batches: each.collect() }
+        BinPlaces { bins: self.each[source].clone(), batches: each.collect() }
     }
 
     /// The bins of a batch that is delivered now: they, and those of batches before it, are not asked for any more.
@@ -145,10 +141,10 @@ impl BinRows {
     /// The bins of a batch that are no copies, in its order.
     ///
     /// # Errors
-    /// `Argument` if the system does not give so much memory.
-    pub fn numbers(&self, batch: u64) -> Result<impl Iterator<Item = u64> + '_> {
+    /// As for [`UnitOrder::standing_at`].
+    pub fn standing(&self, batch: u64) -> Result<Vec<Standing>> {
         let positions = self.pass.positions(batch, self.rank)?;
-        Ok(positions.into_iter().flat_map(|of| self.order.rows(of)).flatten())
+        locked(&self.order).standing_at(&positions)
     }
 
     /// The bins of a batch, looked up now.
@@ -164,10 +160,12 @@ impl BinRows {
         let mut offsets = with_room(to_usize(rows)?.saturating_add(1))?;
         let mut sum = 0_u64;
         offsets.push(0);
-        for bin in self.numbers(batch)? {
-            let ordinals = self.bins.ordinals(bin..bin + 1);
-            sum += ordinals.end - ordinals.start;
-            push(&mut offsets, sum)?;
+        for Standing { source, numbers, .. } in self.standing(batch)? {
+            for bin in numbers {
+                let ordinals = self.each[source].ordinals(bin..bin + 1);
+                sum += ordinals.end - ordinals.start;
+                push(&mut offsets, sum)?;
+            }
         }
         let distinct = to_usize(distinct)?;
         if offsets.len() != distinct + 1 {

@@ -15,15 +15,21 @@ pub struct ListSpan {
     /// The file, and the tokens of it that they have.
     pub file: usize,
     pub tokens: Range<u64>,
+    /// The pass of its source: each token stands in one sequence of it.
+    pub pass: u64,
     /// The ordinals of the rows.
     pub ordinals: Range<u64>,
     /// Which of the tokens sequences take, ascending.
     pub taken: Vec<Range<u64>>,
 }
 
+/// The row group of a segment, its spans, and how many tokens they have.
+pub type Cut = (usize, Vec<ListSpan>, u64);
+
 /// Cuts tokens, which ascend, into spans of one row group.
 pub struct SpanCutter<'a> {
     of: &'a PackedRows,
+    pass: u64,
     manifest: &'a Arc<Manifest>,
     most_tokens: u64,
     group: Option<usize>,
@@ -33,10 +39,10 @@ pub struct SpanCutter<'a> {
 }
 
 impl<'a> SpanCutter<'a> {
-    /// Nothing yet; about `most_tokens` are decoded in one go.
+    /// Nothing yet of this pass; about `most_tokens` are decoded in one go.
     #[must_use]
-    pub fn new(of: &'a PackedRows, manifest: &'a Arc<Manifest>, most_tokens: u64) -> Self {
-        Self { of, manifest, most_tokens, group: None, tokens: 0, spans: Vec::new() }
+    pub fn new((of, pass): (&'a PackedRows, u64), manifest: &'a Arc<Manifest>, most_tokens: u64) -> Self {
+        Self { of, pass, manifest, most_tokens, group: None, tokens: 0, spans: Vec::new() }
     }
 
     /// Whether there is no span.
@@ -46,9 +52,36 @@ impl<'a> SpanCutter<'a> {
     }
 
     /// The row group, its spans, and how many tokens they have; nothing is left. `None` if there is no span.
-    pub fn taken(&mut self) -> Option<(usize, Vec<ListSpan>, u64)> {
+    pub fn taken(&mut self) -> Option<Cut> {
         let group = self.group.take()?;
         Some((group, std::mem::take(&mut self.spans), std::mem::take(&mut self.tokens)))
+    }
+
+    /// Cuts sequences, which ascend, each with a batch that needs it: the first batch that needs a segment, and what `taken`
+    /// gives of it.
+    ///
+    /// # Errors
+    /// `Argument` if the system does not give so much memory; `Data` if the index has tokens of rows that are not there.
+    pub fn cut(mut self, sequences: &[(u64, u64)]) -> Result<Vec<(u64, Cut)>> {
+        let (mut found, mut first_batch) = (Vec::new(), u64::MAX);
+        for &(sequence, batch) in sequences {
+            let (file, mut tokens) = self.of.table.tokens(&(sequence..sequence + 1));
+            loop {
+                tokens.start = self.add(file, tokens.clone())?;
+                if tokens.is_empty() {
+                    break;
+                }
+                let Some(cut) = self.taken() else { return Err(no_rows()) };
+                // What the segment has of it, this batch needs, too.
+                push(&mut found, (first_batch.min(batch), cut))?;
+                first_batch = u64::MAX;
+            }
+            first_batch = first_batch.min(batch);
+        }
+        if let Some(cut) = self.taken() {
+            push(&mut found, (first_batch, cut))?;
+        }
+        Ok(found)
     }
 
     /// Adds tokens of a file, as far as they are of this row group and there is room. Returns the token behind the last one
@@ -74,28 +107,6 @@ impl<'a> SpanCutter<'a> {
             }
         }
         Ok(token)
-    }
-
-    /// Adds all of these tokens of a file; `put` takes what there is whenever no more has room.
-    ///
-    /// # Errors
-    /// `Data` if the index has tokens of rows that are not there; as for `add`, and those of `put`.
-    pub fn add_all(
-        &mut self,
-        file: usize,
-        mut tokens: Range<u64>,
-        mut put: impl FnMut(&mut Self) -> Result<()>,
-    ) -> Result<()> {
-        loop {
-            tokens.start = self.add(file, tokens.clone())?;
-            if tokens.is_empty() {
-                return Ok(());
-            }
-            if self.is_empty() {
-                return Err(no_rows());
-            }
-            put(self)?;
-        }
     }
 
     /// Adds the rows between the anchors around a token, or more of them up to that of another one; whether they are of this row
@@ -125,7 +136,10 @@ impl<'a> SpanCutter<'a> {
             }
             _ => {
                 let (tokens, ordinals) = (before.tokens..behind, before.ordinal..ordinal);
-                push(&mut self.spans, ListSpan { file, tokens, ordinals, taken: Vec::new() })?;
+                push(
+                    &mut self.spans,
+                    ListSpan { file, tokens, pass: self.pass, ordinals, taken: Vec::new() },
+                )?;
             }
         }
         Ok(true)

@@ -13,8 +13,10 @@ use crate::memory::vectors::push;
 /// The lists of a span, and which of their tokens sequences take.
 #[derive(Debug)]
 pub struct PackedLists {
-    /// The file.
+    /// The file, counted over all sources.
     pub file: usize,
+    /// The pass of its source.
+    pub pass: u64,
     /// The tokens that are taken, ascending.
     pub taken: Vec<Range<u64>>,
     /// The lists, in parts that follow one another.
@@ -35,10 +37,10 @@ pub struct ListPart {
 /// What a batch takes of lists.
 #[derive(Debug)]
 pub struct SequenceShare {
-    packing: Arc<Packing>,
+    length: usize,
     widths: Vec<usize>,
-    /// Of each sequence its tokens, part by part.
-    sequences: Vec<Vec<ListPart>>,
+    /// Of each sequence its tokens, part by part, and how they are packed.
+    sequences: Vec<(Arc<Packing>, Vec<ListPart>)>,
     damage: Vec<Arc<[Damage]>>,
 }
 
@@ -67,18 +69,18 @@ impl PackedLists {
 }
 
 impl SequenceShare {
-    /// Sequences whose columns have elements of so many bytes, one after another.
+    /// Sequences of so many elements, whose columns have elements of so many bytes, one after another.
     #[must_use]
-    pub fn new(packing: Arc<Packing>, widths: Vec<usize>) -> Self {
-        Self { packing, widths, sequences: Vec::new(), damage: Vec::new() }
+    pub fn new(length: usize, widths: Vec<usize>) -> Self {
+        Self { length, widths, sequences: Vec::new(), damage: Vec::new() }
     }
 
     /// Adds a sequence.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn add(&mut self, parts: Vec<ListPart>) -> Result<()> {
-        push(&mut self.sequences, parts)
+    pub fn add(&mut self, packing: Arc<Packing>, parts: Vec<ListPart>) -> Result<()> {
+        push(&mut self.sequences, (packing, parts))
     }
 
     /// Notes rows that can't be decoded, some of which may be of the batch.
@@ -95,16 +97,16 @@ impl SequenceShare {
     pub fn hand_over(&self, slots: &mut Slots) -> Result<()> {
         let (fields, written) = slots.values();
         let mut memory = SequenceMemory::new(fields)?;
-        let length = self.packing.length;
+        let length = self.length;
         let mut rows = Vec::new();
-        for (number, parts) in self.sequences.iter().enumerate() {
+        for (number, (packing, parts)) in self.sequences.iter().enumerate() {
             let mut begun = SequenceMemory::begin(number * length);
             if let Some(&damaged) = parts.iter().find_map(|part| part.lists.as_ref().err()) {
                 push(&mut rows, damaged)?;
             } else {
                 for ListPart { tokens, lists } in parts {
                     let Ok(lists) = lists else { continue };
-                    memory.append((&self.packing, lists), tokens.clone(), &mut begun, &mut rows)?;
+                    memory.append((packing, lists), tokens.clone(), &mut begun, &mut rows)?;
                 }
             }
             memory.fill_up(begun, length, self.widths.iter().copied())?;

@@ -32,6 +32,21 @@ pub struct PackedRows {
 }
 
 impl Packing {
+    /// The same, with columns in the order of these names.
+    ///
+    /// # Errors
+    /// `Data` if others are packed.
+    pub fn in_order_of(&self, names: &[String]) -> Result<Self> {
+        let place = |name: &String| self.names.iter().position(|own| own == name);
+        let places: Option<Vec<usize>> = names.iter().map(place).collect();
+        let Some(places) = places.filter(|places| places.len() == self.names.len()) else {
+            return Err(Error::data("the sources of a mixture pack other columns"));
+        };
+        let separators = self.separators.as_ref();
+        let separators = separators.map(|each| places.iter().map(|&place| each[place].clone()).collect());
+        Ok(Self { names: names.to_vec(), length: self.length, separators })
+    }
+
     /// The layout of sequences, where rows have this one: a tensor of each column, then the documents' numbers and the places
     /// in them.
     ///

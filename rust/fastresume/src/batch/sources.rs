@@ -51,6 +51,8 @@ pub struct GroupOf<'a> {
     pub index: usize,
     /// Its rows, counted over all sources.
     pub rows: Range<u64>,
+    /// How many of them are of the sources before its own.
+    pub before: u64,
     /// The path of the file.
     pub path: &'a Path,
 }
@@ -145,6 +147,7 @@ impl Sources {
             schema: manifest.schema_of(place.file),
             index: place.index,
             rows: before.rows + rows.start..before.rows + rows.end,
+            before: before.rows,
             path: &manifest.files()[place.file].path,
         }
     }
@@ -173,6 +176,12 @@ impl Sources {
     pub fn num_rows(&self) -> u64 {
         let last = self.each.last().map_or(0, |source| source.manifest.num_rows());
         self.before.last().map_or(0, |before| before.rows).saturating_add(last)
+    }
+
+    /// The number of files of all sources before one.
+    #[must_use]
+    pub fn files_before(&self, source: usize) -> usize {
+        self.before[source].files
     }
 
     /// The source of a file, counted over all sources, and its number there.

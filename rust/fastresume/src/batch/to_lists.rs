@@ -11,6 +11,7 @@ use crate::batch::packed_lists::{ListPart, PackedLists};
 use crate::batch::packing::{PackedRows, field_of};
 use crate::batch::segment::to_usize;
 use crate::batch::slots::row_ids::Damage;
+use crate::batch::sources::GroupOf;
 use crate::batch::strips::StripSource;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::error::{Error, Result, check, locked};
@@ -34,15 +35,16 @@ impl Filler {
     ) -> Result<Vec<PackedLists>> {
         let (decoded, damage) = self.documents(group, of, spans, stop)?;
         let damage: Arc<[Damage]> = damage.into();
+        let GroupOf { file, before, .. } = self.sources.group(group);
         let mut found = with_room(spans.len())?;
         for (span, documents) in spans.iter().zip(decoded) {
-            let parts = if first_damaged(of, &span.ordinals, &damage).is_none() {
+            let parts = if first_damaged((of, before), &span.ordinals, &damage).is_none() {
                 vec![self.part(group, of, (&span.tokens, &span.ordinals), documents)?]
             } else {
                 self.undamaged(group, of, (span, &damage), stop)?
             };
             let damage = Arc::clone(&damage);
-            found.push(PackedLists { file: span.file, taken: span.taken.clone(), parts, damage });
+            found.push(PackedLists { file, pass: span.pass, taken: span.taken.clone(), parts, damage });
         }
         Ok(found)
     }
@@ -57,16 +59,17 @@ impl Filler {
     ) -> Result<Vec<ListPart>> {
         let (mut parts, mut good, mut places) = (Vec::new(), Vec::new(), Vec::new());
         let (file, mut number) = (span.file, of.table.anchor_before(span.file, span.tokens.start));
+        let rows_before = self.sources.group(group).before;
         loop {
             let [before, behind] = [number, number + 1].map(|number| of.table.anchor_of(file, number));
             let (tokens, ordinals) = (before.tokens..behind.tokens, before.ordinal..behind.ordinal);
             if tokens.is_empty() || ordinals.end > span.ordinals.end {
                 break;
             }
-            let damaged = first_damaged(of, &ordinals, damage);
+            let damaged = first_damaged((of, rows_before), &ordinals, damage);
             if damaged.is_none() {
                 push(&mut places, parts.len())?;
-                push(&mut good, ListSpan { file, tokens: tokens.clone(), ordinals, taken: Vec::new() })?;
+                push(&mut good, ListSpan { tokens: tokens.clone(), ordinals, taken: Vec::new(), ..*span })?;
             }
             push(&mut parts, ListPart { tokens, lists: Err(damaged.unwrap_or(0)) })?;
             number += 1;
@@ -86,8 +89,10 @@ impl Filler {
         (tokens, ordinals): (&Range<u64>, &Range<u64>),
         mut documents: Documents,
     ) -> Result<ListPart> {
+        let of_group = self.sources.group(group);
+        let rows = of.rows.rows(ordinals.clone()).flatten().map(|row| of_group.before + row);
         let checked = documents.check(&of.packing).and_then(|()| {
-            documents.count(of.rows.rows(ordinals.clone()).flatten(), &of.packing)?;
+            documents.count(rows, &of.packing)?;
             let found = documents.end() - tokens.start;
             if documents.end() == tokens.end {
                 return Ok(());
@@ -98,7 +103,7 @@ impl Filler {
                 tokens.end - tokens.start
             )))
         });
-        checked.map_err(|error| self.sources.group(group).named(error))?;
+        checked.map_err(|error| of_group.named(error))?;
         Ok(ListPart { tokens: tokens.clone(), lists: Ok(Arc::new(documents)) })
     }
 
@@ -111,13 +116,15 @@ impl Filler {
         stop: &AtomicBool,
     ) -> Result<(Vec<Documents>, Vec<Damage>)> {
         let of_group = self.sources.group(group);
-        let fields = of.packing.names.iter().map(|name| field_of(self.layout(), name));
+        let layout = &of_group.source.layout;
+        let fields = of.packing.names.iter().map(|name| field_of(layout, name));
         let (fields, widths): (Vec<_>, Vec<_>) = fields.collect::<Result<Vec<_>>>()?.into_iter().unzip();
         let (mut rows, mut made) = (with_room(spans.len())?, with_room(spans.len())?);
         for span in spans {
             let mut own: Vec<Range<usize>> = Vec::new();
             for run in of.rows.rows(span.ordinals.clone()) {
-                let [start, end] = [run.start, run.end].map(|row| to_usize(row - of_group.rows.start));
+                let [start, end] =
+                    [run.start, run.end].map(|row| to_usize(of_group.before + row - of_group.rows.start));
                 push(&mut own, start?..end?)?;
             }
             let tokens = to_usize(span.tokens.end - span.tokens.start)?;
@@ -172,9 +179,10 @@ impl StripSource<'_> {
     }
 }
 
-/// The number of the first of some rows that can't be decoded.
-fn first_damaged(of: &PackedRows, ordinals: &Range<u64>, damage: &[Damage]) -> Option<u64> {
+/// The number, over all sources, of the first of some rows that can't be decoded. So many rows are of the sources before.
+fn first_damaged((of, before): (&PackedRows, u64), ordinals: &Range<u64>, damage: &[Damage]) -> Option<u64> {
     let of_run = |run: Range<u64>| {
+        let run = before + run.start..before + run.end;
         let both = damage.iter().map(|one| one.rows.start.max(run.start)..one.rows.end.min(run.end));
         both.filter(|both| !both.is_empty()).map(|both| both.start).min()
     };

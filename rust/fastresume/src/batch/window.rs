@@ -200,7 +200,7 @@ impl WindowPart {
     pub fn of_source(
         window: Window,
         comb: &Arc<Comb>,
-        streams: &[(Vec<Spread>, &Stream)],
+        streams: &[(Vec<Spread>, Stream)],
         bunches: Bunches,
     ) -> Self {
         let mut all = Self::new(window, &Intervals::default(), &[], bunches);
@@ -238,8 +238,8 @@ impl WindowPart {
     }
 
     /// The same of a window of bins, whose batches have one bin at each place that a row would have.
-    pub fn of_bins(mut self, bins: &BinRows) -> Self {
-        self.bins = Some(bins.places(&self.found));
+    pub fn of_bins(mut self, source: usize, bins: &BinRows) -> Self {
+        self.bins = Some(bins.places(source, &self.found));
         self
     }
 

@@ -18,6 +18,12 @@ impl Comb {
         (!places.is_empty()).then(|| Self { length, places: places.to_vec() })
     }
 
+    /// That of a dataset by itself.
+    #[must_use]
+    pub fn alone() -> Self {
+        Self { length: 1, places: vec![0] }
+    }
+
     /// The number of its places in a period.
     #[must_use]
     pub fn weight(&self) -> u64 {

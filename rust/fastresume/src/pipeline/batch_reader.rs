@@ -15,17 +15,21 @@ use crate::batch::sources::Sources;
 use crate::error::{Result, locked};
 use crate::memory::buffer::Pool;
 use crate::memory::vectors::{collected, push};
+use crate::pipeline::counted::Counted;
 use crate::pipeline::schedule::PassOrder;
-use crate::pipeline::sequence_pass::{SequencePass, Tokens};
+use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::thread_pool::Delivered;
 use crate::pipeline::waiting_lists::WaitingLists;
+use crate::resume::mixed_order::Standing;
 use crate::resume::pass::Pass;
+use crate::resume::unit_order::UnitOrder;
 
 /// The batches of one rank in the cut of a pass.
 #[derive(Debug)]
 pub struct BatchReader {
     sources: Arc<Sources>,
-    order: Mutex<PassOrder>,
+    units: Mutex<UnitOrder>,
+    counted: Counted,
     pass: Arc<Pass>,
     rank: u64,
 }
@@ -34,7 +38,7 @@ impl BatchReader {
     /// Those of a rank.
     #[must_use]
     pub fn new(sources: Arc<Sources>, order: PassOrder, pass: Arc<Pass>, rank: u64) -> Self {
-        Self { sources, order: Mutex::new(order), pass, rank }
+        Self { sources, units: Mutex::new(order.units), counted: order.counted, pass, rank }
     }
 
     /// The sources.
@@ -43,13 +47,13 @@ impl BatchReader {
         &self.sources
     }
 
-    /// The rows or units of a batch that are no copies, in its order: each source, and those that follow one another.
+    /// The rows or units of a batch that are no copies, in its order.
     ///
     /// # Errors
-    /// As for [`PassOrder::numbers`].
-    pub fn numbers(&self, batch: u64) -> Result<Vec<(usize, Range<u64>)>> {
+    /// As for [`UnitOrder::standing_at`].
+    pub fn standing(&self, batch: u64) -> Result<Vec<Standing>> {
         let positions = self.pass.valid_positions(batch, self.rank)?;
-        locked(&self.order).numbers(&positions)
+        locked(&self.units).standing_at(&positions)
     }
 
     /// The batch with this number in the cut: the same as a pipeline delivers.
@@ -58,32 +62,32 @@ impl BatchReader {
     /// `Data` or `Source` if rows can't be read; `Argument` if the system does not give so much memory; `Interrupted` once
     /// `stop` is set.
     pub fn read(&self, batch: u64, stop: &AtomicBool) -> Result<Delivered> {
-        let (bins, sequences) = {
-            let order = locked(&self.order);
-            (order.bins(), order.sequences())
-        };
-        if let Some(sequences) = sequences {
-            return self.sequences(&sequences, batch, stop);
-        }
-        if let Some(bins) = bins {
-            return self.bins(&bins, batch, stop);
+        match &self.counted {
+            Counted::Sequences(sequences) => return self.sequences(sequences, batch, stop),
+            Counted::Bins(bins) => return self.bins(bins, batch, stop),
+            Counted::Rows => {}
         }
         let positions = self.pass.positions(batch, self.rank)?;
-        let numbers = locked(&self.order).numbers(&positions)?;
-        let runs = collected(numbers.into_iter().map(|(source, run)| {
-            let before = self.sources.rows_before(source);
-            before + run.start..before + run.end
-        }))?;
+        let standing = locked(&self.units).standing_at(&positions)?;
+        let runs = collected(standing.into_iter().map(|of| self.of_all(of.source, of.numbers)))?;
         let shape = self.pass.shape(batch, self.rank);
         let ReadRows { fields, written } = random_access::read(&self.sources, &runs, shape.rows, stop)?;
         Delivered::new(&self.pass, batch, (fields, written), shape, None)
     }
 
+    /// Rows of a source, as they are numbered over all of them.
+    fn of_all(&self, source: usize, rows: Range<u64>) -> Range<u64> {
+        let before = self.sources.rows_before(source);
+        before + rows.start..before + rows.end
+    }
+
     fn bins(&self, of: &BinRows, batch: u64, stop: &AtomicBool) -> Result<Delivered> {
         let bins = of.looked_up(batch)?;
         let mut runs = Vec::new();
-        for run in of.numbers(batch)?.flat_map(|bin| of.bins().rows_of(bin)) {
-            push(&mut runs, run)?;
+        for Standing { source, numbers, .. } in of.standing(batch)? {
+            for rows in numbers.flat_map(|bin| of.bins(source).rows_of(bin)) {
+                push(&mut runs, self.of_all(source, rows))?;
+            }
         }
         let ReadRows { fields, written } = random_access::read(&self.sources, &runs, bins.shape.rows, stop)?;
         Delivered::new(&self.pass, batch, (fields, written), bins.shape, Some(bins.offsets))
@@ -92,7 +96,7 @@ impl BatchReader {
     fn sequences(&self, of: &Arc<SequencePass>, batch: u64, stop: &AtomicBool) -> Result<Delivered> {
         let filler = Filler::new(Arc::clone(&self.sources), 1);
         let mut waiting = WaitingLists::new(Arc::clone(of), batch)?;
-        let mut segments = VecDeque::from(self.segments(of, of.sequences(batch)?)?);
+        let mut segments = VecDeque::from(self.segments(of, of.standing(batch)?)?);
         while let Some(segment) = segments.pop_front() {
             waiting.put(filler.fill(&segment, |_| None, stop)?.lists);
         }
@@ -105,20 +109,24 @@ impl BatchReader {
         Delivered::new(&self.pass, batch, slots.into_parts(&of.layout), shape, None)
     }
 
-    /// What the tokens of sequences are decoded from, a row group after another.
-    fn segments(&self, of: &SequencePass, mut sequences: Vec<Tokens>) -> Result<Vec<Segment>> {
-        sequences.sort_unstable_by_key(|(file, tokens)| (*file, tokens.start));
-        let mut cutter = SpanCutter::new(&of.of, &self.sources.each()[0].manifest, u64::MAX);
+    /// What sequences are decoded from: of each pass of a source, a row group after another.
+    fn segments(&self, of: &SequencePass, mut standing: Vec<Standing>) -> Result<Vec<Segment>> {
+        standing.sort_unstable_by_key(|own| (own.source, own.pass, own.numbers.start));
         let mut segments = Vec::new();
-        let mut put = |cutter: &mut SpanCutter<'_>| {
-            let Some((group, spans, _)) = cutter.taken() else { return Ok(()) };
-            let places = Places::Lists { of: Arc::clone(&of.of), first_batch: 0, bytes: 0, spans };
-            push(&mut segments, Segment { group, places })
-        };
-        for (file, tokens) in sequences {
-            cutter.add_all(file, tokens, &mut put)?;
+        for of_pass in standing.chunk_by(|one, other| (one.source, one.pass) == (other.source, other.pass)) {
+            let Some(&Standing { source, pass, .. }) = of_pass.first() else { continue };
+            let (packed, manifest) = (of.of(source), &self.sources.each()[source].manifest);
+            let mut sequences = Vec::new();
+            for sequence in of_pass.iter().flat_map(|own| own.numbers.clone()) {
+                push(&mut sequences, (sequence, 0))?;
+            }
+            for (first_batch, (group, spans, _)) in
+                SpanCutter::new((packed, pass), manifest, u64::MAX).cut(&sequences)?
+            {
+                let places = Places::Lists { of: Arc::clone(packed), first_batch, bytes: 0, spans };
+                push(&mut segments, Segment { group: self.sources.number_of(source, group), places })?;
+            }
         }
-        put(&mut cutter)?;
         Ok(segments)
     }
 }

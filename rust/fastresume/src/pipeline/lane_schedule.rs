@@ -10,12 +10,13 @@ use crate::batch::bunch_size::BunchSize;
 use crate::batch::segment::{MAX_PIECES, Piece, Places, SEGMENT_BYTES, Segment, part_of};
 use crate::batch::slots::pending::waiting;
 use crate::batch::sources::Sources;
-use crate::batch::window::{Stretch, WindowPart};
+use crate::batch::window::WindowPart;
 use crate::error::Result;
 use crate::memory::vectors::room_for;
 use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
 use crate::pipeline::stream_queue::StreamQueue;
+use crate::pipeline::window_segments::{WindowRows, segments_of};
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::pass::Pass;
 
@@ -83,7 +84,7 @@ impl LaneSchedule {
     /// stays until its last batch is finished. The dictionaries of a row group that is decoded in parts are
     /// counted as well.
     pub fn open_bytes(&self) -> u64 {
-        let unit_rows = self.bins.as_ref().map_or(1, |of| of.bins().mean_rows());
+        let unit_rows = self.bins.as_ref().map_or(1, |of| of.bins(0).mean_rows());
         let unit_bytes = self.row_bytes.saturating_mul(unit_rows);
         let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
             0 => stream.rows().saturating_mul(unit_bytes).min(SEGMENT_BYTES) / 2 * 3,
@@ -117,39 +118,11 @@ impl LaneSchedule {
         let streams: Vec<_> = streams.collect();
         let mut part = WindowPart::new(window, remaining, &streams, self.bunches);
         if let Some(bins) = &self.bins {
-            part = part.of_bins(bins);
+            part = part.of_bins(0, bins);
         }
-        let part = Arc::new(part);
-        let manifest = Arc::clone(&self.sources.each()[0].manifest);
-        // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
-        let mut reached = 0;
-        for (block, units) in part.blocks() {
-            let bins = self.bins.as_ref().map(|of| of.bins());
-            let mut ordinals = bins.map_or(units.clone(), |bins| bins.ordinals(units));
-            let rows_of = |ordinals: Range<u64>| match bins {
-                Some(bins) => bins.rows.rows(ordinals).next(),
-                None => self.order.rows_of_ordinals(ordinals).next(),
-            };
-            while let Some(rows) = rows_of(ordinals.clone()) {
-                let group = manifest.group_of(rows.start);
-                let decoded = part_of(&manifest.group_rows(group), rows.start, self.row_bytes, SEGMENT_BYTES);
-                let rows = rows.start..decoded.end.min(rows.end);
-                let stretch = Stretch { block, ordinal: ordinals.start, rows: rows.clone() };
-                ordinals.start += rows.end - rows.start;
-                match self.open.back_mut() {
-                    Some(Segment { places: Places::Scattered { stretches, .. }, .. })
-                        if decoded.start < reached =>
-                    {
-                        stretches.push(stretch);
-                    }
-                    _ => {
-                        let places = Places::Scattered { part: Arc::clone(&part), stretches: vec![stretch] };
-                        self.open.push_back(Segment { group, places });
-                    }
-                }
-                reached = decoded.end;
-            }
-        }
+        let bins = self.bins.as_ref().map(|of| of.bins(0));
+        let of = WindowRows { sources: &self.sources, source: 0, order: &self.order, bins };
+        self.open.extend(segments_of(&Arc::new(part), &of));
     }
 
     /// The segment that begins with the next row of a stream; its rows count as given. Where the stream ends
@@ -160,7 +133,7 @@ impl LaneSchedule {
         let (stream, given) = self.turns.stream(index);
         let first = self.runs(stream, given).next()?.start;
         let row = match &bins {
-            Some(of) => of.bins().rows_of(first).next()?.start,
+            Some(of) => of.bins(0).rows_of(first).next()?.start,
             None => first,
         };
         let manifest = Arc::clone(&self.sources.each()[0].manifest);
@@ -232,7 +205,7 @@ impl Begun {
         bins: &BinRows,
     ) -> u64 {
         for bin in units {
-            let runs = || bins.bins().rows_of(bin);
+            let runs = || bins.bins(0).rows_of(bin);
             let Some(first) = runs().next() else { break };
             let batch = stream.batch_of(given);
             let is_new = self.pieces.last().is_none_or(|last| last.batch != batch);

@@ -1,19 +1,15 @@
 //! The schedule of a mixture: it cuts the streams of one reader, one for each lane and source, into segments.
 
-use std::collections::VecDeque;
-use std::ops::Range;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
 use crate::batch::bunch_size::BunchSize;
-use crate::batch::segment::{MAX_PIECES, Piece, Places, SEGMENT_BYTES, Segment, part_of};
+use crate::batch::segment::{SEGMENT_BYTES, Segment};
 use crate::batch::slots::pending::waiting;
 use crate::batch::sources::Sources;
-use crate::batch::window::{Stretch, WindowPart};
 use crate::error::{Error, Result};
-use crate::memory::vectors::room_for;
-use crate::order::comb::Comb;
-use crate::order::pass_order::Order;
+use crate::pipeline::counted::Counted;
 use crate::pipeline::mixed_queue::MixedQueue;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::mixed_order::MixedOrder;
@@ -31,27 +27,29 @@ const FIRST_BATCHES: u64 = 2;
 
 /// Returns the segments of a mixture for one reader, in the order in which batches first need them.
 pub struct MixedSchedule {
-    sources: Arc<Sources>,
-    order: MixedOrder,
-    pass: Arc<Pass>,
-    queue: MixedQueue,
+    pub(super) sources: Arc<Sources>,
+    pub(super) order: MixedOrder,
+    pub(super) counted: Counted,
+    pub(super) pass: Arc<Pass>,
+    pub(super) queue: MixedQueue,
     /// Of each source, the most bytes that are decoded in one go.
-    part_bytes: Vec<u64>,
-    bunches: Bunches,
-    /// The segments of the window that was opened last.
-    open: VecDeque<Segment>,
-    runs: Vec<Run>,
+    pub(super) part_bytes: Vec<u64>,
+    pub(super) bunches: Bunches,
+    /// The segments of windows that were opened, by the first batch that needs them, and in their order.
+    open: BTreeMap<(u64, u64), Segment>,
+    count: u64,
+    pub(super) runs: Vec<Run>,
+    /// Of a stream whose next sequence was begun, the token of its file up to which it was.
+    pub(super) begun: BTreeMap<usize, u64>,
 }
 
-/// A segment of a stream that is being cut.
-struct Begun {
-    pieces: Vec<Piece>,
-    /// The first row of the row group, counted in its source.
-    first: u64,
-    /// The rows that may still be added.
-    rows: Range<u64>,
-    /// The batches whose rows may be.
-    end_batch: u64,
+/// How much of a stream goes to its next segment, which is smaller at the beginning.
+pub(super) struct Share {
+    /// The batches below which its rows may be.
+    pub end_batch: u64,
+    /// The part of what is decoded in one go: `number` of `count` parts of it.
+    pub number: u64,
+    pub count: u64,
 }
 
 impl MixedSchedule {
@@ -59,20 +57,32 @@ impl MixedSchedule {
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
-    pub fn new(sources: Arc<Sources>, order: MixedOrder, pass: Arc<Pass>, reader: WorkerId) -> Result<Self> {
+    pub fn new(
+        sources: Arc<Sources>,
+        (order, counted): (MixedOrder, Counted),
+        pass: Arc<Pass>,
+        reader: WorkerId,
+    ) -> Result<Self> {
         let streams = pass.streams(reader)?;
         let rows = pass.rank_rows();
-        let size = BunchSize::of_mixture(sources.layout(), rows, windows(&sources, &order));
+        // The rows of batches of bins differ, and sequences are cut batch by batch: each is alone.
+        let shift = match counted {
+            Counted::Rows => BunchSize::of_mixture(sources.layout(), rows, windows(&sources, &order)).shift,
+            Counted::Bins(_) | Counted::Sequences(_) => 0,
+        };
         let first = pass.done() + reader.worker;
-        let part_bytes = part_bytes(&sources, &order, streams.len() as u64);
+        let part_bytes = part_bytes((&sources, &order, &counted), streams.len() as u64);
         let mut made = Self {
-            bunches: Bunches::new(first, reader.workers, size.shift, rows),
+            bunches: Bunches::new(first, reader.workers, shift, rows),
             queue: MixedQueue::default(),
-            open: VecDeque::new(),
+            open: BTreeMap::new(),
+            count: 0,
             runs: Vec::new(),
+            begun: BTreeMap::new(),
             part_bytes,
             sources,
             order,
+            counted,
             pass,
         };
         let read: Vec<usize> = made.order.sources().collect();
@@ -90,17 +100,22 @@ impl MixedSchedule {
         self.bunches
     }
 
+    /// Whether batches get memory with their rows, and not before: sequences are cut into it.
+    pub fn is_scattered(&self) -> bool {
+        self.counted.sequences().is_none()
+    }
+
     /// What is decoded in one go of each stream, and waits for its batches, with the dictionaries of row groups that are
     /// decoded in parts.
     pub fn open_bytes(&self) -> u64 {
         let of_each = (0..self.queue.count()).map(|index| {
             let (own, _) = self.queue.stream(index);
-            let row_bytes = self.sources.each()[own.source].layout.row_bytes() as u64;
+            let unit_bytes = unit_bytes(&self.sources, &self.counted, own.source);
             let share = self.order.comb(own.source).map_or(0, |comb| {
                 let places = own.stream.rows().div_ceil(comb.length()).saturating_mul(comb.weight());
-                places.saturating_mul(row_bytes)
+                places.saturating_mul(unit_bytes)
             });
-            let window = self.order.window_rows(own.source).map(|rows| rows.saturating_mul(row_bytes));
+            let window = self.order.window_rows(own.source).map(|units| units.saturating_mul(unit_bytes));
             waiting(window.unwrap_or(self.part_bytes[own.source]).min(share))
         });
         of_each.fold(self.sources.most_kept(self.queue.count() as u64), u64::saturating_add)
@@ -111,142 +126,62 @@ impl MixedSchedule {
     /// # Errors
     /// The first batch that can't be had, and why.
     pub fn next_segment(&mut self) -> Option<std::result::Result<Segment, (u64, Error)>> {
-        if let Some(segment) = self.open.pop_front() {
-            return Some(Ok(segment));
-        }
-        let index = self.queue.first()?;
-        let (own, next) = self.queue.stream(index);
-        let (stream, source, given) = (own.stream.clone(), own.source, next?);
-        let cut = self.open_window(index, source).and_then(|has_window| match self.open.pop_front() {
-            Some(segment) if has_window => Ok(segment),
-            _ => self.segment_from(index, (&stream, source), given),
-        });
-        Some(cut.map_err(|error| (stream.batch_of(given), error)))
-    }
-
-    /// Makes the segments of the window at which a stream stands, for all streams that need it now; whether there is one.
-    fn open_window(&mut self, index: usize, source: usize) -> Result<bool> {
-        let ordinal = self.queue.ordinal(index);
-        let (order, of_pass) = self.order.pass_at(source, ordinal)?;
-        let Some(window) = order.window_at(ordinal - of_pass.start) else { return Ok(false) };
-        let comb = self.order.comb(source).map(Arc::clone).ok_or_else(nowhere)?;
-        let ordinals = of_pass.start + window.positions.start..of_pass.start + window.positions.end;
-        let there = self.queue.standing_in(source, &ordinals);
-        let places = self.order.places(source, self.pass.division().remaining()).ok_or_else(nowhere)?;
-        let streams: Vec<_> = there
-            .iter()
-            .map(|&index| &self.queue.stream(index).0.stream)
-            .map(|stream| (places.spreads(stream, &ordinals), stream))
-            .collect();
-        let part = Arc::new(WindowPart::of_source(window, &comb, &streams, self.bunches));
-        let next: Vec<_> = streams
-            .iter()
-            .map(|(_, stream)| {
-                let place = places.behind(stream, &ordinals)?;
-                Some((place, places.ordinal_at(stream, place)?))
-            })
-            .collect();
-        for (index, next) in there.into_iter().zip(next) {
-            self.queue.advance(index, next);
-        }
-        let files = &self.sources.each()[source];
-        let (row_bytes, before) = (files.layout.row_bytes() as u64, self.sources.rows_before(source));
-        // Blocks of one part of a row group are decoded in one go: its dictionaries are read once.
-        let mut reached = 0;
-        for (block, mut ordinals) in part.blocks() {
-            while let Some(rows) = order.rows_of_ordinals(ordinals.clone()).next() {
-                let group = files.manifest.group_of(rows.start);
-                let decoded =
-                    part_of(&files.manifest.group_rows(group), rows.start, row_bytes, SEGMENT_BYTES);
-                let rows = rows.start..decoded.end.min(rows.end);
-                let of_all = before + rows.start..before + rows.end;
-                let stretch = Stretch { block, ordinal: ordinals.start, rows: of_all };
-                ordinals.start += rows.end - rows.start;
-                match self.open.back_mut() {
-                    Some(Segment { places: Places::Scattered { stretches, .. }, .. })
-                        if decoded.start < reached =>
-                    {
-                        stretches.push(stretch);
-                    }
-                    _ => {
-                        let group = self.sources.number_of(source, group);
-                        let places = Places::Scattered { part: Arc::clone(&part), stretches: vec![stretch] };
-                        self.open.push_back(Segment { group, places });
-                    }
-                }
-                reached = decoded.end;
+        loop {
+            let next = self.queue.first().and_then(|index| {
+                let (own, next) = self.queue.stream(index);
+                Some((index, own.source, own.stream.clone(), next?))
+            });
+            let batch = next.as_ref().map(|(_, _, stream, given)| stream.batch_of(*given));
+            if let Some(entry) = self.open.first_entry()
+                && batch.is_none_or(|batch| entry.key().0 <= batch)
+            {
+                return Some(Ok(entry.remove()));
+            }
+            let ((index, source, stream, given), batch) = next.zip(batch)?;
+            let cut = self.open_window(index, source).and_then(|has_window| {
+                let cut = (!has_window).then(|| self.segment_from(index, (&stream, source), given));
+                cut.transpose()
+            });
+            if let Some(cut) = cut.map_err(|error| (batch, error)).transpose() {
+                return Some(cut);
             }
         }
-        Ok(true)
     }
 
-    /// The segment that begins with the next row of a stream; its rows count as given.
-    fn segment_from(
-        &mut self,
-        index: usize,
-        (stream, source): (&Stream, usize),
-        mut given: u64,
-    ) -> Result<Segment> {
-        let (order, of_pass) = self.order.pass_at(source, self.queue.ordinal(index))?;
-        let comb = self.order.comb(source).map(Arc::clone).ok_or_else(nowhere)?;
-        let (mut begun, group) = self.begun(index, (stream, source), (given, &order, of_pass.start))?;
-        let places = self.order.places(source, self.pass.division().remaining()).ok_or_else(nowhere)?;
-        let mut stopped = None;
-        while stopped.is_none() && given < stream.rows() {
-            if stream.batch_of(given) >= begun.end_batch {
-                break;
-            }
-            self.runs.clear();
-            let end = places.runs(stream, given, &mut self.runs);
-            let mut runs = self.runs.iter();
-            stopped = runs.find_map(|run| begun.add(stream, run, (&order, &of_pass), &comb));
-            given =
-                if self.runs.is_empty() { places.next(stream, end).unwrap_or(stream.rows()) } else { end };
+    /// The segment that begins with the next row, or unit, of a stream; its rows count as given.
+    fn segment_from(&mut self, index: usize, of: (&Stream, usize), given: u64) -> Result<Segment> {
+        match self.counted.clone() {
+            Counted::Rows => self.rows_from(index, of, given, None),
+            Counted::Bins(bins) => self.rows_from(index, of, given, Some(&bins)),
+            Counted::Sequences(sequences) => self.lists_from(index, of, given, &sequences),
         }
-        if begun.pieces.is_empty() {
-            return Err(nowhere());
-        }
-        self.queue.count_segment(index);
-        self.settle(index, Some(stopped.unwrap_or(given)));
-        Ok(Segment { group, places: Places::Combed { comb, bunches: self.bunches, pieces: begun.pieces } })
     }
 
-    /// A segment that begins with the row that a pass of a source has at the ordinal of a stream, and its row group. The
-    /// second segments of streams end one after another, so that not all are due at once from then on.
-    fn begun(
-        &self,
-        index: usize,
-        (stream, source): (&Stream, usize),
-        (given, order, pass_start): (u64, &Order, u64),
-    ) -> Result<(Begun, usize)> {
-        let position = self.queue.ordinal(index) - pass_start;
-        let row = order.rows(position..position + 1).next().ok_or_else(nowhere)?.start;
-        let files = &self.sources.each()[source];
-        let row_bytes = files.layout.row_bytes() as u64;
-        let group = files.manifest.group_of(row);
-        let whole = files.manifest.group_rows(group);
-        let mut rows = part_of(&whole, row, row_bytes, self.part_bytes[source]);
+    /// Takes a segment of a window.
+    pub(super) fn put(&mut self, segment: Segment) {
+        self.open.insert((segment.first_batch(), self.count), segment);
+        self.count += 1;
+    }
+
+    /// How much of a stream goes to its next segment. The second segments of streams end one after another, so that not all are
+    /// due at once from then on.
+    pub(super) fn share(&self, index: usize, stream: &Stream, given: u64) -> Share {
         let (own, _) = self.queue.stream(index);
-        let mut end_batch = u64::MAX;
+        let (mut end_batch, mut number, mut count) = (u64::MAX, 1, 1);
         match own.cut {
             0 => {
                 let first = stream.batch_of(given);
                 let few = first.saturating_add(FIRST_BATCHES.saturating_mul(stream.batch_stride));
                 end_batch = few.max(self.bunches.last(self.bunches.of(first)).saturating_add(1));
             }
-            1 => {
-                let (number, count) = (index as u64 + 1, self.queue.count() as u64);
-                let part = (rows.end - rows.start).div_ceil(count).saturating_mul(number);
-                rows.end = rows.end.min(row.saturating_add(part));
-            }
+            1 => (number, count) = (index as u64 + 1, self.queue.count() as u64),
             _ => {}
         }
-        let begun = Begun { pieces: Vec::new(), first: whole.start, rows: row..rows.end, end_batch };
-        Ok((begun, self.sources.number_of(source, group)))
+        Share { end_batch, number, count }
     }
 
     /// A stream goes on at a place, or behind it where its source stands next.
-    fn settle(&mut self, index: usize, from: Option<u64>) {
+    pub(super) fn settle(&mut self, index: usize, from: Option<u64>) {
         let (own, _) = self.queue.stream(index);
         let source = own.source;
         let next = from.zip(self.order.places(source, self.pass.division().remaining())).and_then(
@@ -259,43 +194,13 @@ impl MixedSchedule {
     }
 }
 
-impl Begun {
-    /// Adds a run of a stream. Returns the place of its first row that does not belong to this segment, if there is one.
-    fn add(
-        &mut self,
-        stream: &Stream,
-        run: &Run,
-        (order, of_pass): (&Order, &Range<u64>),
-        comb: &Comb,
-    ) -> Option<u64> {
-        if !of_pass.contains(&run.ordinals.start) {
-            return Some(run.given);
-        }
-        let positions = run.ordinals.start - of_pass.start..run.ordinals.end - of_pass.start;
-        let (batch, in_slice) = (stream.batch_of(run.given), run.given % stream.slice_rows);
-        let mut done = 0;
-        for rows in order.rows(positions) {
-            let behind = comb.distance(run.phase, done);
-            // Decoders only go forward: a row before the last one opens a segment of its own.
-            let has_room = self.pieces.is_empty()
-                || (self.pieces.len() < MAX_PIECES && room_for(&mut self.pieces, 1).is_ok());
-            if rows.start < self.rows.start || rows.start >= self.rows.end || !has_room {
-                return Some(run.given + behind);
-            }
-            let end = rows.end.min(self.rows.end);
-            self.pieces.push(Piece {
-                batch,
-                rows: rows.start - self.first..end - self.first,
-                slot_row: stream.slot_row + in_slice + behind,
-                phase: comb.phase_of(run.phase + done),
-            });
-            done += end - rows.start;
-            self.rows.start = end;
-            if end < rows.end {
-                return Some(run.given + comb.distance(run.phase, done));
-            }
-        }
-        None
+/// The bytes of what a position of a source counts, on the average.
+fn unit_bytes(sources: &Sources, counted: &Counted, source: usize) -> u64 {
+    let row_bytes = sources.each()[source].layout.row_bytes() as u64;
+    match counted {
+        Counted::Rows => row_bytes,
+        Counted::Bins(bins) => row_bytes.saturating_mul(bins.bins(source).mean_rows()),
+        Counted::Sequences(sequences) => sequences.sequence_bytes(),
     }
 }
 
@@ -313,11 +218,11 @@ fn windows(sources: &Sources, order: &MixedOrder) -> Option<(u64, u64)> {
 
 /// Of each source, the most bytes that are decoded in one go of each of so many streams: all together take no more than
 /// `PARTS_BYTES`, unless that makes them too small.
-fn part_bytes(sources: &Sources, order: &MixedOrder, streams: u64) -> Vec<u64> {
+fn part_bytes((sources, order, counted): (&Sources, &MixedOrder, &Counted), streams: u64) -> Vec<u64> {
     let given: Vec<u128> = (0..sources.each().len())
         .map(|source| {
             let weight = order.comb(source).map_or(0, |comb| comb.weight());
-            u128::from(weight) * (sources.each()[source].layout.row_bytes() as u128).max(1)
+            u128::from(weight) * u128::from(unit_bytes(sources, counted, source)).max(1)
         })
         .collect();
     let all = given.iter().sum::<u128>().max(1);
@@ -326,6 +231,7 @@ fn part_bytes(sources: &Sources, order: &MixedOrder, streams: u64) -> Vec<u64> {
     given.iter().map(|own| part(own).clamp(LEAST_PART_BYTES, SEGMENT_BYTES)).collect()
 }
 
-fn nowhere() -> Error {
+/// That a source stands nowhere in its mixture.
+pub(super) fn nowhere() -> Error {
     Error::State("a pass of a source ends before the rows that the mixture has of it".into())
 }

@@ -1,71 +1,34 @@
 //! The schedule: what to decode next, of one dataset or of several.
 
-use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::bin_rows::BinRows;
 use crate::batch::bunch::Bunches;
 use crate::batch::segment::Segment;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result};
-use crate::memory::vectors::push;
 use crate::order::pass_order::Order;
+use crate::pipeline::counted::Counted;
 use crate::pipeline::lane_schedule::LaneSchedule;
 use crate::pipeline::mixed_schedule::MixedSchedule;
-use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::sequence_schedule::SequenceSchedule;
 use crate::resume::lanes::WorkerId;
-use crate::resume::mixed_order::MixedOrder;
 use crate::resume::pass::Pass;
+use crate::resume::unit_order::UnitOrder;
 
-/// Which rows stand at the positions of a pass.
+/// Which rows, or units, stand at the positions of a pass.
 #[derive(Debug, Clone)]
-pub enum PassOrder {
-    /// Those of one dataset.
-    One(Order),
-    /// Those of the sources of a mixture.
-    Mixed(MixedOrder),
-    /// Those of bins of one dataset, which the pass counts, in their order.
-    Bins(Arc<BinRows>),
-    /// Sequences of one dataset, which the pass counts.
-    Sequences(Arc<SequencePass>),
+pub struct PassOrder {
+    /// Which of which source.
+    pub units: UnitOrder,
+    /// What they are.
+    pub counted: Counted,
 }
 
 impl PassOrder {
-    /// The sequences, where the pass counts these.
+    /// That of the rows of one dataset.
     #[must_use]
-    pub fn sequences(&self) -> Option<Arc<SequencePass>> {
-        match self {
-            Self::Sequences(sequences) => Some(Arc::clone(sequences)),
-            _ => None,
-        }
-    }
-
-    /// What stands at positions, in their order: each source, and its rows or units that follow one another.
-    ///
-    /// # Errors
-    /// `Argument` if the system does not give so much memory; `State` if a source does not stand there.
-    pub fn numbers(&mut self, positions: &[Range<u64>]) -> Result<Vec<(usize, Range<u64>)>> {
-        let order = match self {
-            Self::Mixed(mixed) => return mixed.numbers(positions),
-            Self::One(order) => order,
-            Self::Bins(bins) => bins.order(),
-            Self::Sequences(sequences) => &sequences.order,
-        };
-        let mut found = Vec::new();
-        for run in positions.iter().flat_map(|range| order.rows(range.clone())) {
-            push(&mut found, (0, run))?;
-        }
-        Ok(found)
-    }
-
-    /// The bins, where the pass counts these.
-    #[must_use]
-    pub fn bins(&self) -> Option<Arc<BinRows>> {
-        match self {
-            Self::Bins(bins) => Some(Arc::clone(bins)),
-            _ => None,
-        }
+    pub fn of_rows(order: Order) -> Self {
+        Self { units: UnitOrder::One(Box::new(order)), counted: Counted::Rows }
     }
 }
 
@@ -82,19 +45,17 @@ impl Schedule {
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
     pub fn new(sources: Arc<Sources>, order: PassOrder, pass: Arc<Pass>, reader: WorkerId) -> Result<Self> {
-        Ok(match order {
-            PassOrder::One(order) => {
-                Self::One(Box::new(LaneSchedule::new(sources, order, pass, reader, None)?))
+        let PassOrder { units, counted } = order;
+        Ok(match (units, counted) {
+            (UnitOrder::One(order), Counted::Sequences(of)) => {
+                Self::Sequences(Box::new(SequenceSchedule::new(&sources, (*order, of), pass, reader)?))
             }
-            PassOrder::Bins(bins) => {
-                let order = bins.order().clone();
-                Self::One(Box::new(LaneSchedule::new(sources, order, pass, reader, Some(bins))?))
+            (UnitOrder::One(order), counted) => {
+                let bins = counted.bins().cloned();
+                Self::One(Box::new(LaneSchedule::new(sources, *order, pass, reader, bins)?))
             }
-            PassOrder::Mixed(order) => {
-                Self::Mixed(Box::new(MixedSchedule::new(sources, order, pass, reader)?))
-            }
-            PassOrder::Sequences(of) => {
-                Self::Sequences(Box::new(SequenceSchedule::new(&sources, of, pass, reader)?))
+            (UnitOrder::Mixed(order), counted) => {
+                Self::Mixed(Box::new(MixedSchedule::new(sources, (*order, counted), pass, reader)?))
             }
         })
     }
@@ -121,7 +82,7 @@ impl Schedule {
     pub fn is_scattered(&self) -> bool {
         match self {
             Self::One(lanes) => lanes.is_shuffled(),
-            Self::Mixed(_) => true,
+            Self::Mixed(mixed) => mixed.is_scattered(),
             Self::Sequences(_) => false,
         }
     }

@@ -5,13 +5,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
-use crate::batch::list_span::{SpanCutter, no_rows};
+use crate::batch::list_span::{Cut, SpanCutter, no_rows};
 use crate::batch::packing::PackedRows;
 use crate::batch::segment::{Places, SEGMENT_BYTES, Segment};
 use crate::batch::sources::Sources;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::memory::vectors::push;
+use crate::order::pass_order::Order;
 use crate::order::shuffle::Window;
 use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::stream_queue::StreamQueue;
@@ -26,6 +27,8 @@ const FIRST_BATCHES: u64 = 2;
 pub struct SequenceSchedule {
     manifest: Arc<Manifest>,
     of: Arc<SequencePass>,
+    /// The sequence at each position.
+    order: Order,
     pass: Arc<Pass>,
     turns: StreamQueue,
     /// Of a stream whose next sequence was begun, the token of its file up to which it was.
@@ -42,11 +45,17 @@ impl SequenceSchedule {
     ///
     /// # Errors
     /// `Argument` if the reader has no share in the pass's cut.
-    pub fn new(sources: &Sources, of: Arc<SequencePass>, pass: Arc<Pass>, reader: WorkerId) -> Result<Self> {
+    pub fn new(
+        sources: &Sources,
+        (order, of): (Order, Arc<SequencePass>),
+        pass: Arc<Pass>,
+        reader: WorkerId,
+    ) -> Result<Self> {
         let first = pass.done() + reader.worker;
         Ok(Self {
             manifest: Arc::clone(&sources.each()[0].manifest),
             of,
+            order,
             bunches: Bunches::new(first, reader.workers, 0, pass.rank_rows()),
             turns: StreamQueue::new(pass.streams(reader)?),
             pass,
@@ -64,13 +73,13 @@ impl SequenceSchedule {
 
     /// Whether sequences come in another order than that of the files.
     pub fn is_shuffled(&self) -> bool {
-        self.of.order.sizes().is_some()
+        self.order.sizes().is_some()
     }
 
     /// The bytes of what is decoded in one go, over all streams, until batches have taken it.
     pub fn open_bytes(&self) -> u64 {
-        let sequence_bytes = self.of.token_bytes().saturating_mul(self.of.of.table.length);
-        let of_each = self.turns.streams().map(|stream| match self.of.order.largest_window() {
+        let sequence_bytes = self.of.sequence_bytes();
+        let of_each = self.turns.streams().map(|stream| match self.order.largest_window() {
             0 => stream.rows().saturating_mul(sequence_bytes).min(SEGMENT_BYTES) / 2 * 3,
             rows => stream.rows().min(rows).saturating_mul(sequence_bytes),
         });
@@ -97,7 +106,7 @@ impl SequenceSchedule {
             let (stream, given) = self.turns.stream(index);
             let counted = stream.counted(given);
             let position = self.pass.division().remaining().slice(counted..counted + 1).next()?.start;
-            let opened = match self.of.order.window_at(position) {
+            let opened = match self.order.window_at(position) {
                 None => self.open_stream(index),
                 Some(window) => self.open_window(&window),
             };
@@ -115,10 +124,10 @@ impl SequenceSchedule {
     fn open_stream(&mut self, index: usize) -> Result<()> {
         let (of, manifest) = (Arc::clone(&self.of), Arc::clone(&self.manifest));
         let (stream, given) = self.turns.stream(index);
-        let mut cutter = SpanCutter::new(&of.of, &manifest, self.most_tokens());
+        let mut cutter = SpanCutter::new((of.of(0), 0), &manifest, self.most_tokens());
         let mut begun = self.begun.get(&index).copied();
         let (mut reached, first_batch) = (given, stream.batch_of(given));
-        let (table, mut last, mut most) = (&of.of.table, 0, None);
+        let (table, mut last, mut most) = (&of.of(0).table, 0, None);
         for run in self.runs(stream, given) {
             let (file, tokens) = table.tokens(&run);
             let most = *most.get_or_insert_with(|| {
@@ -152,13 +161,15 @@ impl SequenceSchedule {
             None => self.begun.remove(&index),
         };
         self.turns.take(index, reached);
-        self.put(&mut cutter, first_batch);
+        if let Some(cut) = cutter.taken() {
+            self.put(first_batch, cut);
+        }
         Ok(())
     }
 
     /// How many sequences a segment may have that begins with the next one of a stream, at a token of a file.
     fn most_sequences(&self, stream: &Stream, given: u64, (file, token): (usize, u64)) -> u64 {
-        let PackedRows { table, rows, .. } = &*self.of.of;
+        let PackedRows { table, rows, .. } = &**self.of.of(0);
         let ordinal = table.anchor_of(file, table.anchor_before(file, token)).ordinal;
         let is_resumed = given == 0 && rows.group_starts().binary_search(&ordinal).is_err();
         if is_resumed { FIRST_BATCHES * stream.slice_rows } else { u64::MAX }
@@ -179,25 +190,16 @@ impl SequenceSchedule {
             }
         }
         sequences.sort_unstable();
-        let mut cutter = SpanCutter::new(&of.of, &manifest, self.most_tokens());
-        let mut first_batch = u64::MAX;
-        for (sequence, batch) in sequences {
-            let (file, tokens) = of.of.table.tokens(&(sequence..sequence + 1));
-            // What a segment has of it, this batch needs, too.
-            first_batch = first_batch.min(batch);
-            cutter.add_all(file, tokens, |cutter| {
-                self.put(cutter, std::mem::replace(&mut first_batch, batch));
-                Ok(())
-            })?;
+        let cutter = SpanCutter::new((of.of(0), 0), &manifest, self.most_tokens());
+        for (first_batch, cut) in cutter.cut(&sequences)? {
+            self.put(first_batch, cut);
         }
-        self.put(&mut cutter, first_batch);
         Ok(())
     }
 
-    /// Takes the segment that was cut, if there is one.
-    fn put(&mut self, cutter: &mut SpanCutter<'_>, first_batch: u64) {
-        let Some((group, spans, tokens)) = cutter.taken() else { return };
-        let (of, bytes) = (Arc::clone(&self.of.of), tokens.saturating_mul(self.of.token_bytes()));
+    /// Takes a segment that was cut.
+    fn put(&mut self, first_batch: u64, (group, spans, tokens): Cut) {
+        let (of, bytes) = (Arc::clone(self.of.of(0)), tokens.saturating_mul(self.of.token_bytes()));
         let places = Places::Lists { of, first_batch, bytes, spans };
         self.open.insert((first_batch, self.count), Segment { group, places });
         self.count += 1;
@@ -207,6 +209,6 @@ impl SequenceSchedule {
     fn runs(&self, stream: &Stream, given: u64) -> impl Iterator<Item = Range<u64>> + use<'_> {
         let remaining = self.pass.division().remaining();
         let positions = stream.stretches(given).flat_map(|counted| remaining.slice(counted));
-        positions.flat_map(|positions| self.of.order.rows(positions))
+        positions.flat_map(|positions| self.order.rows(positions))
     }
 }

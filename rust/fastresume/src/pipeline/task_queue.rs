@@ -96,7 +96,7 @@ impl Agenda {
     ) -> Result<Self> {
         let most_ahead = if sources.has_objects() { MOST_AHEAD } else { 1 };
         let fetched_bytes = sources.read_bytes();
-        let (bins, sequences) = (order.bins(), order.sequences());
+        let (bins, sequences) = (order.counted.bins().cloned(), order.counted.sequences().cloned());
         let schedule = Schedule::new(sources, order, Arc::clone(&pass), reader)?;
         let is_waiting = schedule.is_waiting();
         let with_open = budget_bytes.saturating_add(schedule.open_bytes());
@@ -107,7 +107,9 @@ impl Agenda {
         let front = pass.done() + reader.worker;
         let bunches = schedule.bunches();
         let first = bunches.of(front);
-        let rows = shape_of(&pass, &bunches, first, reader.rank).0.distinct;
+        let of_bins = bins.as_ref();
+        let rows = rows_of(of_bins, first)
+            .unwrap_or_else(|| shape_of(&pass, &bunches, first, reader.rank).0.distinct);
         let waits = Waits::new(is_waiting, sequences, (first, rows))?;
         Ok(Self {
             filling: Filling::new(schedule.is_scattered()),
@@ -332,22 +334,24 @@ impl Agenda {
     /// A bunch takes what waits for it.
     fn take_waiting(&mut self, bunch: u64, layout: &Layout) -> Result<()> {
         let next = self.bunches.last(bunch).saturating_add(self.reader.workers);
-        let rows = if next < self.pass.batches() {
-            shape_of(&self.pass, &self.bunches, next, self.reader.rank).0.distinct
-        } else {
-            0
-        };
+        let rows = if next < self.pass.batches() { self.distinct(next) } else { 0 };
         let Some(waits) = &mut self.waits else { return Ok(()) };
         let shares = waits.take((next, rows))?;
         self.slots_of(std::iter::once(bunch), layout)?;
         if self.given_up == Some(bunch) {
             self.filling.give_up(bunch);
         } else {
-            let shape = shape_of(&self.pass, &self.bunches, bunch, self.reader.rank).0;
-            self.filling.count(&[(bunch, shape.distinct)]);
+            let distinct = self.distinct(bunch);
+            self.filling.count(&[(bunch, distinct)]);
         }
         self.taken.insert(bunch, shares);
         Ok(())
+    }
+
+    /// How many rows of a bunch, or sequences, are read.
+    fn distinct(&self, bunch: u64) -> u64 {
+        let of_rows = || shape_of(&self.pass, &self.bunches, bunch, self.reader.rank).0.distinct;
+        rows_of(self.bins.as_ref(), bunch).unwrap_or_else(of_rows)
     }
 
     /// The front batch, or its bunch, and so many batches behind it, or the next bunch.
@@ -430,6 +434,12 @@ impl Agenda {
             Ok(New { slots, shape, batches, bytes })
         })
     }
+}
+
+/// How many rows of a batch of bins are read; none of one of which that can't be told, which fails when it gets memory. `None` of
+/// other batches.
+fn rows_of(bins: Option<&Arc<BinRows>>, batch: u64) -> Option<u64> {
+    bins.map(|bins| bins.of(batch).map_or(0, |of| of.shape.distinct))
 }
 
 /// The shape of a batch, or what its bunch has of rows that are read, and how many batches that is.

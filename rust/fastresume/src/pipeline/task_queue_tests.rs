@@ -14,7 +14,7 @@ const ROW_BYTES: u64 = 8;
 fn agenda(made: &Made, cut: Cut, window_rows: Option<u64>, budget_bytes: u64) -> Agenda {
     let (order, pass) = made.pass(cut, window_rows);
     let sources = Arc::new(Sources::one(Arc::clone(&made.manifest), made.layout.clone()));
-    Agenda::new(sources, PassOrder::One(order), pass, ALONE, budget_bytes).unwrap()
+    Agenda::new(sources, PassOrder::of_rows(order), pass, ALONE, budget_bytes).unwrap()
 }
 
 /// Batches of 10 rows, in the order of the file.

@@ -24,6 +24,7 @@ use crate::resume::cursor::Cursor;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
 use crate::resume::tail::Shape;
+use crate::resume::unit_order::UnitOrder;
 
 /// A batch, ready for its consumer.
 #[derive(Debug)]
@@ -152,11 +153,11 @@ impl Pipeline {
         if pass.rank_rows() > u64::from(u32::MAX) {
             return Err(Error::Argument(format!("no memory for batches of {} rows", pass.rank_rows())));
         }
-        let (bins, sequences) = (order.bins(), order.sequences());
+        let (bins, sequences) = (order.counted.bins().cloned(), order.counted.sequences().cloned());
         // Each source of a mixture is in a row group of its own, in each lane.
-        let streams = match &order {
-            PassOrder::Mixed(_) => pass.streams(reader)?.len() * sources.each().len(),
-            _ => 1,
+        let streams = match &order.units {
+            UnitOrder::Mixed(_) => pass.streams(reader)?.len() * sources.each().len(),
+            UnitOrder::One(_) => 1,
         };
         let agenda = Agenda::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {

@@ -14,8 +14,9 @@ pub struct WaitingLists {
     pass: Arc<SequencePass>,
     /// By their numbers.
     held: BTreeMap<u64, Held>,
-    /// Where tokens that are taken begin: the file and the token; where they end, and which lists have them.
-    places: BTreeMap<(usize, u64), (u64, u64)>,
+    /// Where tokens that are taken begin: the file, the pass of its source, and the token; where they end, and which lists have
+    /// them. Where a source stands more than once in a pass of its mixture, its tokens may wait for several of its passes.
+    places: BTreeMap<(usize, u64, u64), (u64, u64)>,
     count: u64,
     bytes: u64,
     /// The batch that takes its sequences next, these, and how many of the first ones are there.
@@ -53,7 +54,7 @@ impl WaitingLists {
             self.count += 1;
             let left = lists.taken.iter().map(|taken| taken.end - taken.start).sum();
             for taken in &lists.taken {
-                self.places.insert((lists.file, taken.start), (taken.end, number));
+                self.places.insert((lists.file, lists.pass, taken.start), (taken.end, number));
             }
             self.bytes = self.bytes.saturating_add(lists.bytes());
             self.held.insert(number, Held { lists, left });
@@ -77,8 +78,7 @@ impl WaitingLists {
     /// `Argument` if the system does not give so much memory.
     pub fn take(&mut self, next: u64) -> Result<SequenceShare> {
         let behind = self.pass.sequences(next)?;
-        let packing = Arc::clone(&self.pass.of.packing);
-        let mut share = SequenceShare::new(packing, self.pass.widths.clone());
+        let mut share = SequenceShare::new(self.pass.length(), self.pass.widths.clone());
         for sequence in &self.sequences {
             let mut parts = Vec::new();
             for (number, tokens) in self.places_of(sequence) {
@@ -86,7 +86,7 @@ impl WaitingLists {
                 lists.tokens(&tokens, &mut parts)?;
                 share.note_damage(&lists.damage);
             }
-            share.add(parts)?;
+            share.add(Arc::clone(self.pass.packing(sequence.file)), parts)?;
         }
         for sequence in std::mem::replace(&mut self.sequences, behind) {
             let mut taken = Vec::new();
@@ -105,20 +105,21 @@ impl WaitingLists {
     /// Counts sequences of the next batch that are there, from the first one that was not.
     fn look(&mut self) {
         while let Some(sequence) = self.sequences.get(self.there)
-            && self.places_of(sequence).last().is_some_and(|(_, tokens)| tokens.end == sequence.1.end)
+            && self.places_of(sequence).last().is_some_and(|(_, tokens)| tokens.end == sequence.range.end)
         {
             self.there += 1;
         }
     }
 
     /// Which lists have the tokens of a sequence, as far as they are there.
-    fn places_of(&self, (file, tokens): &Tokens) -> impl Iterator<Item = (u64, Range<u64>)> {
-        let mut token = tokens.start;
+    fn places_of(&self, of: &Tokens) -> impl Iterator<Item = (u64, Range<u64>)> {
+        let mut token = of.range.start;
         std::iter::from_fn(move || {
-            let (&(of, _), &(end, number)) = self.places.range(..=(*file, token)).next_back()?;
-            let own = token..end.min(tokens.end);
+            let behind = ..=(of.file, of.pass, token);
+            let (&(file, pass, _), &(end, number)) = self.places.range(behind).next_back()?;
+            let own = token..end.min(of.range.end);
             token = own.end;
-            (of == *file && !own.is_empty()).then_some((number, own))
+            ((file, pass) == (of.file, of.pass) && !own.is_empty()).then_some((number, own))
         })
     }
 
@@ -131,7 +132,7 @@ impl WaitingLists {
         {
             self.bytes = self.bytes.saturating_sub(lists.bytes());
             for taken in &lists.taken {
-                self.places.remove(&(lists.file, taken.start));
+                self.places.remove(&(lists.file, lists.pass, taken.start));
             }
         }
     }

@@ -31,6 +31,17 @@ pub struct MixedOrder {
     each: Vec<Option<Member>>,
 }
 
+/// Rows, or units, of one pass of a source that follow one another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// The number of the source.
+    pub source: usize,
+    /// The first ordinal of its pass: each of them stands once in one.
+    pub pass: u64,
+    /// Their numbers.
+    pub numbers: Range<u64>,
+}
+
 /// So many orders of passes of a source are kept: lanes may stand in others.
 const MOST_PASSES: usize = 16;
 
@@ -115,11 +126,11 @@ impl MixedOrder {
         Ok((order, ordinals))
     }
 
-    /// What stands at positions, in their order: each source, and its rows that follow one another.
+    /// What stands at positions, in their order.
     ///
     /// # Errors
     /// As for `pass_at`; `Argument` if the system does not give so much memory.
-    pub fn numbers(&mut self, positions: &[Range<u64>]) -> Result<Vec<(usize, Range<u64>)>> {
+    pub fn standing_at(&mut self, positions: &[Range<u64>]) -> Result<Vec<Standing>> {
         let mut each: Vec<Option<(usize, _)>> = Vec::new();
         for number in 0..self.each.len() {
             let Some(place) = self.each[number].as_ref().map(|member| member.place) else { continue };
@@ -128,21 +139,24 @@ impl MixedOrder {
             for ordinals in stretches {
                 let (order, of_pass) = self.pass_at(number, ordinals.start)?;
                 for run in order.rows(ordinals.start - of_pass.start..ordinals.end - of_pass.start) {
-                    push(&mut rows, run)?;
+                    push(&mut rows, (of_pass.start, run))?;
                 }
             }
             each.resize_with(each.len().max(place + 1), || None);
-            each[place] = Some((number, rows.into_iter().flatten()));
+            each[place] =
+                Some((number, rows.into_iter().flat_map(|(pass, run)| run.map(move |row| (pass, row)))));
         }
         let beyond =
             || Error::State("a pass of a source ends before the rows that the mixture has of it".into());
-        let mut found: Vec<(usize, Range<u64>)> = Vec::new();
+        let mut found: Vec<Standing> = Vec::new();
         for place in positions.iter().flat_map(|range| self.axes.period().sources_at(range.clone())) {
-            let (number, rows) = each.get_mut(place).and_then(Option::as_mut).ok_or_else(beyond)?;
-            let row = rows.next().ok_or_else(beyond)?;
+            let (source, rows) = each.get_mut(place).and_then(Option::as_mut).ok_or_else(beyond)?;
+            let (source, (pass, row)) = (*source, rows.next().ok_or_else(beyond)?);
             match found.last_mut() {
-                Some((of, run)) if *of == *number && run.end == row => run.end += 1,
-                _ => push(&mut found, (*number, row..row + 1))?,
+                Some(last) if (last.source, last.pass, last.numbers.end) == (source, pass, row) => {
+                    last.numbers.end += 1;
+                }
+                _ => push(&mut found, Standing { source, pass, numbers: row..row + 1 })?,
             }
         }
         Ok(found)

@@ -13,3 +13,4 @@ pub mod merge;
 pub mod joined;
 pub mod mixed;
 pub mod mixed_order;
+pub mod unit_order;

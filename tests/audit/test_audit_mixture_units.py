@@ -1,4 +1,4 @@
-"""The audit proves a mixture of packed sources that is killed, and goes on by other ranks and weights."""
+"""The audit proves a mixture of sequences or bins that is killed, and goes on by other ranks and weights."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import re
 import tempfile
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+import fastresume._core as _core
 from fastresume.audit.verify import audit
-from fastresume.batch.joining import Chunk
-from fastresume.mixing.reader import MixtureReader
+from fastresume.buffers import of_words
+from fastresume.mixing.spec import MixtureSpec
 from support.audits import assert_proven, found_in, text_of
 from support.documents import Oracle, documents, write
 from support.jobs import FEW
@@ -33,6 +35,7 @@ FILES = {
 }
 TWO, THREE = {"web": 3, "code": 1}, {"web": 1, "code": 1, "books": 1}
 PACKED = fr.Packed("tokens", "labels", length=16, separator=None)
+BINS = fr.Bins("tokens", cost=30)
 ORDER: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 24, "seed": 3}
 State = Mapping[str, str]
 
@@ -48,7 +51,7 @@ def written(directory: Path) -> Path:
     return directory
 
 
-def mixture(root: Path, weights: Mapping[str, float], unit: fr.Packed = PACKED, **how: Any) -> fr.Mixture:
+def mixture(root: Path, weights: Mapping[str, float], unit: Any = PACKED, **how: Any) -> fr.Mixture:
     order = {**ORDER, **how.pop("order", {})}
     sources = {
         name: (fr.ParquetDataset(root / name, unit=unit, nulls="mask", **order), weight)
@@ -101,6 +104,19 @@ def test_stages_and_passes_are_proven_by_their_sequences_and_tokens(root: Path, 
     assert "can't be told" not in told
 
 
+def test_bins_are_proven_by_their_rows(root: Path, tmp_path: Path) -> None:
+    logs = tmp_path / "logs"
+    state = life(root, logs, TWO, 5, unit=BINS)
+    state = life(root, logs, TWO, 3, state, unit=BINS, world_size=2)
+    life(root, logs, THREE, 60, state, unit=BINS, world_size=3, batch_size=2, stop=300, tail="pad")
+    told = assert_proven(logs, 3, or_more=True)
+    assert "44 bins, each exactly once, with all its rows; batches 0-4 on 1 rank, 5-7 on 2 ranks" in told, (
+        told
+    )
+    for name in FILES:
+        assert re.search(rf"{name}: pass\S* \S+ finished: .* bins.*with every selected row", told), told
+
+
 @pytest.mark.slow
 @pytest.mark.law(1)
 @FEW
@@ -109,7 +125,8 @@ def test_a_killed_elastic_reweighted_packed_job_is_proven(root: Path, data: st.D
     with tempfile.TemporaryDirectory() as directory:
         logs = Path(directory) / "logs"
         separator, rest = data.draw(st.sampled_from((None, 7))), data.draw(st.sampled_from(("drop", "pad")))
-        unit: Any = fr.Packed("tokens", length=16, separator=separator, rest=rest)
+        packed = fr.Packed("tokens", length=16, separator=separator, rest=rest)
+        unit: Any = data.draw(st.sampled_from((packed, BINS)))
         order = data.draw(st.sampled_from(({}, {"shuffle": False, "block_rows": None, "window_rows": None})))
         state = None
         for _ in range(data.draw(st.integers(1, 4))):
@@ -124,7 +141,7 @@ def test_a_killed_elastic_reweighted_packed_job_is_proven(root: Path, data: st.D
             state = life(root, logs, weights, steps, state, unit=unit, order=order, batch_size=2, **how)
         told = assert_proven(logs, 0, or_more=True)
         assert "can't be told" not in told, told
-        assert "with all its tokens" in told
+        assert "with all its" in told
 
 
 @pytest.mark.parametrize("loading", [{"threads": 2}, {"num_workers": 2}], ids=str)
@@ -204,44 +221,71 @@ def test_processes_that_are_killed_are_proven(
 
 # ------------------------------------------------------------------------------------- what is not, is seen
 
-Cheat = Callable[[MixtureReader, int, int], Chunk]
-decoded = MixtureReader._decoded
+HELD = {"memory", "written", "runs", "unit_offsets", "unit_numbers"}
 
 
-def at(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
-    return decoded(reader, place, ordinal, ordinal + 1)
+class Cheat:
+    """A batch in whose place another one is handed over, or what some of its units hold."""
+
+    def __init__(self, honest: _core.Delivered, other: _core.Delivered, taken: AbstractSet[str]) -> None:
+        self._honest, self._other, self._taken = honest, other, taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._other if name in self._taken else self._honest, name)
 
 
-def twice(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
-    """The first sequence stands in the place of the second one, too."""
-    return at(reader, place, 6)
+class OfOthers(Cheat):
+    """A batch that is said to have the units with its numbers of the other source each."""
+
+    def unit_numbers(self) -> tuple[Any, Any]:
+        numbers, sources = self._honest.unit_numbers()
+        return numbers, 1 - of_words(sources)
 
 
-def left_out(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
-    """The first sequence is left out, and the one behind the last comes too early."""
-    return at(reader, place, ordinal + 1)
+class CheatingReader:
+    """A reader that hands over something else in the place of the third batch."""
+
+    def __init__(self, reader: Any, cheat: Callable[[_core.Delivered, Any], Any]) -> None:
+        self._reader, self._cheat = reader, cheat
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def front(self) -> Any:
+        honest = self._reader.front()
+        return (
+            self._cheat(honest, self._reader.batch) if honest is not None and honest.number == 2 else honest
+        )
 
 
-def another(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
-    """The first sequence is one of another source."""
-    return at(reader, 1 - place, 0) if ordinal == 6 else at(reader, place, ordinal)
+def twice(honest: _core.Delivered, batch: Any) -> Cheat:
+    """The second batch stands in the place of the third one, too."""
+    return Cheat(honest, batch(1), HELD)
 
 
-def other_tokens(reader: MixtureReader, place: int, ordinal: int) -> Chunk:
-    """The second sequence has the number that it should have, and holds what the first one does."""
-    return at(reader, place, 6)._replace(units=at(reader, place, ordinal).units)
+def left_out(honest: _core.Delivered, batch: Any) -> Cheat:
+    """The third batch is left out, and the one behind it comes too early."""
+    return Cheat(honest, batch(3), HELD)
+
+
+def another(honest: _core.Delivered, batch: Any) -> Cheat:
+    """Its sequences are said to be of other sources."""
+    return OfOthers(honest, honest, set())
+
+
+def other_tokens(honest: _core.Delivered, batch: Any) -> Cheat:
+    """The sequences have the numbers that they should have, and hold what those of the next batch do."""
+    return Cheat(honest, batch(3), HELD - {"unit_numbers"})
 
 
 @pytest.mark.parametrize("cheat", [twice, left_out, another, other_tokens])
 def test_sequences_that_are_not_those_of_their_places_are_seen(
-    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cheat: Cheat
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cheat: Callable[..., Any]
 ) -> None:
-    def cheating(self: MixtureReader, place: int, first: int, last: int) -> Chunk:
-        is_third = place == 0 and first in (6, 7)
-        return cheat(self, place, first) if is_third else decoded(self, place, first, last)
-
-    monkeypatch.setattr("fastresume.mixing.reader._CHUNK_ROWS", (1, 1))
-    monkeypatch.setattr(MixtureReader, "_decoded", cheating)
+    honest = MixtureSpec.reader
+    monkeypatch.setattr(
+        MixtureSpec, "reader", lambda *given, **named: CheatingReader(honest(*given, **named), cheat)
+    )
     life(root, tmp_path / "logs", TWO, 6)
     report = audit(tmp_path / "logs")
     told = text_of(report)
