@@ -9,8 +9,8 @@ from torch import Tensor
 
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
-    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixer", "Mixture", "Order",
-    "PageLock", "Pass", "Reader", "RowJoiner", "SourceError", "StateError", "Statistics",
+    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
+    "PageLock", "Pass", "Reader", "SourceError", "StateError", "Statistics",
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
     "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked",
     "release_memory", "remaining", "slice_intervals", "split_rows",
@@ -42,10 +42,6 @@ _Place: TypeAlias = tuple[int, int, int, int]
 _Ahead: TypeAlias = tuple[int, int, PageLock | None]
 _ReadSource: TypeAlias = tuple[str, _Files, _Counting | None]
 _Known: TypeAlias = tuple[int, bytes]
-_Damage: TypeAlias = Sequence[tuple[int, int, str] | tuple[int, int, str, int]]
-_Chunk: TypeAlias = tuple[Memory, _Words, _Words | None, _Damage, _Words | None]
-_Told: TypeAlias = list[tuple[int, int, str, int]]
-_Mixed: TypeAlias = tuple[Memory, Buffer, Buffer, Buffer | None, Buffer | None, _Told]
 _Names: TypeAlias = Sequence[str]
 _Sought: TypeAlias = Sequence[bool | int | float | bytes]
 _Types: TypeAlias = Sequence[tuple[str, torch.dtype, Sequence[int]]]
@@ -80,11 +76,6 @@ class TensorMaker:
         cls, types: _Types, over: Callable[[Buffer, torch.dtype], Tensor], exchange: object | None = None
     ) -> Self: ...
     def tensors(self, memory: Memory) -> list[Tensor]: ...
-
-@final
-class RowJoiner:
-    def __new__(cls, layout: Layout | None, widths: Sequence[int], stated_bytes: int) -> Self: ...
-    def joined(self, stretches: Sequence[tuple[Memory, int, int]], places: _Words, count: int) -> Memory: ...
 
 @final
 class UnitTable:
@@ -306,14 +297,6 @@ class Axes:
     def rows_taken(cursor: Cursor) -> list[int]: ...
     def ordinals(self, source: int, start: int, end: int) -> Buffer: ...
     def stretch(self, source: int, start: Cursor, ordinal: int) -> Cursor: ...
-
-@final
-class Mixer:
-    def __new__(cls, axes: Axes, numbers: Sequence[int]) -> Self: ...
-    def lacking(self, pass_: Pass, batch: int, rank: int) -> tuple[int, int, int] | None: ...
-    def put(self, source: int, ordinal: int, chunk: _Chunk) -> None: ...
-    def batch(self, pass_: Pass, batch: int, rank: int, joiner: RowJoiner) -> _Mixed: ...
-    def forget(self) -> None: ...
 
 @final
 class Units:

@@ -11,10 +11,9 @@ import torch
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
-from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.content import held_by, total, with_proof
@@ -232,17 +231,6 @@ class UnitsSpec(FilesSpec):
         """The names in the files of the columns that are packed."""
         names = self.unit.names if isinstance(self.unit, Packed) else ()
         return [self.row_schema[name].columns[0] for name in names]
-
-    def joiner(self, stated_bytes: int) -> _core.RowJoiner:
-        """What puts units of several chunks together."""
-        return _core.RowJoiner(None, self.schema.row_widths, stated_bytes)
-
-    def chunk_of(self, delivered: _core.Delivered) -> Chunk:
-        """What the core delivered, to be joined to others."""
-        rows = of_runs(of_buffer(delivered.written.runs()))
-        offsets = of_words(of_a_pass(delivered.unit_offsets())[0])
-        whose = of_runs(of_buffer(delivered.unit_numbers()[0])) if self.is_audited else None
-        return Chunk(delivered.memory, rows, offsets, tuple(delivered.damage), whose)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that the core delivered, with the cursor after it."""

@@ -10,9 +10,8 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch, of_delivered
-from fastresume.batch.joining import Chunk
 from fastresume.batch.origin import Share
-from fastresume.batch.schema import Schema
+from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
@@ -21,7 +20,7 @@ from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
-from fastresume.reading.spec import PassReader, ReadSpec, Rows
+from fastresume.reading.spec import PassReader, ReadSpec
 from fastresume.state.cursor import Cursor
 from fastresume.tables.snapshot import SnapshotName
 
@@ -156,28 +155,6 @@ class FilesSpec(ReadSpec):
         """The batch that the core delivered, with the cursor after it."""
         return of_delivered(self.schema, delivered, cursor, share)
 
-    def joiner(self, stated_bytes: int) -> _core.RowJoiner:
-        """What puts rows of several chunks together, of which so many bytes are in use at a time."""
-        return _core.RowJoiner(self.layout, [], stated_bytes)
-
-    def next_chunk(self, reader: Any) -> Chunk | None:
-        """The rows that a reader gives next; None at its end."""
-        delivered = reader.front()
-        if delivered is None:
-            return None
-        reader.advance()
-        return self.chunk_of(delivered)
-
-    def chunk_at(self, cursor: _core.Cursor, count: int) -> Chunk:
-        """So many rows, or units, of a pass from a cursor on, and nothing else."""
-        planned = _core.Pass(cursor, (1, 1, count), "short", 1)
-        return self.chunk_of(self.reader(cursor, planned, (0, 1, 0, 1)).batch(0))
-
-    def chunk_of(self, delivered: _core.Delivered) -> Chunk:
-        """What the core delivered, to be joined to others."""
-        rows = of_runs(of_buffer(delivered.written.runs()))
-        return Chunk(delivered.memory, rows, None, tuple(delivered.damage))
-
     @property
     def files_of_state(self) -> _core.Manifest | _core.Units:
         """The files, with the first of which those of a state can be compared."""
@@ -229,14 +206,14 @@ class FilesSpec(ReadSpec):
         """The set of the rows at a set of positions of the pass that a cursor is in."""
         return of_buffer(self.row_order(cursor).row_set(positions))
 
-    def read_rows(self, row_numbers: Sequence[int] | RowNumbers) -> Rows:
-        """The rows with these numbers, in this order."""
+    def read_rows(self, row_numbers: Sequence[int] | RowNumbers) -> tuple[Tensors, _core.Written]:
+        """The tensors of the rows with these numbers, in this order, and which they are."""
         numbers = checked_numbers(self.manifest, row_numbers)
         # Who names a row wants it: there is no batch whose other rows would do.
         strict = self.layout.masking_damage(masks_damage=False)
         runs = np.stack([numbers, numbers + 1], axis=1)
         memory, written = strict.read_rows(self.manifest, runs, len(numbers))
-        return Rows(self._schema_of_rows.tensors(memory), written)
+        return self._schema_of_rows.tensors(memory), written
 
     @property
     def _schema_of_rows(self) -> Schema:

@@ -164,9 +164,8 @@ def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool
 
 def read_rows(spec: FilesSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
-    rows, count = spec.read_rows(row_numbers), len(row_numbers)
-    origin = Origin(None, None, None, count, count, rows.numbers, spec.schema.masked, None)
-    return Batch(rows.tensors, origin)
+    (tensors, rows), count = spec.read_rows(row_numbers), len(row_numbers)
+    return Batch(tensors, Origin(None, None, None, count, count, rows, spec.schema.masked, None))
 
 
 def next_batch(spec: ReadSpec, cursor: _core.Cursor) -> Batch:

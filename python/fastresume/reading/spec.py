@@ -6,25 +6,18 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol, Self
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Literal, Protocol, Self
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.batch.damage import Damage
-from fastresume.batch.origin import Origin, Planned, Share, UnitRows
-from fastresume.batch.schema import Schema, Tensors
-from fastresume.buffers import Intervals
+from fastresume.batch.origin import Planned, Share
+from fastresume.batch.schema import Schema
 from fastresume.options.topology import Cut, World, cut_of
 from fastresume.reading.config import transform_config
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
 from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
 from fastresume.reading.prefetch import Reader
-
-RowNumbers = npt.NDArray[np.int64]
 
 _PASSES_AHEAD = 64
 """Of so many passes after the present one the steps are counted; those of others are presumed."""
@@ -39,38 +32,6 @@ class PassReader(Reader, Protocol):
 
     def batch(self, number: int) -> Any:
         """The batch with a number in the cut, read by itself: a `Delivered`."""
-
-
-class Rows(NamedTuple):
-    """Rows of a batch that were put together, or read again, before it is known who gets it.
-
-    `numbers` are the row numbers as runs, or an object that computes them; `sources` says of a mixture's rows
-    which source each is of, `units` which rows are of which unit.
-    """
-
-    tensors: Tensors
-    numbers: Intervals | _core.Written
-    damage: Damage = ()
-    sources: RowNumbers | None = None
-    units: UnitRows | None = None
-
-    def batch(
-        self, planned: _core.Pass, number: int, share: Share, masked: frozenset[str], after: _core.Cursor
-    ) -> Batch:
-        """The batch with a number in the cut of a pass that these rows are, with the cursor after it."""
-        origin = Origin(
-            after,
-            planned.epoch,
-            planned.step_of(number),
-            *planned.shape(number, share.rank)[:2],
-            rows=self.numbers,
-            masked=masked,
-            share=share,
-            damage=self.damage,
-            sources=self.sources,
-            units=self.units,
-        )
-        return Batch(self.tensors, origin)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,9 +20,8 @@ pub struct Shared {
     length: usize,
 }
 
-// SAFETY: after construction no Rust code writes the memory, and what is read (see `bytes`) has no other user. Its
-// address is given out through the buffer protocol and DLPack, whose consumers order their accesses as for any memory of
-// Python's.
+// SAFETY: after construction no Rust code reads or writes the memory. Its address is given out through the buffer
+// protocol and DLPack, whose consumers order their accesses as for any memory of Python's.
 #[allow(unsafe_code, reason = "protocols hand out an address")]
 unsafe impl Sync for Shared {}
 
@@ -36,13 +35,6 @@ impl Shared {
     /// The number of bytes.
     pub fn length(&self) -> usize {
         self.length
-    }
-
-    /// The bytes. Whoever reads them has made no tensor of them, through which they could be written.
-    #[allow(unsafe_code, reason = "rows of chunks are copied to batches, and never handed out")]
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: nobody writes the memory, since it was filled before it was shared, and no tensor is over it.
-        unsafe { (*self.memory.get()).bytes() }
     }
 
     /// Where the bytes begin; they never move.

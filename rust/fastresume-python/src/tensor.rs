@@ -227,16 +227,8 @@ fn wrapped(py: Python<'_>, held: Box<Held>, to_object: ToObject) -> PyResult<Bou
 
 /// The memory of a batch's fields, of which tensors are made.
 #[pyclass(frozen, module = "fastresume._core")]
-#[derive(Clone)]
 pub struct Memory {
     fields: Vec<Arc<Shared>>,
-}
-
-impl Memory {
-    /// The bytes of each field; see `Shared::bytes`.
-    pub fn bytes(&self) -> Vec<&[u8]> {
-        self.fields.iter().map(|memory| memory.bytes()).collect()
-    }
 }
 
 impl From<Vec<fastresume::Memory>> for Memory {

@@ -35,8 +35,6 @@ pub mod fuzzing;
 mod test_files;
 
 pub use self::batch::bin_rows::{BinBatch, BinRows, Bins};
-pub use self::batch::joining::{Joiner, RowParts, Stretch};
-pub use self::batch::mixing::{Cause, Chunk, Fields, Mixed, Mixer};
 pub use self::batch::packing::{PackedRows, Packing};
 pub use self::batch::random_access::{self, ReadRows};
 pub use self::batch::slots::row_ids::{Damage, Written};
@@ -53,7 +51,7 @@ pub use self::filter::page_stats::{self, Details};
 pub use self::filter::row_group_stats::{self, Bound, Facts};
 pub use self::intervals::arrays;
 pub use self::intervals::set::Intervals;
-pub use self::memory::buffer::{self, Memory, PageLock, Pool};
+pub use self::memory::buffer::{self, Memory, PageLock};
 pub use self::memory::vectors;
 pub use self::order::comb::Comb;
 pub use self::order::mixture::{Axis, Mixture, NamedStop, Source as MixtureSource, Stage, Stop};

@@ -7,7 +7,7 @@ import time
 import weakref
 from collections.abc import Callable
 from threading import get_ident
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import fastresume._core as _core
 from fastresume.reading.store_counts import StoreCounts
@@ -72,15 +72,6 @@ class ReaderActivity:
                 what = "has had nothing to do"
             found.append(f"{name} {what} for {told.seconds:.1f} s")
         return found
-
-
-class Idle(NamedTuple):
-    """A thread that reads nothing, as the core tells of one."""
-
-    doing: str = "waiting"
-    number: int = 0
-    file: str = ""
-    seconds: float = 0.0
 
 
 class Stage(Protocol):

@@ -21,7 +21,7 @@ from fastresume.reading.workers.shared_memory import Parcel
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A batch that was put together outside of the core, by a worker or of several sources: a `Delivered`."""
+    """A batch that a worker process made: a `Delivered`."""
 
     batch: Batch
     planned: _core.Pass

@@ -26,7 +26,5 @@ pub mod to_sorted;
 pub mod to_lists;
 pub mod lists;
 pub mod gather_rows;
-pub mod joining;
-pub mod mixing;
 pub mod ended_bunch;
 pub mod random_access;

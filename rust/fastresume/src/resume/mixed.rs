@@ -67,14 +67,7 @@ impl Axes {
         self.free[source].slice(count(positions.start)..count(positions.end))
     }
 
-    /// The ordinals at these positions, source after source and in their order, as ranges of which none passes the end of
-    /// a pass of its source.
-    pub fn stretches(&self, positions: &[Range<u64>]) -> impl Iterator<Item = (usize, Range<u64>)> {
-        let sources = 0..self.each.len();
-        sources.flat_map(move |source| self.stretches_of(source, positions).map(move |range| (source, range)))
-    }
-
-    /// The same of one source.
+    /// The ordinals of a source at these positions, in their order, as ranges of which none passes the end of a pass of it.
     pub fn stretches_of(&self, source: usize, positions: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> {
         let rows = self.each[source].rows().max(1);
         let ranges = positions.iter().flat_map(move |positions| self.ordinals(source, positions));
