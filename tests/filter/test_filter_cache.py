@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,14 @@ def test_each_filter_and_choice_of_rows_has_a_file_that_stays_one_while_files_co
     "change",
     [
         lambda _: b"",
-        lambda _: b"fastresume filter 2\n",
-        lambda _: b"fastresume filter 2\n[]\n",
-        lambda _: b"fastresume filter 2\n" + b"[" * 100_000 + b"\n",
+        lambda _: b"fastresume filter 3\n",
+        lambda _: b"fastresume filter 3\n[]\n",
+        lambda _: b"fastresume filter 3\n" + b"[" * 100_000 + b"\n",
         lambda whole: whole[:-16],
         lambda whole: whole[:-8],
         lambda whole: whole + bytes(8) + bytes([1]) + bytes(7),
         lambda whole: whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:],
-        lambda whole: whole.replace(b"filter 2", b"filter 1"),
+        lambda whole: whole.replace(b"filter 3", b"filter 2"),
     ],
 )
 def test_a_damaged_cache_is_made_anew(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
@@ -97,6 +98,29 @@ def test_a_damaged_cache_is_made_anew(tmp_path: Path, change: Callable[[bytes], 
     assert sorted(child.name for child in tmp_path.iterdir()) == [file.name, "x.parquet"]
 
 
+def test_a_pipe_is_no_cache_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"x": range(30)}), path)
+    how = {"filter": fr.col("x") < 3, "cache": fr.Cache(manifest=tmp_path / "kept")}
+    kept_rows(path, **how)
+    [file] = files_of(tmp_path / "kept")
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ValueError, match=r"kept\.filter-\w+': it is not a regular file"):
+        kept_rows(path, **how)
+
+
+def test_what_a_killed_process_left_beside_a_cache_goes(tmp_path: Path) -> None:
+    path, cache = tmp_path / "x.parquet", tmp_path / "kept"
+    pq.write_table(pa.table({"x": range(30)}), path)
+    how = {"filter": fr.col("x") < 3, "cache": fr.Cache(manifest=cache)}
+    assert kept_rows(path, **how) == [0, 1, 2]
+    [file] = files_of(cache)
+    (tmp_path / f".{file.name}.tmp").write_bytes(b"half of it")
+    assert kept_rows(path, **how) == [0, 1, 2]
+    assert sorted(child.name for child in tmp_path.iterdir()) == [file.name, "x.parquet"]
+
+
 def test_a_file_of_something_else_is_never_replaced_by_a_cache(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": range(30)}), path)
@@ -104,7 +128,7 @@ def test_a_file_of_something_else_is_never_replaced_by_a_cache(tmp_path: Path) -
     kept_rows(path, **how)
     [file] = files_of(tmp_path / "kept")
     file.write_bytes(path.read_bytes())
-    with pytest.raises(ValueError, match=r"kept\.filter-\w+', which holds something else: remove it"):
+    with pytest.raises(ValueError, match=r"kept\.filter-\w+': it is a parquet file"):
         kept_rows(path, **how)
     assert file.read_bytes() == path.read_bytes()
 
@@ -144,5 +168,7 @@ def test_a_cache_that_can_not_be_written_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": range(30)}), path)
     cache = fr.Cache(manifest=tmp_path / "no" / "kept")
-    with pytest.warns(UserWarning, match="the filter's cache .* can't be written: No such file"):
+    with pytest.warns(
+        UserWarning, match=r"can't write the filter's cache '.*kept\.filter-\w+': No such file"
+    ):
         assert kept_rows(path, filter=fr.col("x") < 3, cache=cache) == [0, 1, 2]

@@ -56,7 +56,10 @@ BAD_HEADERS: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
     "pages that end too soon": lambda: (OneColumn([data_page(int64s(5), 5)], 10), ["5 values"]),
     "garbage for pages": lambda: (OneColumn([b"\xff" * 500], 10), []),
     "64 MiB of zeros for pages": lambda: (OneColumn([bytes(64 * MIB)], 10), []),
-    "a header without end": lambda: (OneColumn([b"\x18" + tw.varint(64 * MIB) + bytes(32 * MIB)], 10), []),
+    "a header without end": lambda: (
+        OneColumn([b"\x18" + tw.varint(64 * MIB) + bytes(32 * MIB)], 10),
+        ["a page header has more than 16 MiB"],
+    ),
     "headers nested in each other": lambda: (OneColumn([b"\x1c" * 100_000], 10), []),
     "a page v2 of more levels than bytes": lambda: (
         OneColumn(

@@ -95,8 +95,14 @@ def test_credentials_that_fail_are_named(server: S3Server, address: str) -> None
         raise RuntimeError("the vault is closed")
 
     options = {name: server.options[name] for name in ("endpoint_url", "region")}
-    with pytest.raises(fr.SourceError, match="the vault is closed"):
+    with pytest.raises(fr.SourceError, match="the vault is closed") as raised:
         fr.ParquetDataset(address, batch_size=64, storage_options=options, credentials=credentials)
+    cause = raised.value.__cause__
+    assert isinstance(cause, RuntimeError)
+    assert cause.__traceback__ is not None
+    with pytest.raises(fr.SourceError) as raised:
+        fr.ParquetDataset(f"{address}/none", batch_size=64, storage_options=server.options)
+    assert raised.value.__cause__ is None, "it is another error's"
 
 
 def test_what_is_wrong_about_an_address_is_said(server: S3Server) -> None:
@@ -180,6 +186,16 @@ def test_a_manifest_cache_is_an_object(server: S3Server, tree: Path, address: st
     server.put("manifests", "a/manifest", before[:-9])
     assert opened(cache).fingerprint == plain.fingerprint
     assert server.get("manifests", "a/manifest") == before
+
+
+def test_what_a_filter_selects_is_kept_beside_a_manifest_in_a_store(server: S3Server, address: str) -> None:
+    server.put("manifests", "other", b"{}")
+    how = {"batch_size": 64, "storage_options": server.options, "filter": fr.col("id") < 128}
+    how["cache"] = fr.Cache(manifest="s3://manifests/filtered/manifest")
+    for is_cached in (False, True):
+        dataset = fr.ParquetDataset(address, **how)  # type: ignore[arg-type]
+        assert dataset.filter_report().is_cached is is_cached  # type: ignore[union-attr]
+        assert [row for batch in dataset for row in batch["id"].tolist()] == list(range(128))
 
 
 def test_a_manifest_cache_that_can_not_be_written_is_told(server: S3Server, tree: Path, address: str) -> None:

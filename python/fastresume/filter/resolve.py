@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import fastresume._core as _core
-from fastresume import files
 from fastresume.buffers import Intervals
 from fastresume.filter.condition import Comparison, Condition, Membership, Named, Not, literal
 from fastresume.filter.damaged_rows import DamagedRows
-from fastresume.filter.pruning import decide, selected_rows
+from fastresume.filter.pruning import decide
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
-from fastresume.options.checks import is_address
 
 Terms = Sequence[tuple[str, str, Any]]
 
 Filter = Condition | Terms | Sequence[Terms]
 """A condition, or terms as `pyarrow.parquet` takes them; or an expression of pyarrow, which has no type."""
 
-KIND = b"fastresume filter "
-MAGIC = KIND + b"2\n"
 OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
@@ -77,8 +71,8 @@ def select_filtered(
 ) -> tuple[_core.Manifest, FilterReport]:
     """The manifest whose selection is, of the rows selected in it, those that a filter keeps; and a report.
 
-    What it finds is kept for the next time in a file beside the manifest's: `beside` is that one, and what is
-    asked of the rows besides, in words. Beside an address nothing is kept.
+    What it finds is kept for the next time in a file or object beside the manifest's: `beside` is that one,
+    and what is asked of the rows besides, in words.
 
     Columns that a file may lack are null where it does. Hive partition columns are columns like others.
 
@@ -98,24 +92,12 @@ def select_filtered(
         optional = sorted({*optional, *(column.name for column in wanted.named if column.optional)})
         partitions = sorted({*partitions, *(column.name for column in wanted.named if column.from_path)})
     name = _name(wanted) + (repr((optional, partitions)).encode() if optional or partitions else b"")
-    if not manifest.verifies_checksums:
-        # A selection found without verified checksums must not be used by those who want them verified.
-        name += b" of pages as they are"
-    key: dict[str, str | None] = {}
     cache = _cache_of(beside, name)
-    if cache is not None:
-        _check_cache(cache)
-        # What an expression of pyarrow names, only pyarrow knows.
-        names = sorted(wanted.columns) if isinstance(wanted, Condition) else None
-        key = {
-            "fingerprint": manifest.fingerprint,
-            "selection": manifest.selection,
-            "filter": hashlib.sha256(name).hexdigest(),
-            "columns": manifest.columns_hash(names, partitions),
-        }
-    known = None if cache is None else _read_cache(cache, key, manifest)
+    # What an expression of pyarrow names, only pyarrow knows.
+    names = sorted(wanted.columns) if isinstance(wanted, Condition) else None
+    cached = None if cache is None else manifest.cached_rows(cache, name, names, partitions)
     rows = manifest.num_selected
-    if known is not None:
+    if cached is not None and (known := manifest.select_cached(cached)) is not None:
         left_out = rows - known.num_selected
         return known, FilterReport(rows, known.num_selected, left_out_by_cache=left_out, is_cached=True)
     damaged = DamagedRows(most_damaged)
@@ -125,8 +107,11 @@ def select_filtered(
         kept = ask_arrow(manifest, wanted, optional, partitions)
         report = FilterReport(rows, 0, scanned=rows)
     found = manifest.select(kept)
-    if cache is not None and not damaged.count:
-        _write_cache(cache, key, found)
+    if cached is not None and not damaged.count:
+        try:
+            found.keep_selected(cached)
+        except _core.SourceError as cause:
+            warnings.warn(str(cause), stacklevel=4)
     evidence = replace(report, kept=found.num_selected, left_out_by_damage=damaged.count)
     told = sum(
         getattr(evidence, field.name) for field in fields(evidence) if field.name.startswith("left_out")
@@ -237,51 +222,8 @@ def _resolve(
     return np.concatenate([found.kept, *scan(open_, layout, wanted, damaged)]), report
 
 
-# -------------------------------------------------------------------------------------------------- the cache
-
-
-def _cache_of(beside: tuple[str, str] | None, name: bytes) -> Path | None:
+def _cache_of(beside: tuple[str, str] | None, name: bytes) -> str | None:
     """The file beside the manifest for what a filter selects: one for each filter, also of growing data."""
-    if beside is None or is_address(beside[0]):
+    if beside is None:
         return None
-    return Path(f"{beside[0]}.filter-{hashlib.sha256(name + beside[1].encode()).hexdigest()[:12]}")
-
-
-def _check_cache(path: Path) -> None:
-    """Refuses a file that is something else, because it would be replaced.
-
-    Raises:
-        ValueError: names the file.
-    """
-    try:
-        with path.open("rb") as file:
-            begin = file.read(len(KIND))
-    except OSError:
-        return
-    if not KIND.startswith(begin):
-        raise ValueError(
-            f"cache= would keep what the filter selects in the file '{path}', which holds something else: "
-            "remove it, or name another manifest="
-        )
-
-
-def _read_cache(path: Path, key: dict[str, Any], manifest: _core.Manifest) -> _core.Manifest | None:
-    """The manifest with the cached selection of this key; None if there is none, or it is damaged."""
-    try:
-        magic, line, rest = path.read_bytes().split(b"\n", 2)
-        told = json.loads(line)
-        if magic + b"\n" != MAGIC or {name: told[name] for name in key} != key:
-            return None
-        found = manifest.select(np.frombuffer(rest, "<i8").astype(np.int64).reshape(-1, 2))
-        return found if found.selection == told["kept"] else None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _write_cache(path: Path, key: dict[str, Any], found: _core.Manifest) -> None:
-    """Caches a selection."""
-    told = json.dumps({**key, "kept": found.selection}).encode()
-    try:
-        files.put(path, MAGIC + told + b"\n" + selected_rows(found).astype("<i8").tobytes())
-    except OSError as cause:
-        warnings.warn(f"the filter's cache '{path}' can't be written: {cause.strerror}", stacklevel=5)
+    return f"{beside[0]}.filter-{hashlib.sha256(name + beside[1].encode()).hexdigest()[:12]}"

@@ -23,8 +23,8 @@ class Cache:
             dataset (what another one put there is dropped), and any number of processes may share it. If it
             can't be written, a warning says so and nothing else changes. Keep it where `paths` do not find
             it. It holds paths, sizes, times, names of columns and numbers of rows, and no data. Beside it are
-            what `unit=` knows of each file (`.units`) and, if it is a local file, the rows that each filter
-            keeps (`.filter-` and a hash of the filter).
+            what `unit=` knows of each file (`.units`), and the rows that each filter keeps (`.filter-` and a
+            hash of the filter).
         data: a directory on a local disk for what is read of objects, so that the next pass, job or process
             of this machine asks no store for it. It is made if it is missing, and any number of processes may
             share it. What can't be kept or read there is read from the store, and a warning says so once. It

@@ -46,12 +46,12 @@ def stores_of(
     return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes), blocks)
 
 
-def ask(credentials: Credentials, answer: Callable[[object, str | None], None]) -> None:
+def ask(credentials: Credentials, answer: Callable[[object, BaseException | None], None]) -> None:
     """Tells `answer` what a function gave, or what it failed with; a thread of its own calls this."""
     try:
         given = credentials()
     except BaseException as error:  # noqa: BLE001  (told by the request that needs them)
-        answer(None, f"{type(error).__name__}: {error}")
+        answer(None, error)
     else:
         answer(given, None)
 

@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::raised;
+
 static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static STATE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static DATA: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -68,8 +70,15 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::Source(_) | Error::Unsettled(_) => &SOURCE,
         Error::Interrupted => &BASE,
     };
-    match slot.get(py) {
-        Some(class) => PyErr::from_type(class.bind(py).clone(), (error.to_string(),)),
-        None => PyRuntimeError::new_err(error.to_string()),
+    let told = error.to_string();
+    let cause =
+        matches!(error, Error::Source(_) | Error::Unsettled(_)).then(|| raised::cause_of(&told)).flatten();
+    let raised = match slot.get(py) {
+        Some(class) => PyErr::from_type(class.bind(py).clone(), (told,)),
+        None => PyRuntimeError::new_err(told),
+    };
+    if let Some(cause) = cause {
+        raised.set_cause(py, Some(PyErr::from_value(cause.into_bound(py))));
     }
+    raised
 }

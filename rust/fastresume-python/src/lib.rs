@@ -19,6 +19,7 @@ mod order;
 mod pagelock;
 mod pass;
 mod process_lock;
+mod raised;
 mod reader;
 mod reserve;
 mod stores;
@@ -44,6 +45,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<activity::Activity>()?;
     buffer::add_to(module)?;
     module.add_class::<cursor::Cursor>()?;
+    module.add_class::<manifest::FilterCache>()?;
     module.add_class::<manifest::Manifest>()?;
     module.add_class::<layout::Layout>()?;
     module.add_class::<mixture::Axes>()?;

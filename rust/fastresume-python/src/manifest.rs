@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::{
-    Cache, Error, Intervals, Kind, Manifest as CoreManifest, PageChecks, Result, Selection, arrays,
-    hive_partition, patterns, row_group_stats, unify,
+    Cache, CachedRows, Error, Intervals, Kind, Manifest as CoreManifest, PageChecks, Result, Selection,
+    arrays, hive_partition, patterns, row_group_stats, unify,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -30,6 +30,12 @@ pub struct Manifest {
     pub stores: Arc<Py<Stores>>,
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
+}
+
+/// Where the rows are kept that a filter keeps, and all that they depend on.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct FilterCache {
+    inner: CachedRows,
 }
 
 #[allow(clippy::disallowed_methods, reason = "it decides what is cached, and no result")]
@@ -91,14 +97,31 @@ impl Manifest {
         self.not_cached.as_deref()
     }
 
-    /// What columns of these names (all, without names) are in each file, as a hash; see the core.
-    fn columns_hash(
+    /// Where the rows are kept that a filter keeps of the selected ones; see the core.
+    fn cached_rows(
         &self,
         py: Python<'_>,
+        path: PathBuf,
+        wanted: Vec<u8>,
         names: Option<Vec<String>>,
         of_paths: Vec<String>,
-    ) -> PyResult<String> {
-        gate::run(py, || self.inner.columns_hash(names.as_deref(), &of_paths))
+    ) -> PyResult<FilterCache> {
+        let of = (self.inner.as_ref(), self.selection.as_ref());
+        gate::run(py, || CachedRows::new(path, of, &wanted, (names.as_deref(), &of_paths)))
+            .map(|inner| FilterCache { inner })
+    }
+
+    /// The same files with the rows selected that a filter's cache has; `None` if it has none.
+    fn select_cached(&self, py: Python<'_>, cache: &FilterCache) -> PyResult<Option<Self>> {
+        gate::run_stoppable(py, |stop| {
+            let rows = cache.inner.rows(&self.inner, stop)?;
+            Ok(rows.and_then(|rows| self.selecting(rows).ok()))
+        })
+    }
+
+    /// Keeps the selected rows in a filter's cache.
+    fn keep_selected(&self, py: Python<'_>, cache: &FilterCache) -> PyResult<()> {
+        gate::run_stoppable(py, |stop| cache.inner.keep(&self.inner, &self.selection, stop))
     }
 
     /// The same files in another order, with all rows selected, if the first ones, or all of them, have a fingerprint by

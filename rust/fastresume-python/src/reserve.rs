@@ -26,13 +26,14 @@ struct WithReserve;
 #[global_allocator]
 static ALLOCATOR: WithReserve = WithReserve;
 
-/// Holds the reserve back, if it can be had and is not held.
+/// Holds the reserve back, if it is not held. Where it can't be had, threads begin nothing: that is an error.
 pub fn hold() {
     if HELD.load(Ordering::Acquire).is_null() {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: new pages, wherever the system has room for them.
         let new = unsafe { libc::mmap(null_mut(), RESERVE_BYTES, access, kind, -1, 0) };
         if new == libc::MAP_FAILED {
+            note_reserve(false);
             return;
         }
         if HELD.compare_exchange(null_mut(), new, Ordering::AcqRel, Ordering::Acquire).is_err() {

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyMapping, PyType};
 
 use crate::gate;
+use crate::raised;
 
 /// Stores of objects that are reached with these options. It is pickled with them: they are secrets.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -116,11 +117,16 @@ struct Answer(Sender<Given>);
 
 #[pymethods]
 impl Answer {
-    fn __call__(&self, given: &Bound<'_, PyAny>, error: Option<String>) {
+    fn __call__(&self, py: Python<'_>, given: &Bound<'_, PyAny>, error: Option<Bound<'_, PyAny>>) {
         let given = match error {
-            Some(error) => Err(failed(error)),
-            None => texts(given).map_err(failed),
+            Some(error) => Err(PyErr::from_value(error)),
+            None => texts(given),
         };
+        let given = given.map_err(|error| {
+            let told = failed(&error);
+            raised::note(&told, error.into_value(py).into_any());
+            told
+        });
         // Nobody waits any more where a pass was closed.
         drop(self.0.send(given));
     }

@@ -46,6 +46,7 @@ pub use self::dataset::manifest_cache::Cache;
 pub use self::dataset::page_checks::PageChecks;
 pub use self::dataset::table_snapshot::{TableColumn, TableSnapshot};
 pub use self::error::{Error, Result, bounded};
+pub use self::filter::cached_rows::CachedRows;
 pub use self::filter::filter_layout;
 pub use self::filter::page_stats::{self, Details};
 pub use self::filter::row_group_stats::{self, Bound, Facts};

@@ -117,7 +117,9 @@ impl KeptFile<'_> {
                 cause => self.failed(cause),
             });
         }
-        self.check_replaceable()?;
+        if let Some(kind) = self.other().map_err(|cause| self.failed(cause))? {
+            return Err(self.failed(kind));
+        }
         let draft = self.draft()?;
         let Some(mut file) = self.locked(&draft)? else { return Ok(()) };
         let bytes = self.try_read().unwrap_or_default();
@@ -140,19 +142,18 @@ impl KeptFile<'_> {
         Error::source(&format!("can't write {}", self.form.what), self.path, cause)
     }
 
-    /// Refuses to replace what was named by mistake: a device, or a file that something else wrote.
-    fn check_replaceable(&self) -> Result<()> {
-        let Ok(status) = std::fs::metadata(self.path) else { return Ok(()) };
+    /// What a file is that was named by mistake: a device, or what something else wrote. It is left as it is.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn other(&self) -> std::io::Result<Option<&'static str>> {
+        let Ok(status) = std::fs::metadata(self.path) else { return Ok(None) };
         if !status.is_file() {
-            return Err(self.failed("it is not a regular file"));
+            return Ok(Some("it is not a regular file"));
         }
         let mut start = Vec::new();
-        let most = self.form.name.len() as u64;
-        let read = File::open(self.path).and_then(|file| file.take(most).read_to_end(&mut start));
-        match read {
-            Ok(_) => self.kind_of(&start).map_or(Ok(()), |kind| Err(self.failed(kind))),
-            Err(cause) => Err(self.failed(cause)),
-        }
+        File::open(self.path)?.take(self.form.name.len() as u64).read_to_end(&mut start)?;
+        Ok(self.kind_of(&start))
     }
 
     /// What bytes are, by their beginning, if they are none of ours.

@@ -178,9 +178,12 @@ impl Pipeline {
     /// Starts the threads, if there should be any and they do not run yet.
     ///
     /// # Errors
-    /// `Source` if the system gives no thread; `State` in a forked child.
+    /// `Source` if the system gives no thread; `Argument` if no memory is held back for them; `State` in a forked child.
     pub fn start(&mut self) -> Result<()> {
         self.check_process()?;
+        if self.running.len() < self.threads {
+            check_reserve()?;
+        }
         while self.running.len() < self.threads {
             let work = Arc::clone(&self.work);
             let number = self.running.len();

@@ -92,6 +92,11 @@ impl Damage {
     }
 }
 
+/// That a message goes on behind the bytes that there are of it.
+pub fn truncated() -> Error {
+    Damage::Truncated.told()
+}
+
 /// A position in the bytes of a compact protocol message.
 #[derive(Debug, Clone)]
 pub struct Walk<'a> {

@@ -13,6 +13,7 @@ use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::metadata::column_chunk::Chunk;
 use crate::format::metadata::page_header::Header;
 use crate::format::metadata::page_index::{PagePlace, read_index};
+use crate::format::metadata::thrift::truncated;
 use crate::format::page::locations::{PagePlaces, is_same_pages};
 use crate::format::page::sizes::{grow, to_usize};
 use crate::memory::buffer::Memory;
@@ -281,8 +282,14 @@ impl<'a> PageWalk<'a> {
             let bytes = self.bytes(offset, left.min(window))?;
             match Header::parse(&self.memory.bytes()[bytes]) {
                 Ok((header, length)) => break (header, length as u64),
-                Err(_) if window < left && window < MAX_HEADER_BYTES => window *= 4,
-                Err(error) => return Err(error),
+                Err(error) if error != truncated() || window >= left => return Err(error),
+                Err(_) if window < MAX_HEADER_BYTES => window *= 4,
+                Err(_) => {
+                    return Err(Error::data(format!(
+                        "a page header has more than {} MiB; write the file without statistics in page headers",
+                        MAX_HEADER_BYTES >> 20
+                    )));
+                }
             }
         };
         if header.compressed_bytes() > left - length {
