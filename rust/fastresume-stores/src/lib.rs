@@ -12,6 +12,7 @@ mod cached_object;
 mod client;
 mod counts;
 mod fetch;
+mod handed_on;
 mod hub;
 mod hub_client;
 mod hub_tree;

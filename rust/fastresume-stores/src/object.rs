@@ -224,8 +224,10 @@ pub struct ObjectSource {
 }
 
 impl ObjectSource {
+    /// What another one handed on of the object is there.
     pub fn new(object: Object) -> Self {
-        Self { object: Arc::new(object), last: Mutex::default() }
+        let last = object.shared.handed_on.take(&object).map(|bytes| (0, bytes));
+        Self { object: Arc::new(object), last: Mutex::new(last.unwrap_or_default()) }
     }
 }
 
@@ -259,6 +261,16 @@ impl Source for ObjectSource {
         }
         let fetched = Fetched::begin(&self.object, ranges)?;
         Ok(fetched.map(|fetched| Arc::new(fetched) as Arc<dyn Source>))
+    }
+
+    fn hand_on(&self) {
+        // A cache has it anyway.
+        if self.object.cached.is_none() {
+            let (start, bytes) = std::mem::take(&mut *locked(&self.last));
+            if start == 0 && bytes.len() as u64 == self.size() {
+                self.object.shared.handed_on.keep(&self.object, bytes);
+            }
+        }
     }
 
     fn is_remote(&self) -> bool {

@@ -18,6 +18,7 @@ use crate::block::ObjectKey;
 use crate::cache::Cache;
 use crate::client::{Answer, Connector};
 use crate::counts::Counts;
+use crate::handed_on::HandedOn;
 use crate::object::{Object, ObjectSource, longest, status_of, told};
 use crate::options::Options;
 use crate::outlook::Outlook;
@@ -40,6 +41,7 @@ pub struct Shared {
     pub cache: Option<Arc<Cache>>,
     pub counts: Arc<Counts>,
     pub answer: Answer,
+    pub handed_on: HandedOn,
     /// What is to be said of a store that tells little of its objects, once.
     weakness: OnceLock<String>,
     is_told: AtomicBool,
@@ -88,9 +90,10 @@ impl Stores {
     pub fn new(options: Options, cache: Option<Cache>) -> Self {
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         let cache = cache.map(Arc::new);
-        let (counts, answer) = (Arc::default(), Answer::default());
+        let (counts, answer, handed_on) = Default::default();
         let (weakness, is_told) = Default::default();
-        Self { shared: Arc::new(Shared { owner, options, cache, counts, answer, weakness, is_told }) }
+        let shared = Shared { owner, options, cache, counts, answer, handed_on, weakness, is_told };
+        Self { shared: Arc::new(shared) }
     }
 
     /// The first thing that went wrong with the cache in this process, told once.

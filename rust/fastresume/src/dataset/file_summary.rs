@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::metadata::footer::{Footer, FooterBytes, HASH_BYTES};
 use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
@@ -46,8 +46,14 @@ impl Summary {
     /// # Errors
     /// As for `FileSystem::open`, `FooterBytes::read` and `FooterBytes::parse`.
     pub fn read(files: &FileSystem, path: &Path, listed: Option<&Status>) -> Result<Self> {
-        let read = || Self::of_file(files.open(path, listed)?.0.as_ref());
-        read().map_err(|error| error.in_file(path))
+        let read = || {
+            let (source, _) = files.open(path, listed)?;
+            let summary = Self::of_file(source.as_ref())?;
+            // The first pass may take its rows from what came with the footer.
+            source.hand_on();
+            Ok(summary)
+        };
+        read().map_err(|error: Error| error.in_file(path))
     }
 
     fn of_file(source: &dyn Source) -> Result<Self> {

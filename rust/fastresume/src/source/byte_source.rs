@@ -60,6 +60,9 @@ pub trait Source: Send + Sync {
         Ok(None)
     }
 
+    /// Leaves what small reads brought of it to whoever opens it next, if that is all of it.
+    fn hand_on(&self) {}
+
     /// Whether each read of it takes a request of its own.
     fn is_remote(&self) -> bool {
         false
