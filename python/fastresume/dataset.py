@@ -32,6 +32,7 @@ from fastresume.options.units import Bins, Packed, check_unit
 from fastresume.options.unknown import OF_DATASETS, takes_no_other
 from fastresume.packing.spec import of_units
 from fastresume.plan import Plan, make_plan
+from fastresume.reading.deleted_rows import live_rows
 from fastresume.reading.files_dataset import FilesDataset
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
@@ -233,7 +234,7 @@ class ParquetDataset(FilesDataset):
         changes = one_of("on_change", on_change, ("error", "append"))
 
         def found(opened: _core.Manifest, table: Snapshot | None) -> _Found:
-            manifest = select(opened if table is None else table.live(opened), rows)
+            manifest = select(opened if table is None else live_rows(opened, table), rows)
             report: FilterReport | None = None
             if filter is not None:
                 most = bound_of(masked.at_most, manifest.num_selected) if masked.damaged else None

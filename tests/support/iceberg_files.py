@@ -18,8 +18,10 @@ def with_id(field: pa.Field, number: int) -> pa.Field:
     return field.with_metadata({"PARQUET:field_id": str(number)})
 
 
-def add_file(table: Table, content: pa.Table, name: str, **how: Any) -> None:
-    """Add a file as it is, with the ids that its fields have."""
+def data_file(
+    table: Table, content: pa.Table, name: str, partition: Sequence[Any] = (), **how: Any
+) -> DataFile:
+    """A file as it is, with the ids that its fields have, which belongs to no commit yet."""
     path = f"{table.location().removeprefix('file://')}/data/{name}.parquet"
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(content, path, **how)
@@ -27,7 +29,7 @@ def add_file(table: Table, content: pa.Table, name: str, **how: Any) -> None:
         content=DataFileContent.DATA,
         file_path=f"file://{path}",
         file_format=FileFormat.PARQUET,
-        partition=Record(),
+        partition=Record(*partition),
         record_count=content.num_rows,
         file_size_in_bytes=Path(path).stat().st_size,
         column_sizes={},
@@ -41,6 +43,12 @@ def add_file(table: Table, content: pa.Table, name: str, **how: Any) -> None:
         sort_order_id=None,
     )
     file.spec_id = table.spec().spec_id
+    return file
+
+
+def add_file(table: Table, content: pa.Table, name: str, **how: Any) -> None:
+    """Add a file as it is, with the ids that its fields have."""
+    file = data_file(table, content, name, **how)
     with table.transaction() as change, change.update_snapshot().fast_append() as append:
         append.append_data_file(file)
 

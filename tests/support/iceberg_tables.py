@@ -46,28 +46,27 @@ class _DeletesWriter(ManifestWriterV2):
 
 
 class _Deletes(_FastAppendFiles):
-    """A commit of files of deletes."""
+    """A commit of files of deletes, beside files of data."""
 
     deletes: Sequence[DataFile] = ()
 
     def _existing_manifests(self) -> list[Any]:
         meta = self._transaction.table_metadata
-        output = self.new_manifest_output()
-        with _DeletesWriter(meta.spec(), meta.schema(), output, self.snapshot_id, "deflate") as writer:
-            for file in self.deletes:
+        made = []
+        for file in self.deletes:
+            spec, output = meta.specs()[file.spec_id], self.new_manifest_output()
+            with _DeletesWriter(spec, meta.schema(), output, self.snapshot_id, "deflate") as writer:
                 writer.add(
                     ManifestEntry.from_args(
                         status=ManifestEntryStatus.ADDED, snapshot_id=self.snapshot_id, data_file=file
                     )
                 )
-        return [*super()._existing_manifests(), writer.to_manifest_file()]
+            made.append(writer.to_manifest_file())
+        return [*super()._existing_manifests(), *made]
 
 
-def delete_rows(table: Table, rows: dict[str, list[int]], content: int = 1, number: int = 0) -> None:
-    """Delete rows of files by their positions, as Spark does where it merges on read.
-
-    `content` may be 2, which says that the file holds equality deletes.
-    """
+def delete_rows(table: Table, rows: dict[str, list[int]], number: int = 0) -> None:
+    """Delete rows of files by their positions, as Spark does where it merges on read."""
     told = pa.table(
         {
             "file_path": [path for path, places in rows.items() for _ in places],
@@ -78,22 +77,50 @@ def delete_rows(table: Table, rows: dict[str, list[int]], content: int = 1, numb
         field.with_metadata({"PARQUET:field_id": str(number)}).with_nullable(False)
         for field, number in zip(told.schema, (2147483546, 2147483545), strict=True)
     ]
-    path = f"{table.location()}/data/deletes-{number}.parquet"
-    pq.write_table(told.cast(pa.schema(fields)), path.removeprefix("file://"))
-    file = DataFile.from_args(
-        content=DataFileContent(content),
-        file_path=path,
-        file_format=FileFormat.PARQUET,
-        partition=Record(),
-        record_count=told.num_rows,
-        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
-        equality_ids=[1] if content == 2 else None,
+    commit(table, deletes=[_file_of_deletes(table, told.cast(pa.schema(fields)), f"deletes-{number}")])
+
+
+def deleting_file(table: Table, rows: pa.Table, name: str, columns: Sequence[int], **how: Any) -> DataFile:
+    """A file of rows whose values of some columns, by their ids, delete others; its fields have their ids."""
+    return _file_of_deletes(
+        table, rows, name, content=DataFileContent.EQUALITY_DELETES, columns=columns, **how
     )
-    file.spec_id = table.spec().spec_id
+
+
+def _file_of_deletes(
+    table: Table,
+    rows: pa.Table,
+    name: str,
+    content: DataFileContent = DataFileContent.POSITION_DELETES,
+    columns: Sequence[int] | None = None,
+    partition: Sequence[Any] = (),
+    spec: int | None = None,
+    file_format: FileFormat = FileFormat.PARQUET,
+) -> DataFile:
+    path = f"{table.location()}/data/{name}.parquet"
+    Path(path.removeprefix("file://")).parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, path.removeprefix("file://"))
+    file = DataFile.from_args(
+        content=content,
+        file_path=path,
+        file_format=file_format,
+        partition=Record(*partition),
+        record_count=rows.num_rows,
+        file_size_in_bytes=Path(path.removeprefix("file://")).stat().st_size,
+        equality_ids=None if columns is None else list(columns),
+    )
+    file.spec_id = table.spec().spec_id if spec is None else spec
+    return file
+
+
+def commit(table: Table, deletes: Sequence[DataFile] = (), data: Sequence[DataFile] = ()) -> None:
+    """One commit of files of data and of deletes, as Flink makes them."""
     with table.transaction() as transaction:
-        commit = _Deletes(Operation.DELETE, transaction, table.io)
-        commit.deletes = [file]
-        commit.commit()
+        made = _Deletes(Operation.OVERWRITE if data else Operation.DELETE, transaction, table.io)
+        made.deletes = deletes
+        for file in data:
+            made.append_data_file(file)
+        made.commit()
 
 
 def files_of(table: Table) -> list[str]:

@@ -178,13 +178,6 @@ def test_rows_that_are_deleted_by_their_positions_are_not_selected(catalog: SqlC
     assert [row for batch in dataset for row in batch.rows().tolist()] == expected, "row numbers count all"
 
 
-def test_deletes_by_equality_are_refused_by_name(catalog: SqlCatalog) -> None:
-    table = made(catalog, ids(0, 3))
-    delete_rows(table, {files_of(table)[0]: [0]}, content=2)
-    with pytest.raises(fr.DataError, match=r"has equality deletes .*rewrite_data_files.*version="):
-        opened(table)
-
-
 def test_what_names_no_table_is_refused_with_what_to_write(catalog: SqlCatalog) -> None:
     made(catalog, ids(0, 3))
     with pytest.raises(ValueError, match=r"write 'iceberg://catalog/namespace\.table'"):

@@ -15,7 +15,7 @@ import fastresume._core as _core
 from fastresume.amounts import in_units, plural
 from fastresume.columns.expression import Column, col
 from fastresume.columns.request import Entry, column_request
-from fastresume.tables.named_table import open_manifest
+from fastresume.commands.opening import open_manifest
 
 FINE, UNUSABLE = 0, 2
 

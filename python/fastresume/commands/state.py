@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.commands.opening import open_manifest
 from fastresume.messages import in_words
 from fastresume.state.cursor import KEY, Cursor
-from fastresume.tables.named_table import open_manifest
 
 FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 

@@ -42,7 +42,7 @@ def ask_arrow(
     selected, starts = selected_rows(manifest), of_words(manifest.group_starts)
     file_groups = of_words(manifest.file_groups)
     kept: list[Intervals] = [np.empty((0, 2), np.int64)]
-    progress = Progress(manifest.num_rows)
+    progress = Progress(manifest.num_rows, "filter")
     format_ = _format(manifest.verifies_checksums)
     added = Added(manifest, optional, partitions)
     for number, (path, first, end) in enumerate(

@@ -13,7 +13,7 @@ import torch
 
 import fastresume._core as _core
 from fastresume.batch.jagged import Jagged
-from fastresume.batch.schema import Field, Schema
+from fastresume.batch.schema import Field, Schema, Tensors
 from fastresume.buffers import Intervals, numbers_at, of_buffer, of_runs
 from fastresume.filter.condition import Condition
 from fastresume.filter.damaged_rows import DamagedRows
@@ -37,22 +37,33 @@ def scan(
     """
     layout = layout.masking_damage(damaged.are_left_out)
     schema = Schema(layout)
+    for delivered, tensors in selected_batches(manifest, layout, schema, "filter"):
+        truth = wanted.of_rows({field.name: _values(tensors, field) for field in schema.fields})
+        is_kept, runs = truth.yes, of_buffer(delivered.runs)
+        if delivered.damage:
+            is_kept = is_kept & ~damaged.among(delivered.damage, of_runs(runs))
+        yield intervals_of(numbers_at(runs, np.flatnonzero(is_kept)))
+
+
+def selected_batches(
+    manifest: _core.Manifest, layout: _core.Layout, schema: Schema, reads_for: str
+) -> Iterator[tuple[_core.Delivered, Tensors]]:
+    """The selected rows in their order, in batches, and their tensors; a terminal shows how far it is.
+
+    Raises:
+        DataError, SourceError: if a file can't be read.
+    """
     cursor = _core.Cursor.start(manifest, None)
     rows = max(min(SCANNED_ROWS, manifest.num_selected, SCANNED_BYTES // max(layout.row_bytes, 1)), 1)
     planned = _core.Pass(cursor, (1, 1, rows), "short", 1)
     place = (0, 1, 0, 1)
     reader = _core.Reader(manifest, layout, cursor, planned, place, (default_threads(), PREFETCH_BYTES, None))
-    progress = Progress(manifest.num_selected)
+    progress = Progress(manifest.num_selected, reads_for)
     try:
         while (delivered := reader.front()) is not None:
             reader.advance()
-            tensors = schema.tensors(delivered.memory)
-            truth = wanted.of_rows({field.name: _values(tensors, field) for field in schema.fields})
+            yield delivered, schema.tensors(delivered.memory)
             progress.add(delivered.num_rows)
-            is_kept, runs = truth.yes, of_buffer(delivered.runs)
-            if delivered.damage:
-                is_kept = is_kept & ~damaged.among(delivered.damage, of_runs(runs))
-            yield _intervals_of(numbers_at(runs, np.flatnonzero(is_kept)))
     finally:
         reader.close()
         progress.end()
@@ -67,7 +78,7 @@ def _values(tensors: Any, field: Field) -> Values:
     return Values(found.numpy(), marks.numpy())
 
 
-def _intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
+def intervals_of(numbers: npt.NDArray[np.int64]) -> Intervals:
     """Ascending numbers as intervals."""
     is_first = np.ones(len(numbers) + 1, np.bool_)
     np.not_equal(numbers[1:], numbers[:-1] + 1, out=is_first[1:-1])
@@ -82,10 +93,11 @@ class Progress:
 
     Args:
         total: the rows to read.
+        reads_for: what reads them.
     """
 
-    def __init__(self, total: int) -> None:
-        self._total, self._done = total, 0
+    def __init__(self, total: int, reads_for: str) -> None:
+        self._total, self._done, self._reads_for = total, 0, reads_for
         self._said = time.monotonic() + QUIET_SECONDS
         self._has_spoken = False
 
@@ -95,7 +107,7 @@ class Progress:
         if time.monotonic() >= self._said and sys.stderr.isatty():
             self._has_spoken, self._said = True, time.monotonic() + AGAIN_SECONDS
             share = self._done / self._total
-            sys.stderr.write(f"\rfilter: {self._done} of {self._total} rows read ({share:.0%})")
+            sys.stderr.write(f"\r{self._reads_for}: {self._done} of {self._total} rows read ({share:.0%})")
 
     def end(self) -> None:
         """Ends the line on the terminal."""

@@ -19,8 +19,14 @@ import fastresume._core as _core
 from fastresume.options.checks import quoted
 from fastresume.tables import file_io
 from fastresume.tables.failures import fail
-from fastresume.tables.iceberg_fields import FieldNames, fields_of, values_of
-from fastresume.tables.snapshot import Snapshot, SnapshotName, plain_address
+from fastresume.tables.iceberg_fields import Field, FieldNames, fields_of, values_of
+from fastresume.tables.snapshot import (
+    DeletedValues,
+    DeletingFile,
+    Snapshot,
+    SnapshotName,
+    plain_address,
+)
 
 
 def open_iceberg(table: Any, version: int | None) -> Snapshot:
@@ -128,16 +134,20 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
     forgotten = f"it has forgotten {len(lost)} snapshots" if lost else None
     reached = file_io.reached(table.io.properties, [entry.data_file.file_path for entry in data])
     names, fields = FieldNames(table), list(fields_of(schema or table.schema()))
+    deletes = [entry for entry in entries if int(entry.data_file.content)]
     return Snapshot(
         SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id), forgotten),
         [plain_address(entry.data_file.file_path) for entry in data],
         [replace(field.column, names_in_files=names.of(field)) for field in fields],
         values_of(table.specs(), fields, [entry.data_file for entry in data]),
-        _deleted(table, name, data, [entry for entry in entries if int(entry.data_file.content)]),
+        _deleted(table, name, data, [entry for entry in deletes if int(entry.data_file.content) == 1]),
         reached.options or None,
         list(names.shared),
         reached.unused,
         [by_path] if lost else [],
+        _deleted_values(
+            table, name, fields, data, [entry for entry in deletes if int(entry.data_file.content) == 2]
+        ),
     )
 
 
@@ -192,13 +202,8 @@ def _deleted(table: Any, name: str, data: list[Any], deletes: list[Any]) -> dict
     # A file of deletion vectors has an entry for each of its vectors.
     for file_path, entry in {entry.data_file.file_path: entry for entry in deletes}.items():
         kind = entry.data_file.file_format.value
-        if int(entry.data_file.content) != 1 or kind not in ("PARQUET", "PUFFIN"):
-            what = "equality deletes" if int(entry.data_file.content) != 1 else f"deletes in {kind}"
-            raise _core.DataError(
-                f"the Iceberg table '{name}' has {what} ('{Path(file_path).name}'), which are not read "
-                "yet: compact the table (rewrite_data_files), or name a version before "
-                "them, as '?version=12' at the end of its address"
-            )
+        if kind not in ("PARQUET", "PUFFIN"):
+            raise _not_read(name, f"deletes in {kind}", file_path)
         for path, rows in (_vectors if kind == "PUFFIN" else _positions)(table, file_path):
             place = places.get(path)
             # Of files that are gone; and a file that came later has other rows.
@@ -206,6 +211,52 @@ def _deleted(table: Any, name: str, data: list[Any], deletes: list[Any]) -> dict
                 continue
             found[place].append(rows)
     return {place: np.unique(np.concatenate(rows)) for place, rows in found.items()}
+
+
+def _deleted_values(
+    table: Any, name: str, fields: list[Field], data: list[Any], deletes: list[Any]
+) -> DeletedValues | None:
+    """What equality deletes delete, if there are any."""
+    if not deletes:
+        return None
+    paths = {
+        field.number: field.path for field in fields if field.column.type_name and not field.column.lists
+    }
+    everywhere = {
+        number
+        for number, spec in table.specs().items()
+        if all(str(field.transform) == "void" for field in spec.fields)
+    }
+    parts: dict[tuple[Any, ...], int] = {}
+
+    def part(file: Any) -> int:
+        values = (file.partition[place] for place in range(len(table.specs()[file.spec_id].fields)))
+        return parts.setdefault((file.spec_id, *values), len(parts))
+
+    by = []
+    values = values_of(table.specs(), fields, [entry.data_file for entry in deletes])
+    for entry, of_file in zip(deletes, values, strict=True):
+        file = entry.data_file
+        if file.file_format.value != "PARQUET":
+            raise _not_read(name, f"deletes in {file.file_format.value}", file.file_path)
+        unknown = [number for number in file.equality_ids or [0] if number not in paths]
+        if unknown:
+            what = f"deletes by a column of the id {unknown[0]}, which its schema has no more,"
+            raise _not_read(name, what, file.file_path)
+        columns = tuple(sorted({paths[number] for number in file.equality_ids}))
+        at = None if file.spec_id in everywhere else part(file)
+        number = entry.sequence_number or 0
+        by.append(DeletingFile(plain_address(file.file_path), columns, of_file, number, at))
+    numbers = np.array([entry.sequence_number or 0 for entry in data], np.int64)
+    return DeletedValues(by, numbers, np.array([part(entry.data_file) for entry in data], np.int64))
+
+
+def _not_read(name: str, what: str, path: str) -> _core.DataError:
+    return _core.DataError(
+        f"the Iceberg table '{name}' has {what} ('{Path(path).name}'), which are not read yet: compact the "
+        "table (rewrite_data_files), or name a version before them, as '?version=12' at the end of its "
+        "address"
+    )
 
 
 def _positions(table: Any, path: str) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:

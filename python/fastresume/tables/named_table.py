@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import fastresume._core as _core
-from fastresume.options.checks import at_least, path_list, quoted
+from fastresume.options.checks import at_least, quoted
 from fastresume.tables.delta import open_delta
 from fastresume.tables.iceberg import of_scan, open_iceberg
 from fastresume.tables.snapshot import Snapshot
@@ -121,19 +121,6 @@ def open_files(
     if (names := manifest.second_names()) is not None:  # some link files in order to read them twice
         _log.warning(names)
     return manifest
-
-
-def open_manifest(path: str) -> _core.Manifest:
-    """The manifest of the files that a path names, or of the table at an address; as the environment says.
-
-    Raises:
-        ImportError: if the package that reads such tables is not installed.
-        SourceError, DataError: if the table or a file can't be read.
-    """
-    table = open_table(path, lambda: None)
-    if table is None:
-        return _core.Manifest.open([path_list(path)], _core.Stores())
-    return table.live(_core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table))
 
 
 def _entries(paths: object) -> Iterator[object]:

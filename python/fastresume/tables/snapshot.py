@@ -175,6 +175,44 @@ class SnapshotName:
 
 
 @dataclass(frozen=True)
+class DeletingFile:
+    """A file whose rows delete those of older files that have the same values, of which null is one.
+
+    Args:
+        path: its path or address.
+        columns: the names of the columns that are compared.
+        values: those of columns that may not be in it.
+        number: files of smaller numbers lose rows.
+        part: the partition whose files lose rows; None of all.
+    """
+
+    path: str
+    columns: tuple[str, ...]
+    values: Mapping[str, FileValue]
+    number: int
+    part: int | None
+
+
+@dataclass(frozen=True)
+class DeletedValues:
+    """What is deleted by values.
+
+    Args:
+        by: the files that say so.
+        numbers: of each file of the table, by its place, the number of the commit that added it.
+        parts: of each, its partition.
+    """
+
+    by: Sequence[DeletingFile]
+    numbers: npt.NDArray[np.int64]
+    parts: npt.NDArray[np.int64]
+
+    def reordered(self, order: Sequence[int]) -> DeletedValues:
+        """The same where the files stand in another order."""
+        return replace(self, numbers=self.numbers[list(order)], parts=self.parts[list(order)])
+
+
+@dataclass(frozen=True)
 class Snapshot:
     """The files of a snapshot, and what the table tells of them.
 
@@ -190,6 +228,7 @@ class Snapshot:
         other_orders: orders of the files' places in which they may have stood before a part of the table's
             history was cleaned.
         unused_properties: names of what the table's object says of its store, and that is not passed on.
+        deleted_values: what is deleted by values, if anything is.
     """
 
     name: SnapshotName
@@ -201,6 +240,7 @@ class Snapshot:
     shared_names: Sequence[str] = ()
     unused_properties: Sequence[str] = ()
     other_orders: Sequence[Sequence[int]] = ()
+    deleted_values: DeletedValues | None = None
 
     def reached_by(self, named: Mapping[str, object] | None) -> Mapping[str, object] | None:
         """How the store of the files is reached: as `storage_options` say, else as the table's object does.
@@ -219,10 +259,11 @@ class Snapshot:
             files=[self.files[file] for file in order],
             values=[self.values[file] for file in order],
             deleted={place: self.deleted[file] for place, file in enumerate(order) if file in self.deleted},
+            deleted_values=None if self.deleted_values is None else self.deleted_values.reordered(order),
         )
 
     def live(self, manifest: _core.Manifest) -> _core.Manifest:
-        """The manifest of the files, in which the deleted rows are not selected.
+        """The manifest of the files, in which rows that are deleted by their places are not selected.
 
         Raises:
             DataError: if rows are deleted that a file does not have.
