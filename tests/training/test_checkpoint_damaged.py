@@ -101,7 +101,7 @@ def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
     assert sorted(directory.iterdir()) == before, "what may be mended is there still"
     checkpointer.save(3, model=small(3))
     assert steps_of(checkpointer) == [3], "a job that goes on saves what it has, whatever became of the rest"
-    with pytest.raises(fr.StateError, match=r"up to step 3, of which none was restored: call restore\(\)"):
+    with pytest.raises(fr.StateError, match=r"up to step 3, and none of them was restored: call restore\(\)"):
         Checkpointer(directory).save(3, model=small())
     paths.append(checkpointer.entries()[0].path)
     for path in paths:

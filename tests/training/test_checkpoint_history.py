@@ -174,7 +174,7 @@ def test_whoever_counts_steps_from_0_again_is_refused_and_removes_nothing(direct
     for step in (10, 20, 30, 30):
         checkpointer.save(step, model=small(step))
     told = (
-        r"step 20 is saved after step 30, .*batch\.step begins anew.*Restored\.step.*restore\(step=\.\.\.\)"
+        r"step 20 is saved after step 30, .*batch\.step starts over.*Restored\.step.*restore\(step=\.\.\.\)"
     )
     again = Checkpointer(directory, keep=None)
     again.restore(model=small())
@@ -217,7 +217,7 @@ def test_the_best_of_a_timeline_that_was_left_stands_in_the_way_of_none(director
 def test_nobody_starts_over_by_accident(directory: Path) -> None:
     Checkpointer(directory).save(5, model=small(5))
     fresh = Checkpointer(directory)
-    with pytest.raises(fr.StateError, match=r"has checkpoints up to step 5, of which none was restored"):
+    with pytest.raises(fr.StateError, match=r"has checkpoints up to step 5, and none of them was restored"):
         fresh.save(1, model=small(1))
     assert steps_of(fresh) == [5]
     fresh.restore(model=small())

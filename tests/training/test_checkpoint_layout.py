@@ -171,7 +171,7 @@ def test_another_number_of_ranks_is_told_what_each_rank_had_of_its_own(tmp_path:
     saved = in_ranks(2, tmp_path / "save", save_apart, directory)
     checkpointer = Checkpointer(directory)
     parts = {"extra": {name: job(0, 7.0)["extra"][name] for name in ("ema", "alike", "tensor", "log")}}
-    refused = r"saved by 2 ranks, of which each had its own {}.*; there are 1 now; allow={{'ranks'}} gives"
+    refused = r"saved by 2 ranks, and each of them had its own {}.*; there are 1 now; allow={{'ranks'}} gives"
     with pytest.raises(
         fr.StateError, match=refused.format(r"extra\.ema\.bias, extra\.ema\.weight, extra\.tensor")
     ):

@@ -40,7 +40,7 @@ def test_nothing_is_begun_anew_where_checkpoints_were_or_are_below(directory: Pa
         for entry in checkpointer.entries():
             shutil.rmtree(entry.path)
         with pytest.raises(
-            fr.StateError, match=rf"{directory} has no checkpoint any more: .*; to begin anew"
+            fr.StateError, match=rf"{directory} has no checkpoint any more: .*; to start over"
         ):
             checkpointer.restore(model=small())
 

@@ -101,7 +101,7 @@ def too_much(rank: int, directory: str) -> str:
 def test_more_than_the_bound_is_not_sent(small_dataset: Dataset, tmp_path: Path) -> None:
     found = in_ranks(2, tmp_path / "ranks", too_much, str(small_dataset.directory))
     assert len(set(found)) == 1, "all ranks say the same"
-    assert "of which at most 10 are sent: let each rank open it" in found[0]
+    assert "but at most 10 are sent: let each rank open it" in found[0]
 
 
 def test_without_a_process_group_it_opens_the_files_here(small_dataset: Dataset) -> None:

@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
 TIMEOUT_SECONDS = 600.0
-"""How long a rank waits for the others, unless it is told otherwise."""
+"""How long a rank waits for the others by default."""
 
 
 class Checkpointer:
     """Saves and restores a whole training job, atomically: model, optimizer, scheduler, data, random state.
 
-    A checkpoint is there whole or not at all: its files are made durable, then a manifest with the size and
-    SHA-256 of each is written, then its directory is renamed into place, and only then is anything older
-    removed. A kill, a power cut or a full disk at any moment leaves one complete checkpoint, the old one or
-    the new one. See docs/reference/checkpoint.md.
+    A checkpoint exists as a whole or not at all. A save first makes the files durable, then writes a manifest
+    with the size and SHA-256 of each, then renames the directory into place. Only then does it remove
+    anything older. A kill, a power cut or a full disk at any moment leaves one complete checkpoint, the old
+    one or the new one. See docs/reference/checkpoint.md.
 
-    All ranks make a Checkpointer together, after the process group (one that was made before it is refused),
-    and call `save`, `restore` and `is_best` together, in the same order. What fails on one of them is raised
-    on all. They share the directory.
+    All ranks create a Checkpointer together, after the process group (one created before it is refused). They
+    call `save`, `restore` and `is_best` together, in the same order. An error on one rank is raised on all.
+    They share the directory.
 
     Args:
-        directory: where the checkpoints are; made if it is not there. One job at a time saves into it: where
-            another process does, the next save is refused.
-        keep: how many of the latest stay; None for all. The best and pinned ones stay besides.
+        directory: where the checkpoints are; created if it is missing. One job at a time saves into it: if
+            another process has saved there, the next save is refused.
+        keep: how many of the latest are kept; None for all. The best and pinned ones are kept, too.
         best: the metric that makes a checkpoint the best: its name, "max" or "min", and by how much a value
             must be better than the best before it (0 if left out).
-        accumulation: micro-batches of an optimizer step; a job that goes on must have as many.
+        accumulation: micro-batches of an optimizer step; a job that resumes must have the same number.
         group: the ranks; None for all.
         timeout_seconds: how long a rank waits for the others.
 
@@ -120,11 +120,12 @@ class Checkpointer:
     ) -> None:
         """Saves the job at this moment; when it returns (with `wait`), it survives a power cut.
 
-        A save of a step that is there, or after `restore(step=...)` of an earlier one than the latest,
-        takes the place of what was saved there and after it, which is removed once the new one is durable.
+        A save of a step that exists already replaces that checkpoint and the later ones. So does the first
+        save after `restore(step=...)` of a step before the latest. They are removed once the new one is
+        durable.
 
-        What ranks have alike is saved once, what differs for each of them. To find that out, each rank hashes
-        what torch does not shard.
+        What is equal on all ranks is saved once, what differs is saved for each rank. To find out, each rank
+        hashes what torch does not shard.
 
         Args:
             step: the optimizer's steps until now, the same on every rank.
@@ -138,19 +139,19 @@ class Checkpointer:
                 `state_dict` and `load_state_dict`.
             metrics: numbers by name; rank 0's decide whether this is the best.
             pin: whether it stays until its user removes it.
-            wait: if False, the state is copied and written while the job goes on. An error is raised by the
-                next `save`, `restore`, `wait` or `close`.
+            wait: if False, the state is copied, and written while the job continues. The next `save`,
+                `restore`, `wait` or `close` raises an error if that failed.
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
                 `on_iter="restart"`, or there are metrics, and not that of `best`; without a loader, after
                 a save or restore with one; if it is closed.
-            StateError: on all ranks, if they are at different steps or places, or if the directory has
-                checkpoints of which none was restored, damaged ones too; if another process has saved there
-                since this job began or restored; if the step is lower than the last one; if the loader is a
+            StateError: on all ranks, if they are at different steps or places; if the directory has
+                checkpoints (damaged ones too) and none was restored; if another process has saved there since
+                this job began or restored; if the step is lower than the last one; if the loader is a
                 `ParquetDataset` that workers of a torch DataLoader have read from since its state was set.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
-                What was there before is there still.
+                What was there before is kept.
 
         Warns:
             RuntimeWarning: if an older checkpoint can't be removed, a link can't be set, or, once, the file
@@ -179,7 +180,7 @@ class Checkpointer:
         if wait:
             self._done(self._saving.save(capture, self._timeline))
             return
-        # What fails on this rank is told to the others by the thread, where they wait for it.
+        # The thread tells the other ranks of an error here, at the point where they wait for this rank.
         moment: Moment | BaseException
         try:
             moment = capture()
@@ -205,43 +206,46 @@ class Checkpointer:
         random: bool = True,
         required: bool = False,
     ) -> Restored | None:
-        """Goes on from a checkpoint: the latest, or that of a step, or the best one; None if there is none.
+        """Resumes from a checkpoint: the latest, the one of a step, or the best one; None if there is none.
 
-        Call it after all is constructed, before the first batch is drawn: the random generators of Python,
-        numpy, torch and the current accelerator are set last, to what they were when it was saved. On another
-        number of ranks the model is resharded, what is left of the pass is divided anew, and random streams
-        are derived by the rule of `randomness.derive`.
+        Call it when everything is constructed, before the first batch is drawn. As its last step it sets the
+        random generators of Python, numpy, torch and the current accelerator to what they were at the save.
+        On another number of ranks the model is resharded, and the rest of the pass is divided among these
+        ranks. Random streams are then derived by the rule of `randomness.derive`.
 
-        Every file is compared with the manifest before it is read, and what the job consists of before
-        anything of it is changed.
+        Every file is compared with the manifest before it is read, and the parts of the job are compared
+        before any of them is changed.
 
         Args:
             model: as `save` was given it; its parameters are filled in place.
             optimizer: one or several, of the same parameters in the same groups.
             scheduler: of the same class.
-            loader: a `Loader` or `ParquetDataset`; the next `iter()` goes on from the saved cursor.
+            loader: a `Loader` or `ParquetDataset`; the next `iter()` continues from the saved cursor.
             extra: by name, tensors (filled in place) and objects with `load_state_dict`; plain values need
                 not be named.
-            step: of which step; None for the latest, which is the one that was saved last.
-            partial: restore what is given alone, of a checkpoint that has more; the random generators stay,
-                and a job that has saved or restored before goes on from there, not from this checkpoint.
+            step: the step to restore; None for the latest, which is the one that was saved last.
+            partial: restore only the parts that are given, from a checkpoint that has more. The random
+                generators are not changed. A job that has saved or restored before still counts as resumed
+                from there, not from this checkpoint.
             allow: what may differ from the job that saved: "model" (what has the same name and shape is
                 loaded), "optimizer" and "scheduler" (not loaded if they are of another class),
-                "accumulation", "global_batch", "dataset" and "order" (the data begin anew), "ranks" (where
-                there are others now, what each had of its own is taken from the lowest one).
-            random: if False, the random generators stay as they are; `Restored.restore_random` sets them.
-            required: an error instead of None where there is no checkpoint, as for a job that must resume.
+                "accumulation", "global_batch", "dataset" and "order" (the data start over), "ranks" (on
+                another number of ranks, all take the lowest rank's value of what differed).
+            random: if False, the random generators are not changed; `Restored.restore_random` sets them.
+            required: raise an error instead of returning None if there is no checkpoint: for a job that must
+                resume.
 
         Warns:
-            RuntimeWarning: if something there has the name of a checkpoint and is none, and others are whole.
+            RuntimeWarning: if something there has the name of a checkpoint but isn't one, and others are
+                whole.
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be restored into; if the loader's dataset has
                 `on_iter="restart"`.
-            StateError: on all ranks, if the checkpoint is damaged, or of a job that differs; both values are
-                named. If the step that is named is not there. If there are checkpoints and all are damaged.
-                If there were some, and are none any more, or directories below have some. If there is none,
-                and one is `required`.
+            StateError: on all ranks, if the checkpoint is damaged, or of a job that differs: it names both
+                values. If there is no checkpoint of the step. If there are checkpoints and all are damaged.
+                If there were some and now there are none, or if directories below have some. If there is
+                none, and one is `required`.
             CheckpointError: on all ranks, if it can't be read, or a rank is lost or late.
         """
         self.wait()
@@ -268,7 +272,7 @@ class Checkpointer:
             return None
         entry, timeline = chosen
         restored = restoring.restore(entry, parts, self.accumulation, partial, allowed)
-        if not partial or self._timeline.since is None:  # a part of it is no place to go on from
+        if not partial or self._timeline.since is None:  # a part of it is no place to resume from
             self._timeline = timeline
         if random and not partial:
             self._ranks.all("restore", restored.restore_random)
@@ -359,7 +363,7 @@ class Checkpointer:
         return f"Checkpointer({str(self.directory)!r}, keep={self.keep}, best={self.best})"
 
     def _open(self, named: list[Path]) -> Timeline:
-        """Makes the directory that all ranks have named; gives where this job stands.
+        """Creates the directory that all ranks named; returns where this job is in it.
 
         Raises:
             ValueError: if they have named others, or it is itself a checkpoint.
@@ -401,7 +405,7 @@ def _local(directory: str | os.PathLike[str]) -> Path:
 
 
 def _hear(pending: list[Future[Saved]], directory: Path, process: int) -> None:
-    """Tells of a save that is on its way, and of which nobody will ask what came of it."""
+    """Warns that a save is unfinished and its result will never be checked."""
     if process != os.getpid():  # a fork took no thread along
         return
 

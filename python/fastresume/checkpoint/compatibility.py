@@ -1,4 +1,4 @@
-"""What a job that goes on has to have in common with the one that saved."""
+"""What a job that resumes must have in common with the one that saved."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def compare(
         names = ", ".join(repr(name) for name, _ in differing if name not in allow)
         raise _core.StateError(
             f"the checkpoint of step {saved.step} is of another job: {'; '.join(refused)}; "
-            f"allow={{{names}}} goes on nevertheless"
+            f"allow={{{names}}} resumes anyway"
         )
     return frozenset(name for name, _ in differing) & {"optimizer", "scheduler"}
 

@@ -47,7 +47,7 @@ class _DraftFiles(FileSystem):
 
 
 class _WholeFiles(FileSystem):
-    """Opens files of one directory that its manifest names, and none besides."""
+    """Opens files of one directory that its manifest names, and no others."""
 
     def __init__(self, directory: Path, files: Mapping[str, Digest]) -> None:
         self._directory = directory
@@ -66,8 +66,8 @@ class _WholeFiles(FileSystem):
 class Writing:
     """A state on its way into a directory: planned by all ranks, written by each, ended by rank 0.
 
-    What `torch.distributed.checkpoint.save` does with the same planner and writer, but that all messages go
-    through `Ranks`, so that an error of ours and one of its own are told alike.
+    It does what `torch.distributed.checkpoint.save` does with the same planner and writer. But all messages
+    go through `Ranks`, so that our errors and torch's are reported in the same way.
 
     Args:
         state: nested mappings of tensors and values, of the same keys on every rank.
@@ -95,7 +95,7 @@ class Writing:
         return FileSystemWriter("").prepare_global_plan(shares)
 
     def write(self, directory: Path, share: SavePlan) -> list[WriteResult]:
-        """Writes this rank's share into a directory; durable, but for the names."""
+        """Writes this rank's share into a directory: durable, except for the names."""
         # Everything is made durable by `_DraftFiles`.
         self._writer = FileSystemWriter(directory, sync_files=False)
         self._writer.fs = self._files
@@ -178,7 +178,7 @@ class Reading:
 
         Args:
             state: of some parts, all that there is.
-            is_whole: of which parts all that was saved must be among it.
+            is_whole: the parts that must be complete: the state must have all that was saved of them.
 
         Returns:
             The names of its leaves.
@@ -207,7 +207,7 @@ class Reading:
             local = self._reader.prepare_local_plan(planner.create_local_plan())
         except ValueError as error:
             raise _core.StateError(f"what the checkpoint holds is not what there is now: {error}") from None
-        # Nothing is left to be agreed on: every rank reads what it needs, whoever wrote it.
+        # Nothing is left to agree on: every rank reads what it needs, no matter which rank wrote it.
         (self._plan,) = self._reader.prepare_global_plan(planner.create_global_plan([local]))
         self._planner, self._state, self._arranged = planner, state, arranged
         return {leaves.name_of(path) for path, _ in leaves.leaves(state)}

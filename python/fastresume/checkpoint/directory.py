@@ -23,13 +23,13 @@ REMOVED = ".removed-"
 """How names begin of what is no checkpoint any more."""
 
 LINK = ".link-"
-"""How names begin of links that are not in their place yet."""
+"""The prefix of links that are not renamed into place yet."""
 
 _OWN = re.compile(r"\.metadata(\.tmp)?|__\d+_\d+\.distcp|random-\d+\.json|\.nfs\w+")
-"""Names of files that a checkpoint has besides its manifest."""
+"""Names of files that a checkpoint has in addition to its manifest."""
 
 _LOOKED_AT = 1000
-"""In so many directories checkpoints are looked for that are not where they were asked for."""
+"""If a directory has no checkpoint, at most this many directories below it are searched for some."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ class Survey:
     serial: int
 
     def damaged(self) -> list[Path]:
-        """What is torn, but for what has no manifest: that was never a checkpoint, or is none any more."""
+        """What is torn, except what has no manifest: that never was a checkpoint, or no longer is one."""
         return [path for path in self.torn if files.is_there(path / manifest.NAME)]
 
     def usable(self) -> list[Entry]:
-        """The whole ones, unless there is nothing but damage, because of which no job begins anew.
+        """The whole ones. If all are damaged that is an error, so that no job starts over because of damage.
 
         Raises:
             StateError: if none is whole and some are damaged; they are named.
@@ -78,20 +78,20 @@ class Survey:
         if damaged:
             raise _core.StateError(
                 f"no checkpoint of {damaged[0].parent} is whole; damaged: "
-                f"{listed([path.name for path in damaged])}; remove them to begin anew"
+                f"{listed([path.name for path in damaged])}; remove them to start over"
             )
         return self.entries
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Where a job stands among the checkpoints of its directory.
+    """Where a job is among the checkpoints of its directory.
 
     Attributes:
-        since: the serial of the one that it went on from, or has saved last; 0 if it began with none, None
-            while it has restored none of those that are there.
+        since: the serial of the one that it resumed from, or saved last; 0 if it began with none; None while
+            there are some and it has restored none of them.
         known: the highest serial that there was when it began or restored.
-        step: of the one that it went on from, or has saved last; None if there is none.
+        step: the step of the one that it resumed from, or saved last; None if there is none.
         record: the best evaluation up to there; None if there is none.
         has_place: whether its checkpoints have the place in the data.
     """
@@ -103,7 +103,7 @@ class Timeline:
     has_place: bool = False
 
     def after(self, saved: Manifest) -> Timeline:
-        """Where the job stands once it has saved."""
+        """Where the job is once it has saved."""
         return Timeline(saved.serial, self.known, saved.step, saved.record, saved.cursor is not None)
 
     def record_among(self, entries: list[Entry]) -> Record | None:
@@ -113,16 +113,16 @@ class Timeline:
         return entries[-1].manifest.record if entries else None
 
     def check(self, entries: list[Entry], step: int) -> None:
-        """Refuses to go on where another job does, too, and to go back where nobody asked for it.
+        """Refuses to save where another job does, too, and to go back to an earlier step unless asked.
 
         Raises:
             StateError: if another process has saved since this job began or restored; it is named. If the
-                step is lower than that of the checkpoint that the job went on from, or has saved last.
+                step is lower than that of the checkpoint that the job resumed from, or saved last.
         """
         if self.step is not None and step < self.step:
             raise _core.StateError(
                 f"step {step} is saved after step {self.step}, whose place it would take: a "
-                "job's own count of steps only grows (batch.step begins anew in each pass; count on from "
+                "job's own count of steps only grows (batch.step starts over in each pass; count on from "
                 f"Restored.step); to go back, restore(step=...) one of step {step} or before"
             )
         for entry in entries:
@@ -132,16 +132,16 @@ class Timeline:
                     f"{entry.path.parent} has a checkpoint of step {entry.step} that "
                     f"{writer or 'another job'} saved after this job had begun or restored: one job at a "
                     "time saves into a directory, so end one of them, or name another directory; restore() "
-                    "goes on from what is there"
+                    "resumes from what is there"
                 )
 
 
 class History:
-    """A directory of checkpoints, read anew each time: whatever is there is the truth, and no link is.
+    """A directory of checkpoints, read again each time: the directories in it are the truth, links are not.
 
     Every save has a name of its own, with a serial number one above all others. So the commit is one rename,
-    the latest is the one with the highest serial (also after a job went back to an earlier step), and nothing
-    need be removed before something new is durable.
+    and nothing need be removed before something new is durable. The latest is the one with the highest
+    serial, also after a job went back to an earlier step.
 
     Examples:
         >>> History(Path.cwd()).scan()
@@ -211,7 +211,7 @@ class History:
         return found
 
     def leftovers(self) -> list[Path]:
-        """Checkpoints of which a part was removed, the manifest first: their other files, and no others."""
+        """Files of checkpoints that were removed in part, the manifest first; no other files."""
         found = []
         for path in self.survey().torn:
             names = _listed(path)
@@ -255,7 +255,7 @@ class History:
         list(files.remove(draft, manifest.NAME))
 
     def expire(self, paths: Iterable[Path]) -> Iterator[str]:
-        """Removes checkpoints; tells what can't be removed.
+        """Removes checkpoints; yields what can't be removed.
 
         They are renamed first, so that none is ever there in part; where that fails, the manifest goes first.
         """
@@ -270,7 +270,7 @@ class History:
                 yield f"{path} can't be removed whole: {left}"
 
     def unsettled(self) -> Iterator[str]:
-        """Tells once of a directory that can't be synced."""
+        """Yields once that a directory can't be synced."""
         if self._unsettled is not None and not self._is_told:
             self._is_told = True
             yield (
@@ -279,7 +279,7 @@ class History:
             )
 
     def link(self, name: str, entry: Entry) -> Iterator[str]:
-        """Lets a link point at a checkpoint, for people to look at; tells why it can't."""
+        """Points a link at a checkpoint, for people to look at; yields why it can't."""
         place = self.directory / name
         try:
             if place.exists() and not place.is_symlink():
@@ -304,14 +304,14 @@ def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: in
     """The checkpoints that may go once `newest` is durable.
 
     Those of another timeline: of the same step or later ones, and those saved after the one that this job
-    went on from. And all but the `keep` latest of the rest. Never the newest itself, a pinned one, or the
+    resumed from. And all but the `keep` latest of the rest. Never the newest itself, a pinned one, or the
     best: the latest save among those that were best when saved.
 
     Args:
         entries: all, the earliest save first, `newest` among them.
         newest: the one that was just saved.
         keep: how many to keep; None for all.
-        since: the serial of the one that this job went on from or saved before; None if there is none.
+        since: the serial of the one that this job resumed from or saved before; None if there is none.
     """
     best = best_of(entries)
     earlier = [entry for entry in entries if entry.serial < newest.serial]

@@ -130,7 +130,7 @@ class Parts:
 
     @property
     def kinds(self) -> dict[str, Any]:
-        """The classes of what a job that goes on has to have, too."""
+        """The classes of parts that a job that resumes must have, too."""
         return {
             "optimizer": [type(one).__name__ for one in self.optimizers] or None,
             "scheduler": None if self.scheduler is None else type(self.scheduler).__name__,
@@ -239,7 +239,7 @@ class Parts:
                 value.load_state_dict(tree.together(filled[f"{EXTRA}{name}"]))
 
     def without(self, names: frozenset[str]) -> Parts:
-        """The same but for some parts."""
+        """The same without some parts."""
         return Parts(
             None if "model" in names else self.model,
             () if "optimizer" in names else self.optimizers,
@@ -249,7 +249,7 @@ class Parts:
         )
 
     def of_one(self) -> frozenset[str]:
-        """The leaves of which one rank's are taken by all, as buffers under DistributedDataParallel."""
+        """The leaves that all ranks take from one rank, as buffers under DistributedDataParallel."""
         found = set()
         if self.model is None:
             return frozenset()
@@ -269,11 +269,11 @@ class Parts:
 
 
 def _check_data(loader: Any) -> None:
-    """Refuses a loader whose place is told by none, or resumed by none.
+    """Refuses a loader whose place can't be saved, or can't be resumed.
 
     Raises:
         TypeError: for a torch DataLoader.
-        ValueError: for a dataset that begins each pass anew.
+        ValueError: for a dataset that restarts the pass at each `iter()`.
     """
     if isinstance(loader, DataLoader):
         raise TypeError(
@@ -283,7 +283,7 @@ def _check_data(loader: Any) -> None:
     dataset = dataset_behind(loader)
     if dataset is not None and dataset.on_iter == "restart":
         raise ValueError(
-            'the dataset has on_iter="restart": each iter() begins the pass anew, so that no place in it is '
+            'the dataset has on_iter="restart": each iter() starts the pass over, so that no place in it is '
             "resumed; make the dataset that is trained on without it"
         )
 

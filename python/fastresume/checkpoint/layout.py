@@ -14,19 +14,19 @@ _NAMED = 3
 """An error names no more leaves than these."""
 
 _LETTERS = 200
-"""Of each of them it tells so many letters."""
+"""It shows at most this many letters of each of them."""
 
 Ranks = tuple[int, ...]
 
 
 class Sheet(NamedTuple):
-    """What a rank tells of what it has to save.
+    """A rank's summary of what it has to save.
 
     Attributes:
         step: as its user counts them.
         cursor: its place in the data, or None.
         parts: the names of its parts.
-        terms: what is compared when a job goes on.
+        terms: what is compared when a job resumes.
         extra: its plain values.
         leaves: by name; none where there is one rank.
     """
@@ -41,14 +41,14 @@ class Sheet(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """What ranks had besides what all of them had alike.
+    """What differed between ranks.
 
     Attributes:
         parts: those that some ranks alone had, and which.
         leaves: leaves that some ranks alone had, and which; they had the same.
-        own: leaves of which each rank had its own, and which ranks had one.
+        own: leaves that differed by rank, and which ranks had one.
         extra: plain values that differed, by name and rank.
-        terms: what other ranks had in common with a job that goes on, where it was not what rank 0 had.
+        terms: the terms of other ranks, if they differed from those of rank 0.
     """
 
     parts: dict[str, Ranks] = field(default_factory=dict)
@@ -196,7 +196,7 @@ class Seat:
         if self.is_same or not names:
             return
         raise _core.StateError(
-            f"the checkpoint of step {step} was saved by {worlds[0]} ranks, of which each had its own "
+            f"the checkpoint of step {step} was saved by {worlds[0]} ranks, and each of them had its own "
             f"{listed(names)}; there are {worlds[1]} now; allow={{'ranks'}} gives all what the lowest had"
         )
 

@@ -25,7 +25,7 @@ _RANK = "rank-"
 
 
 class Leaf(NamedTuple):
-    """What a rank tells of a leaf; ranks whose words are equal have the same.
+    """A rank's summary of a leaf; ranks with equal summaries have equal leaves.
 
     Attributes:
         form: its type, of a tensor dtype and shape.
@@ -41,7 +41,7 @@ class Leaf(NamedTuple):
 
     @classmethod
     def of(cls, value: Any, ranks: int, counts_of_one: bool) -> Leaf:
-        """The words of a leaf, among so many ranks.
+        """The summary of a leaf, in a job of this many ranks.
 
         Args:
             value: of the leaf.
@@ -79,7 +79,7 @@ def name_of(path: Collection[str | int]) -> str:
 
 
 def under_ranks(state: Mapping[str, Any], rank_of: Mapping[str, int]) -> dict[str, Any]:
-    """A state whose named leaves stand below the ranks that they are of."""
+    """A state whose named leaves are below the rank that each belongs to."""
     found: dict[str, Any] = {}
     for path, value in leaves(state):
         rank = rank_of.get(name_of(path))
@@ -94,7 +94,7 @@ def put_back(state: dict[str, Any], arranged: Mapping[str, Any]) -> None:
 
 
 def rank_in(path: Collection[str | int]) -> int | None:
-    """The rank below which a path stands, or None."""
+    """The rank that a path is below, or None."""
     first = str(next(iter(path), ""))
     return int(first[len(_RANK) :]) if first.startswith(_RANK) else None
 
@@ -161,7 +161,7 @@ def _unpacked(content: bytes) -> Any:
         return content
     try:
         return ("packed", tree.unpacked(content))
-    except Exception:  # noqa: BLE001  (bytes of another kind are told apart as they are)
+    except Exception:  # noqa: BLE001  (bytes of another kind are compared as they are)
         return content
 
 

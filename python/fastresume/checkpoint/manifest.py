@@ -21,7 +21,7 @@ from fastresume.files import Digest
 NAME = "manifest.json"
 
 FORMAT = 2
-"""1 was that of checkpoints that kept rank 0's of what ranks did not have alike; it is read as ever."""
+"""1 was that of checkpoints that kept rank 0's value of what differed between ranks; it is read as ever."""
 
 _DIRECTORY = re.compile(r"step-(\d{10,16})-(\d{6,16})")
 
@@ -73,15 +73,15 @@ class Manifest:
         world_size: by how many ranks it was saved.
         parts: what there is: "model", "optimizer", "scheduler", "loader", and "extra." with a name.
         cursor: the place in the data, or None.
-        terms: what a job that goes on has to have in common with the one that saved.
+        terms: what a job that resumes must have in common with the one that saved.
         extra: plain values of the user's.
         metrics: the evaluation of this step; not finite ones, too.
         is_best: whether it was better than all before it.
         record: the best evaluation up to here.
         pinned: whether it stays until its user removes it.
         files: the digest of every other file, by its name in the directory.
-        writer: who saved it; None of releases that did not say so.
-        layout: what ranks had besides what all of them had alike.
+        writer: the process that saved it; None from releases that did not record it.
+        layout: what differed between ranks.
     """
 
     step: int
@@ -164,8 +164,8 @@ def read(directory: Path) -> Manifest | None:
     size that it says. What the files hold is compared before it is used.
 
     Raises:
-        OSError: if it is there and can't be read: then it may be whole all the same, and nobody goes on from
-            an older one because of it.
+        OSError: if it exists and can't be read: it may be whole all the same, and no job may resume from an
+            older one because of that.
     """
     place = directory / NAME
     try:

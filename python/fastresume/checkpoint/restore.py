@@ -22,12 +22,12 @@ from fastresume.checkpoint.save import random_name
 
 @dataclass(frozen=True)
 class Restored:
-    """What a job goes on from.
+    """What a job resumes from.
 
     Attributes:
         step: the step at which it was saved.
-        extra: the plain values that were saved as `extra`; where ranks had others, this rank's.
-        metrics: the evaluation that was saved with it.
+        extra: the plain values that were saved as `extra`; this rank's, if they differed by rank.
+        metrics: the metrics that were saved with it.
         world_size: by how many ranks it was saved.
         path: the directory that it was read from.
     """
@@ -41,11 +41,11 @@ class Restored:
     _ranks: int = 1
 
     def restore_random(self) -> None:
-        """Sets the random generators of this process to those of the moment that was saved.
+        """Sets the random generators of this process to what they were at the save.
 
-        `Checkpointer.restore` does it as its last step, unless it is told not to. On as many ranks as have
-        saved, each gets its own; on others, `derive` says what. Draw no batch before it: what a transform
-        draws from a global generator would come from another place in its stream.
+        `Checkpointer.restore` does it as its last step, unless `random=False`. On the same number of ranks
+        each gets its own back; on another number, `derive` says what they get. Draw no batch before it: a
+        transform would draw from another place in the stream of a global generator.
 
         Raises:
             StateError: if their file is damaged.
@@ -83,12 +83,12 @@ class Restoring:
     ) -> tuple[Entry, Timeline] | None:
         """The checkpoint of a step, "best", or the latest one for None; the same one on all ranks.
 
-        With it comes where a job stands that goes on from it.
+        Also returns where a job is that resumes from it.
 
         Args:
             step: which one.
             seen: what there is, on rank 0.
-            began_with: the serial of the one that the job went on from or saved last; 0 if there was none.
+            began_with: the serial of the one that the job resumed from or saved last; 0 if there was none.
 
         Raises:
             StateError: if the one that is named is not there, or there are some and all are damaged, or there
@@ -168,7 +168,7 @@ class Restoring:
         )
 
     def _damage(self, chosen: Entry, or_unreadable: bool = False) -> str | None:
-        """What is wrong with a checkpoint's files, of which each rank reads a share; alike on all ranks."""
+        """What is wrong with a checkpoint's files; each rank reads a share, and all return the same."""
         path, ranks = chosen.path, self.ranks
 
         def compare() -> str | None:
@@ -187,7 +187,7 @@ class Restoring:
         return ranks.together("restore", compare, lambda found: next(filter(None, found), None))
 
     def _way_on(self, damaged: Entry) -> str:
-        """How to go on where a checkpoint is damaged; the same on all ranks."""
+        """What to do if a checkpoint is damaged; the same on all ranks."""
         others = self.ranks.lead(
             "restore", lambda: [one for one in reversed(self.history.scan()) if one.serial != damaged.serial]
         )
@@ -228,7 +228,7 @@ class Restoring:
         return found, Timeline(found.serial, seen.serial, found.step, saved.record, has_place)
 
     def _check_new(self, began_with: int | None) -> None:
-        """Refuses to begin anew where there were checkpoints, or where they are below.
+        """Refuses to start over where there were checkpoints, or where directories below have some.
 
         Raises:
             StateError: naming the directory, and those that have some.
@@ -237,14 +237,14 @@ class Restoring:
         if began_with != 0:
             raise _core.StateError(
                 f"{directory} has no checkpoint any more: there were some when this Checkpointer was made, "
-                "or it has saved some; to begin anew, make another one"
+                "or it has saved some; to start over, make another one"
             )
         below = self.history.elsewhere()
         if below:
             names = listed([str(path.relative_to(directory)) for path in below])
             raise _core.StateError(
-                f"{directory} has no checkpoint, but directories in it have: {names}; name one of them to go "
-                "on, or another directory to begin anew"
+                f"{directory} has no checkpoint, but directories in it have: {names}; name one of them to "
+                "resume, or another directory to start over"
             )
 
 
@@ -257,7 +257,7 @@ def _some(texts: list[str]) -> str:
 
 
 _SHOWN, _SHOWN_LETTERS = 6, 60
-"""A text shows no more metrics and names than these, and of each so many letters."""
+"""A message shows at most this many metrics and names, and this many letters of each."""
 
 
 def _is_of(name: str, parts: Collection[str]) -> bool:
@@ -285,5 +285,5 @@ def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> None:
         if kind in allow:
             return
         raise _core.StateError(
-            f"the checkpoint of step {saved.step}: {error}; allow={{'{kind}'}} begins the data anew"
+            f"the checkpoint of step {saved.step}: {error}; allow={{'{kind}'}} starts the data over"
         ) from None

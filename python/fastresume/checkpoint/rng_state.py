@@ -86,13 +86,13 @@ class Randomness(Generators):
 
 
 def derive(text: bytes, rank: int, world_size: int) -> None:
-    """Seeds the generators anew, where a job resumes on another number of ranks.
+    """Seeds the generators again when a job resumes on another number of ranks.
 
     The seed is the first 8 bytes, the highest first, of SHA-256("fastresume random 1", the 32 bytes of
     SHA-256(states of rank 0 as they were saved), world size and rank as 8 bytes each, the highest first).
     Python's and torch's generators, and the accelerator's, are seeded with it, numpy's with its two halves of
     32 bits, the higher first. So streams differ by rank, by world size and by the moment that was saved, and
-    come again in each such resume.
+    are the same in each such resume.
     """
     words = rank.to_bytes(8, "big"), world_size.to_bytes(8, "big")
     hashed = hashlib.sha256(_TAG + hashlib.sha256(text).digest() + words[1] + words[0]).digest()

@@ -64,10 +64,10 @@ class Saving:
 
         Args:
             capture: gives the moment of this rank; what it raises is raised on all.
-            timeline: where the job stands.
+            timeline: where the job is.
 
         Raises:
-            CheckpointError, StateError, TypeError, ValueError: on all ranks; nothing that was there is gone.
+            CheckpointError, StateError, TypeError, ValueError: on all ranks; nothing that was there is lost.
         """
         attempt = _Attempt(self, capture, timeline)
         try:
@@ -114,7 +114,7 @@ class _Attempt:
         entries = survey.usable() if is_first else survey.entries
         if is_first and entries:
             raise _core.StateError(
-                f"{past.directory} has checkpoints up to step {entries[-1].step}, of which none was "
+                f"{past.directory} has checkpoints up to step {entries[-1].step}, and none of them was "
                 "restored: call restore() before the first save, or name another directory"
             )
         self._timeline.check(entries, together.step)
@@ -145,7 +145,7 @@ class _Attempt:
         return results, {**self._written.digests, name: states}
 
     def commit(self, found: list[tuple[Any, dict[str, Digest]]]) -> Timeline:
-        """Makes a checkpoint of the draft, and says where the job stands then; on rank 0."""
+        """Makes a checkpoint of the draft, and returns where the job is then; on rank 0."""
         moment, saving = self._saved, self._saving
         survey = saving.history.survey()
         entries = survey.entries

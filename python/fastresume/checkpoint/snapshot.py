@@ -1,4 +1,4 @@
-"""A job at the moment of a save: what the loop goes on to change is copied."""
+"""A job at the moment of a save: what the loop may change afterwards is copied."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Moment:
         names: of the parts.
         state: what goes through `torch.distributed.checkpoint`.
         cursor: the place in the data, or None.
-        terms: what is compared when a job goes on.
+        terms: what is compared when a job resumes.
         extra: plain values of the user's.
         metrics: the evaluation of this step.
         pinned: whether it stays.
         randomness: the random generators of this process.
-        of_one: the leaves of which one rank's are taken by all.
+        of_one: the leaves that all ranks take from one rank.
     """
 
     step: int
@@ -68,7 +68,7 @@ class Moment:
         )
 
     def leaves(self, ranks: int) -> dict[str, Leaf]:
-        """What the other ranks are told of each leaf, by a look at every byte; nothing, if there are none."""
+        """The summary of each leaf for the other ranks, from every byte of it; empty if there are none."""
         if ranks == 1:
             return {}
         named = ((leaves.name_of(path), value) for path, value in leaves.leaves(self.state))

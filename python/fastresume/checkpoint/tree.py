@@ -1,7 +1,7 @@
 """States whose mappings have other keys than texts: torch makes texts of these, and so loses them.
 
-Such a state is taken apart: its tensors under numbers, and one leaf that says what stood where. It comes
-back as it was, also into an object that has no state yet.
+Such a state is taken apart: its tensors under numbers, and one leaf that says where each was. It is restored
+as it was, also into an object that has no state yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 import fastresume._core as _core
 
 SHAPE = "fastresume tree"
-"""The key of the leaf that says what stood where."""
+"""The key of the leaf that says where each tensor was."""
 
 _SHARDED = "sharded"
 
@@ -92,7 +92,7 @@ def unpacked(content: bytes) -> Any:
 
 
 _TOLD = 500
-"""An error of torch's is told up to so many characters."""
+"""An error of torch's is shown up to this many characters."""
 
 
 def _has_texts_as_keys(state: Any) -> bool:
