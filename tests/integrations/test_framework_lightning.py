@@ -203,7 +203,7 @@ def test_a_fit_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: Any, l
         loader = make()
         callback = jobs.ResumeCallback(loader)
         jobs.fit(loader, callback, max_steps=4)
-        with pytest.warns(UserWarning, match="loader in mid pass: 6 of 10 batches are left"):
+        with pytest.warns(UserWarning, match="loader is in the middle of a pass: 6 of 10 batches are left"):
             trainer = jobs.fit(loader, callback, max_epochs=1, accumulate_grad_batches=4)
         assert trainer.global_step == 2
 
@@ -386,7 +386,7 @@ def test_loaders_to_validate_with_begin_anew_or_are_refused(jobs: Any, live: Any
         jobs.fit(loader, jobs.ResumeCallback(loader), model=jobs.Validated(seen), val=make(on_iter="restart"))
         assert seen == [[*range(2 * BATCH)], [*range(ROWS)], [*range(ROWS)]]
         with pytest.raises(
-            ValueError, match=r'validate with goes on where it stopped.*pass on_iter="restart"'
+            ValueError, match=r'validate with continues where it stopped.*pass on_iter="restart"'
         ):
             jobs.fit(loader, jobs.ResumeCallback(loader), model=jobs.Validated([]), val=[make()])
         same = DataLoader(loader.dataset, batch_size=None)

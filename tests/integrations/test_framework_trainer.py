@@ -177,7 +177,7 @@ def test_a_training_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: A
         for _ in range(3):
             next(batches)
         trainer = jobs.make_trainer(jobs.ResumeCallback(loader), num_train_epochs=1)
-        with pytest.warns(UserWarning, match="begins at step 0, and the loader in mid pass: 7 of 10 batches"):
+        with pytest.warns(UserWarning, match="step 0, but the loader is in the middle of a pass: 7 of 10"):
             trainer.train()
         assert trainer.state.global_step == 7
         assert trainer.args.max_steps == -1

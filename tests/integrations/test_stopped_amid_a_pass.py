@@ -174,7 +174,7 @@ def test_a_second_fit_of_one_trainer_says_that_its_first_epoch_is_the_rest_of_a_
         trainer = jobs.trainer(jobs.ResumeCallback(read), max_steps=4, max_epochs=-1)
         trainer.fit(model := jobs.Breaking(None, False), read)
         trainer.fit_loop.epoch_loop.max_steps = 30
-        with pytest.warns(UserWarning, match="loader in mid pass: 6 of 10 batches are left"):
+        with pytest.warns(UserWarning, match="loader is in the middle of a pass: 6 of 10 batches are left"):
             trainer.fit(model, read)
         assert len(model.seen) == 30
 

@@ -15,12 +15,12 @@ from fastresume.state.cursor import Cursor
 
 
 def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> ResumeState:
-    """Has an Accelerator save and restore the place of the batch that was trained last.
+    """Makes an Accelerator save and restore the position of the batch that was trained last.
 
-    The main process writes one file for all, which every rank loads: under lockstep training the state of
-    any rank is the global one. Call `trained(batch)` of what is returned after each batch. Under
-    `accelerator.accumulate` the state moves with the steps of the optimizer alone, of which a pass has its
-    last, smaller one, too; after a state was loaded, `accumulate` counts from 0.
+    Call `trained(batch)` on the returned object after each batch. The main process writes one file for all,
+    which every rank loads: under lockstep training the state of any rank is the global one. Under
+    `accelerator.accumulate` the state moves only with the steps of the optimizer. A pass (epoch) ends with a
+    step, also if its last one has fewer batches. After a state was loaded, `accumulate` counts from 0.
 
     Args:
         accelerator: the Accelerator.
@@ -31,8 +31,8 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
 
     Raises:
         TypeError: if the loader is something else.
-        ValueError: if rank 0 would read for all ranks and deal batches out, or the environment tells the
-            dataset of more ranks than the Accelerator has.
+        ValueError: if rank 0 would read for all ranks and hand batches out, or the environment names more
+            ranks to the dataset than the Accelerator has.
 
     Examples:
         >>> state = register(accelerator, loader)  # doctest: +SKIP
@@ -58,11 +58,11 @@ class _SteppedState(ResumeState):
     """The same under `accelerator.accumulate`: it moves with the optimizer's steps.
 
     A DataLoader that Accelerate has prepared tells `accumulate` where it ends. A `Loader` is left as it is,
-    so this stands in its place there: among the data loaders that Accelerate's GradientState asks.
+    so this object does that instead, among the data loaders that Accelerate's GradientState asks.
     """
 
     remainder = -1
-    """Of the rows that Accelerate has added to the last batch; it knows of none."""
+    """The rows that Accelerate has added to the last batch: it knows of none."""
 
     def __init__(self, accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> None:
         super().__init__(loader, check_same=check_same)
@@ -76,7 +76,7 @@ class _SteppedState(ResumeState):
         return self.dataset.shared_cursor.cursor.steps == 0
 
     def trained(self, batch: Batch) -> None:
-        """Takes note of a batch, and of all that came before it, if the optimizer has stepped on them."""
+        """Records a batch, and all before it, as trained, if the optimizer has stepped on them."""
         if self._accelerator.sync_gradients:
             super().trained(batch)
         else:
@@ -84,6 +84,6 @@ class _SteppedState(ResumeState):
             self._is_told = True
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
-        """Lets the loader go on from a state, at its next `iter()`; a step of the optimizer begins there."""
+        """Makes the next `iter()` of the loader resume from a state; a step of the optimizer begins there."""
         super().load_state_dict(state)
         self._accelerator.step = 0

@@ -1,4 +1,4 @@
-"""For `torch.distributed.checkpoint`: what stands in the mapping that is saved."""
+"""For `torch.distributed.checkpoint`: the value to put into the mapping that is saved."""
 
 from __future__ import annotations
 

@@ -34,17 +34,17 @@ _DONE = "fastresume_batches_of_epoch"
 
 
 _COMPARED = 32
-"""The lengths of so many passes are compared."""
+"""The lengths of this many passes are compared."""
 
 
 class ResumeCallback(Callback):
     """Saves the cursor of the batch that was trained last in Lightning's checkpoints, and restores it.
 
-    Whether or not Lightning reads ahead. When gradients add up, the cursor moves with the step that ends
-    that; under manual optimization with a step of any optimizer, at the latest with the pass. On resume under
-    other ranks or batch sizes, Lightning's count of batches in the epoch is set to what is left of the pass,
-    so that its epochs stay the passes. Under `limit_train_batches` an epoch is a part of a pass: the next one
-    goes on in it, and ends with it at the latest.
+    It does so whether or not Lightning reads ahead. Under gradient accumulation the cursor moves with the
+    optimizer's step. Under manual optimization it moves with a step of any optimizer, and at the end of the
+    pass. An epoch is a pass, also after a resume with other ranks or batch sizes: Lightning's count of
+    batches is then set to what is left. Under `limit_train_batches` an epoch is a part of a pass: the next
+    epoch continues that pass, and ends with it at the latest.
 
     Args:
         loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
@@ -53,11 +53,11 @@ class ResumeCallback(Callback):
         check_same: when a state is loaded, ask all ranks whether they load the same.
 
     Raises:
-        TypeError: if the loader is something else; in `fit`, if batches are no longer `Batch`es when they
-            have been trained on.
-        ValueError: in `fit`, under `overfit_batches`; if it trains on another loader; or if a loader to
-            validate with goes on where it stopped (the sanity check's batches would be missing afterwards) or
-            shares the cursor; without a loader, if the Trainer trains on none of fastresume, or on several.
+        TypeError: if the loader is something else; in `fit`, if batches are no longer `Batch`es once they
+            were trained on.
+        ValueError: in `fit`, under `overfit_batches`; if it trains on another loader; or if a validation
+            loader continues where it stopped (the sanity check's batches would then be missing) or shares the
+            cursor; without a loader, if the Trainer trains on none of fastresume, or on several.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
     Warns:
@@ -87,7 +87,7 @@ class ResumeCallback(Callback):
         return {} if self._loader is None else self._state.state_dict()
 
     def trained(self, batch: Batch) -> None:
-        """Tells which batch was trained on, where `training_step` takes a `dataloader_iter` and draws ahead.
+        """Records the batch that was trained on, for a `training_step` that draws from a `dataloader_iter`.
 
         Call it in `training_step`: the state that is saved is then that of this batch, as soon as the
         optimizer steps.
@@ -110,7 +110,7 @@ class ResumeCallback(Callback):
         return steps if trainer.max_steps == -1 else min(steps, int(trainer.max_steps))
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses, or tells of, epochs that are no passes."""
+        """Refuses epochs that are no passes, or warns of them."""
         if stage != "fit":
             return
         if self._is_given:
@@ -148,14 +148,14 @@ class ResumeCallback(Callback):
         if trainer.overfit_batches > 0:
             raise ValueError(
                 f"overfit_batches={trainer.overfit_batches} is meant to train on the same batches in each "
-                "epoch, but this loader goes on in its pass, so that a resume can: leave ResumeCallback out, "
-                'and pass on_iter="restart" to the dataset'
+                "epoch, but this loader continues its pass, so that a job can resume: leave ResumeCallback "
+                'out, and pass on_iter="restart" to the dataset'
             )
         batches, in_pass = self._batches_of_an_epoch(trainer), len(self._state.dataset)
         if batches < in_pass and not trainer.fast_dev_run and trainer.is_global_zero:
             warnings.warn(
                 f"limit_train_batches={trainer.limit_train_batches}: an epoch has {batches} of the {in_pass} "
-                "batches of a pass, and the next one goes on where it ended; the last one of a pass may be "
+                "batches of a pass, and the next one continues where it ended; the last one of a pass may be "
                 "shorter. For the same batches in each epoch leave ResumeCallback out, and pass "
                 'on_iter="restart" to the dataset',
                 stacklevel=2,
@@ -182,19 +182,19 @@ class ResumeCallback(Callback):
         begins = not loop.restarting or loop.epoch_loop.batch_progress.current.ready == 0
         if begins and left < in_pass == self._batches_of_an_epoch(trainer) and trainer.is_global_zero:
             warnings.warn(
-                f"the Trainer begins an epoch, and the loader in mid pass: {left} of {in_pass} batches are "
-                "left, so that the epoch is shorter, and ends without validation; call loader.reset() for "
-                "the whole pass, or pass ckpt_path= to fit()",
+                f"the Trainer begins an epoch, but the loader is in the middle of a pass: {left} of "
+                f"{in_pass} batches are left, so the epoch is shorter, and ends without validation; call "
+                "loader.reset() for the whole pass, or pass ckpt_path= to fit()",
                 stacklevel=2,
             )
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """Lets an epoch end with the pass, where Lightning counts on more batches."""
+        """Ends an epoch with the pass, if Lightning expects more batches."""
         if self._begins:
             self._begins = False
-            for callback in trainer.callbacks:  # Lightning does not tell it of an epoch that is gone on with
+            for callback in trainer.callbacks:  # Lightning does not call it for an epoch that is resumed
                 if isinstance(callback, GradientAccumulationScheduler):
                     callback.on_train_epoch_start(trainer)
         # What a step is about to draw by itself is not known yet: Lightning hands over what was drawn before.
@@ -244,7 +244,7 @@ class ResumeCallback(Callback):
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Lets the loader go on from the checkpoint's state, if it is to be trained on."""
+        """Makes the loader resume from the checkpoint's state, if the Trainer trains on it."""
         if trainer.state.fn != "fit":
             return
         self._find(trainer)
@@ -261,7 +261,7 @@ class ResumeCallback(Callback):
         self._check_validation(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuses loaders that do not begin anew each time."""
+        """Refuses loaders that do not start over at each validation."""
         if trainer.state.fn == "fit":
             self._check_validation(trainer)
 
@@ -278,7 +278,7 @@ class ResumeCallback(Callback):
             )
         loop = trainer.fit_loop
         if trainer.current_epoch > 0 and not (loop.is_resuming or loop.restarting):
-            # Lightning calls iter() next, and workers of a DataLoader begin a pass anew that was broken off.
+            # Lightning calls iter() next, and workers of a DataLoader restart a pass that was broken off.
             self._state.go_back()
         self._size_epoch(trainer)
 
@@ -292,7 +292,7 @@ class ResumeCallback(Callback):
             found = dataset_behind(loader)
             if found is not None and found.on_iter == "continue":
                 raise ValueError(
-                    "the dataset to validate with goes on where it stopped, so that the batches of the "
+                    "the dataset to validate with continues where it stopped, so that the batches of the "
                     'sanity check would be missing in the first validation: pass on_iter="restart" to it'
                 )
 
@@ -375,7 +375,7 @@ class ResumeCallback(Callback):
         return min(limit if isinstance(limit, int) else int(in_pass * limit), in_pass)
 
     def _lengths(self, epochs: int) -> list[int]:
-        """The batches of so many passes of a job, from its start; of none for a negative number."""
+        """The number of batches in each of the first passes of a job; none for a negative number."""
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
         return [*islice(batches_of_passes(dataset, dataset.spec.start(), workers), max(epochs, 0))]
 
@@ -395,10 +395,10 @@ class ResumeCallback(Callback):
 
 
 def _reopen_epoch(loops: dict[str, Any]) -> None:
-    """Lets an epoch go on that training stopped in, or that files came to.
+    """Reopens an epoch in which training stopped, or for which files were added.
 
-    Under `max_steps`, or when it should stop, Lightning counts an epoch as done wherever it is. From there
-    the rest of a pass would be an epoch of its own, and a job ends a pass too early.
+    Under `max_steps`, or when it should stop, Lightning counts the epoch as done, no matter how far it is.
+    The rest of the pass would then be an epoch of its own, and the job would end a pass too early.
     """
     for counts in loops.get("epoch_progress", {}).values():
         counts.update(processed=counts["ready"] - 1, completed=counts["ready"] - 1)

@@ -1,4 +1,4 @@
-"""The place of the batch that was trained last, whatever was fetched ahead of it."""
+"""The position of the batch that was trained last, no matter what was fetched ahead of it."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Reader = Loader | ResumableDataset | DataLoader[Any]
 """What batches are drawn from: a DataLoader is one over a `ParquetDataset`."""
 
 _UNTOLD = 16
-"""So many batches may be drawn before the first one is trained: frameworks look ahead, gradients add up."""
+"""This many batches may be drawn before the first one is trained: frameworks read ahead, gradients add up."""
 
 
 @bounds_methods
 class ResumeState:
     """The state of the batch that was trained last: an object to put into a checkpoint.
 
-    A wrapper that looks ahead has drawn more batches than were trained. The cursor rides on the batch, so
-    `trained(batch)` after the optimizer's step says what belongs into the checkpoint, however far the loader
-    has gone on. `state_dict()` has one leaf, the same keys and types at any moment, and is the same on every
-    rank under lockstep training; it asks no worker and changes nothing.
+    A wrapper that reads ahead has drawn more batches than were trained. Each batch carries its cursor, so
+    `trained(batch)` after the optimizer's step says what belongs into the checkpoint, no matter how far the
+    loader has read. `state_dict()` has one leaf, and the same keys and types at any moment. It is the same on
+    every rank under lockstep training. It asks no worker and changes nothing.
 
     Args:
         loader: the `Loader`, the `ParquetDataset`, or a torch DataLoader over one, that training draws from.
-        check_same: when a state is loaded, ask all ranks of the process group whether they load the same; see
-            `fastresume.distributed.check_same`. Then all ranks must load.
+        check_same: when a state is loaded, ask all ranks of the process group whether they load the same;
+            then all ranks must load. See `fastresume.distributed.check_same`.
 
     Raises:
         TypeError: if the loader is something else.
@@ -53,7 +53,7 @@ class ResumeState:
         self.dataset = dataset_of(loader)
         if self.dataset.on_iter == "restart":
             raise ValueError(
-                'the dataset has on_iter="restart": each iter() begins the pass anew, so that no state is '
+                'the dataset has on_iter="restart": each iter() starts the pass over, so that no state is '
                 "resumed; make the dataset that is trained on without it"
             )
         self.dataset.shared_cursor.is_kept = True
@@ -62,7 +62,7 @@ class ResumeState:
         self._begin(self.dataset.shared_cursor.cursor)
 
     def trained(self, batch: Batch) -> None:
-        """Takes note that the optimizer has stepped on a batch, and on all that came before it.
+        """Records that the optimizer has stepped on a batch, and on all before it.
 
         Raises:
             TypeError: if it is no `Batch`: what makes others of it loses the cursor.
@@ -88,12 +88,12 @@ class ResumeState:
         Before the first one, that which was loaded, or where the loader was when this was made.
 
         Warns:
-            UserWarning: if many batches were drawn and none of them was told to be trained.
+            UserWarning: if many batches were drawn and none of them was reported by `trained`.
         """
         self._follow()
         if not self._is_told and (drawn := self._drawn() - self._drawn_before) > _UNTOLD:
             warnings.warn(
-                f"a state is asked for after {drawn} batches, of none of which it was told that it was "
+                f"a state is asked for after {drawn} batches, but no batch was reported as "
                 "trained: call trained(batch) after each step of the optimizer",
                 stacklevel=2,
             )
@@ -106,11 +106,11 @@ class ResumeState:
         return self.dataset.spec.pass_from(self._cursor._core, 1).batches_left
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
-        """Lets the loader go on from a state, at its next `iter()`.
+        """Makes the next `iter()` of the loader resume from a state.
 
         Raises:
             StateError: if the state is empty, damaged, or of another version, dataset, selection or order;
-                with `check_same`, if ranks load states that differ. The loader stays as it was.
+                with `check_same`, if ranks load states that differ. The loader is then unchanged.
         """
         self.dataset.load_state_dict(same_state.check_same(state) if self._check_same else state)
         self._follow()
@@ -124,7 +124,7 @@ class ResumeState:
         return True
 
     def go_back(self) -> None:
-        """Lets the loader's next `iter()` begin after the batch that was trained last."""
+        """Makes the loader's next `iter()` begin after the batch that was trained last."""
         self._follow()
         if Cursor(self.dataset.shared_cursor.cursor) != self._cursor:
             self.dataset.load_state_dict(self._cursor)
@@ -137,7 +137,7 @@ class ResumeState:
         self._drawn_before = self._drawn()
 
     def _follow(self) -> None:
-        """Begins anew where a state was loaded past this one, into the loader or the dataset."""
+        """Takes over a state that was loaded into the loader or the dataset directly."""
         if self._loads != self.dataset.shared_cursor.loads:
             self._begin(self.dataset.shared_cursor.loaded)
 
@@ -208,7 +208,7 @@ def require_state(state: object, where: str) -> Mapping[str, Any]:
     """
     if not isinstance(state, Mapping):
         raise _core.StateError(
-            f"the checkpoint has no state of the data {where}: it was saved without it. To begin the data "
-            "anew with this model, load the model alone; to go on elsewhere, call loader.load_state_dict"
+            f"the checkpoint has no state of the data {where}: it was saved without it. To start the data "
+            "over with this model, load the model alone; to resume elsewhere, call loader.load_state_dict"
         )
     return state

@@ -27,20 +27,20 @@ from fastresume.state.cursor import Cursor
 _ADDED = "gradient_accumulation_steps"
 
 _EMPTY_PASSES = 1000
-"""So many passes without a batch may follow each other."""
+"""This many passes without a batch may follow each other."""
 
 
 class ResumeCallback(TrainerCallback, ExportableState):
     """Saves the cursor of the batch that was trained last in `trainer_state.json`, and restores it.
 
-    The Trainer builds its inputs anew, so that nothing can ride on them: it draws from `dataloader`, which
-    gives each batch as a dict and knows its cursor. It must not skip batches as well, hence
+    The Trainer makes new inputs from each batch, so these can't carry a cursor. It draws from `dataloader`,
+    which gives each batch as a dict and knows its cursor. It must not skip batches itself: pass
     `ignore_data_skip=True`.
 
-    An epoch is a pass, and ends with it, whatever its length: passes of a mixture differ, and files may come.
-    So `dataloader` has no length, and `max_steps` is set for `train`, to the steps of `num_train_epochs`
-    passes. After the last batch of a pass the Trainer is made to step, however many gradients add up:
-    `gradient_accumulation_steps` is another for that batch. Both arguments are put back.
+    An epoch is a pass, and ends with it, no matter how long it is: passes of a mixture differ, and files may
+    be added. So `dataloader` has no length, and for `train`, `max_steps` is set to the steps of
+    `num_train_epochs` passes. The Trainer always steps after the last batch of a pass: for that batch,
+    `gradient_accumulation_steps` is changed. Both arguments are restored.
 
     Args:
         loader: the `Loader` to train on; or a torch DataLoader over a `ParquetDataset`.
@@ -89,7 +89,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
     ) -> None:
-        """Lets the loader go on from the state in the checkpoint, if there is one."""
+        """Makes the loader resume from the state in the checkpoint, if there is one."""
         _check(args)
         if given.get("train_dataloader") is not self._dataloader:
             raise ValueError(
@@ -103,9 +103,9 @@ class ResumeCallback(TrainerCallback, ExportableState):
             self._first_epoch = dataset.epoch
             if dataset.batches_left < len(dataset):
                 warnings.warn(
-                    f"the Trainer begins at step 0, and the loader in mid pass: {dataset.batches_left} of "
-                    f"{len(dataset)} batches are left, so that it takes fewer steps; call loader.reset() for "
-                    "the whole pass, or pass resume_from_checkpoint= to train()",
+                    "the Trainer begins at step 0, but the loader is in the middle of a pass: "
+                    f"{dataset.batches_left} of {len(dataset)} batches are left, so it takes fewer steps; "
+                    "call loader.reset() for the whole pass, or pass resume_from_checkpoint= to train()",
                     stacklevel=2,
                 )
         else:
@@ -181,7 +181,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
 
 
 class DictBatches:
-    """The batches of a loader as dicts, which the Trainer can build anew: for its `get_eval_dataloader`.
+    """The batches of a loader as dicts, which the Trainer can rebuild: for its `get_eval_dataloader`.
 
     Args:
         loader: the `Loader`, or a torch DataLoader over a `ParquetDataset`; for evaluation, of a dataset with
@@ -206,7 +206,7 @@ class DictBatches:
 
 
 class _Rows:
-    """What has so many rows as a pass of a dataset delivers."""
+    """Its length is the number of rows that a pass of a dataset delivers."""
 
     def __init__(self, dataset: ResumableDataset) -> None:
         self._dataset = dataset
@@ -225,10 +225,11 @@ class _Drawn(NamedTuple):
 
 
 class DrawnBatches(DictBatches):
-    """The same for training, which keeps the cursors of batches from when they are drawn until they are used.
+    """The same for training: it keeps the cursor of each batch from when it is drawn until it is used.
 
-    An iteration begins after the batch that was trained last: what was drawn beyond it, and never used, comes
-    again. Only what broke off is put back so: after the last batch of a pass the next pass begins.
+    An iteration begins after the batch that was trained last: batches that were drawn after it, and never
+    used, are delivered again. That applies only to an iteration that was broken off: after the last batch of
+    a pass the next pass begins.
 
     Attributes:
         trained_rows: rows of this rank that were used since training began.
@@ -278,7 +279,7 @@ class DrawnBatches(DictBatches):
                 return
 
     def go_back(self) -> None:
-        """Lets the next iteration begin after the batch that was trained last."""
+        """Makes the next iteration begin after the batch that was trained last."""
         if self._drawn or not self.has_ended:
             self._state.go_back()
         self.forget()
@@ -290,7 +291,7 @@ class DrawnBatches(DictBatches):
     def plan(self) -> None:
         """Tells the Trainer, by `max_steps`, how many steps its passes have: of a job from its start.
 
-        Where the loader stands between two passes, of a job that begins there.
+        If the loader is between two passes, of a job that begins there.
         """
         if self._args is None:
             return
@@ -305,7 +306,7 @@ class DrawnBatches(DictBatches):
             self._let("max_steps", max(_steps(lengths, self._args.num_train_epochs, self._added), 1))
 
     def steps_left(self, passes: float) -> int:
-        """The steps of so many passes from where the loader is; the one that it is in counts as whole."""
+        """The steps of this many passes from where the loader is; the pass that it is in counts as whole."""
         lengths = self._lengths(self._state.dataset.shared_cursor.cursor)
         if passes >= 1:
             return _steps(lengths, passes, self._added)
@@ -363,12 +364,12 @@ class DrawnBatches(DictBatches):
         self.has_ended = False
 
     def restore(self) -> None:
-        """Gives the Trainer its arguments back as they were."""
+        """Restores the Trainer's arguments as they were."""
         for name in tuple(self._put):
             self._put_back(name)
 
     def _let(self, name: str, value: int) -> None:
-        """Lets an argument of the Trainer be another for now."""
+        """Changes an argument of the Trainer for now."""
         self._put_back(name)
         self._put[name] = getattr(self._args, name), value
         setattr(self._args, name, value)
@@ -379,9 +380,9 @@ class DrawnBatches(DictBatches):
             setattr(self._args, name, before)
 
     def _step_after_the_last(self) -> None:
-        """Lets the Trainer step after the last batch of the pass, if that is the next one.
+        """Makes the Trainer step after the last batch of the pass, if that is the next one.
 
-        It steps after every so many batches of an epoch: the last ones would be left without a step.
+        It steps after a fixed number of batches of an epoch: the last ones might be left without a step.
         """
         if self._args is None or not self._drawn or self._drawn[0].left:
             return
@@ -392,7 +393,7 @@ class DrawnBatches(DictBatches):
 
 
 def _steps(lengths: Iterator[int], passes: float, added: int) -> int:
-    """The steps of so many passes of these lengths, of which each ends with a step."""
+    """The steps of this many passes of these lengths; each pass ends with a step."""
     of_each = (-(-batches // added) for batches in lengths)
     whole = sum(islice(of_each, int(passes)))
     return whole + math.ceil(passes % 1 * next(of_each))
@@ -401,12 +402,12 @@ def _steps(lengths: Iterator[int], passes: float, added: int) -> int:
 def _check(args: TrainingArguments) -> None:
     if not args.ignore_data_skip:
         raise ValueError(
-            "the Trainer would skip batches by itself on resume, beside ResumeCallback, which goes on where "
+            "the Trainer would skip batches by itself on resume, but ResumeCallback already continues where "
             "the checkpoint ends: rows would be lost. Pass ignore_data_skip=True to TrainingArguments"
         )
     if args.auto_find_batch_size:
         raise ValueError(
-            "auto_find_batch_size=True would begin anew with smaller batches when memory runs out, but the "
+            "auto_find_batch_size=True would start over with smaller batches when memory runs out, but the "
             "dataset says how large they are: leave it out, and pass a smaller batch_size= to ParquetDataset "
             "(with gradient_accumulation_steps= for as many rows in a step)"
         )
