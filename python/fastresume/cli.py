@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "datasets, torch DataLoader and torchdata: each in processes of its own, in turns. Checks that "
             "all deliver the same rows. Exit status: 0 if they do, 1 if one fails or does not, 2 if nothing "
             "can be measured; whatever the rows, 3 if a file could not be written in the end, and 130 after "
-            "Ctrl-C or 143 after SIGTERM, which show the rounds that were whole. Each turn is told on "
+            "Ctrl-C or 143 after SIGTERM, which show the rounds that were whole. Each turn is shown on "
             "standard error as it ends.",
         )
     )

@@ -31,7 +31,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except UnsupportedOperation as error:
-        # Also a ValueError, though nobody gave a wrong value: the system refused to go to a place in it.
+        # Also a ValueError, though no value was wrong: the system refused to seek in the file.
         raise OSError(errno.ESPIPE, str(error), str(path)) from error
     except OSError as error:
         if error.filename is None and error.errno is not None:
@@ -206,7 +206,7 @@ def remove(directory: Path, first: str) -> Iterator[OSError]:
 
 
 def link(place: Path, target: str, draft: Path) -> None:
-    """Makes a name point at another one beside it, atomically; a convenience, not durable."""
+    """Makes a name point at another one in its directory, atomically; a convenience, not durable."""
     draft.symlink_to(target)
     draft.replace(place)
 
@@ -226,7 +226,7 @@ def _names(directory: Path) -> list[str]:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Writes a file beside its place, and moves it there.
+    """Writes a file next to its place, and moves it there.
 
     Raises:
         OSError: if it can't be written; the unfinished file is removed.

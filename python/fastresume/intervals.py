@@ -51,8 +51,8 @@ def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_o
     """Slice `index` of `count` contiguous slices of the rows in `intervals`.
 
     The slices of all indices hold each row exactly once, in order. Cut points are multiples of `multiple_of`
-    rows, counted along the intervals. Slices differ by at most one such unit, and the last slice takes the
-    rest as well.
+    rows, counted along the intervals. Slices differ by at most one such unit, and the last slice also takes
+    the rest.
 
     Args:
         intervals: int64 `[n, 2]`.

@@ -39,46 +39,47 @@ from fastresume.state.shared_cursor import Readers
 PREFETCH_BYTES = 256 << 20
 
 _AHEAD = 2
-"""So many batches each worker makes ahead, if no bytes are named."""
+"""The batches that each worker makes ahead if no bytes are given."""
 
 _MOST_AHEAD = 16
-"""And so many if they are."""
+"""The same if they are."""
 
 
 class Loader:
     """Iterates over a `ParquetDataset`; threads of this process or worker processes decode ahead.
 
-    The functions given to `ParquetDataset.map` run ahead, too: in threads of their own, or in the workers.
-    Threads are cheaper; workers are for transforms that spend their time in Python.
+    The functions given to `ParquetDataset.map` run ahead, too: in separate threads, or in the workers.
+    Threads are cheaper; use workers for transforms that spend their time in Python.
 
     It shares the dataset's cursor. An iterator continues after the last delivered batch and ends with the
-    pass; the next `iter()` begins the next pass. What was decoded ahead is not delivered and enters no state.
+    pass (epoch); the next `iter()` begins the next pass. What is decoded ahead doesn't count as delivered,
+    and is in no state.
 
     Args:
         dataset: the dataset to read.
         device: the device of the batches: "cuda" (the current device when the first batch is made), "cuda:1",
-            an index or a torch.device. They are copied from pinned memory, on a stream of the loader's, two
-            of them ahead of the one in use. They are ready for the stream that is current at `next()`. See
+            an index or a torch.device. They are copied from pinned memory, on the loader's own stream, two
+            batches ahead of the one in use. They are ready for the stream that is current at `next()`. See
             docs/reference/loader.md. None and "cpu" leave them where they are.
-        static: on a device, whether every batch comes in the same tensors, as CUDA graphs need it: `next()`
+        static: on a device, whether every batch uses the same tensors, as CUDA graphs need: `next()`
             overwrites those of the batch before.
         threads: how many threads decode; by default the cores that this process may use, by its affinity and
             its container's quota, shared with the other ranks of the node (`LOCAL_WORLD_SIZE`), at most 32.
-            Its `repr` says how many. With 0, `next()` decodes by itself. Each adds memory (see
-            `plan().bytes_per_thread`) while it decodes: how many do at once, `prefetch_bytes` bounds.
-        num_workers: how many worker processes read and transform instead. The batches are those of
-            torch's DataLoader with as many workers, and those of no workers where `groups` is named.
-        prefetch_bytes: decoding ahead stops when batches of so many bytes are in memory (256 MiB by default).
-            One segment per thread (some 32 MiB, or one row group where groups are smaller) comes on top, and
-            in a shuffled order one window per lane (see `ParquetDataset.plan`). Of a mapped dataset as many
-            bytes again, in at most 8 batches and at least one, are transformed ahead. Workers share these
-            bytes: each has at least one batch ready, and at most 16 (2 if no number is named).
+            Its `repr` says how many. With 0, `next()` decodes by itself. Each adds memory while it decodes
+            (see `plan().bytes_per_thread`); `prefetch_bytes` limits how many decode at once.
+        num_workers: how many worker processes read and transform instead. The batches are those of torch's
+            DataLoader with the same number of workers; if `groups` is given, those without workers.
+        prefetch_bytes: decoding ahead stops when this many bytes of batches are in memory (256 MiB by
+            default). Added to that is one segment per thread (some 32 MiB, or one row group if groups are
+            smaller), and in a shuffled order one window per lane (see `ParquetDataset.plan`). With `map`, the
+            same number of bytes again is transformed ahead, in 1 to 8 batches. Workers share these bytes:
+            each has at least one batch ready, and at most 16 (2 if no number is given).
         multiprocessing_context: how workers are started: "fork", "spawn", "forkserver" or a context; None for
             Python's default.
         audit: a directory for the delivery log, from which `fastresume audit` proves that every row
             (of units: every token) was delivered exactly once; see docs/reference/audit.md.
-        watchdog_seconds: when `next()` waits longer, a warning under the logger "fastresume" says what every
-            thread, worker and file is doing; again after twice the time, and so on. None for no watchdog.
+        watchdog_seconds: when `next()` waits longer, the logger "fastresume" warns with what every thread,
+            worker and file is doing; again after twice the time, and so on. None for no watchdog.
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range; for `static` without
@@ -88,9 +89,9 @@ class Loader:
 
     Threads and forks: use a loader in one thread at a time: `next()` refuses a second one. In a forked child,
     make a new iterator. Threads start with the first batch and end with the pass, with `close()`, or with the
-    iterator. Workers start with the first batch or with `start()`, and last from pass to pass until
-    `close()`, or as long as the loader.
-    A worker that dies is a FastresumeError that names it; the next `next()` goes on with new ones.
+    iterator. Workers start with the first batch or with `start()`, and are kept for all passes, until
+    `close()` or the end of the loader. A worker that dies raises a FastresumeError that names it; the next
+    `next()` continues with new ones.
 
     Examples:
         >>> loader = Loader(dataset)
@@ -202,12 +203,12 @@ class Loader:
         given = same_state.check_same(state) if check_same else state
         before = self.dataset.spec
         self.dataset.load_state_dict(given, reset_epochs=reset_epochs)
-        if self.dataset.spec is not before:  # the files stand in the order of the state
+        if self.dataset.spec is not before:  # the files are in the order of the state
             self.close()
             self._take_spec()
 
     def config(self) -> dict[str, Any]:
-        """What was asked for, as a plain mapping: that of the dataset, and `loader` with what reads it.
+        """The settings as a plain mapping: those of the dataset, and `loader` with those of this loader.
 
         Examples:
             >>> loader.config()["loader"]["num_workers"]
@@ -261,9 +262,9 @@ class Loader:
         """The batches of the last steps again, in the order in which they were delivered, bit for bit.
 
         They are read and transformed again, one at a time, in this thread; only the numbers of their steps
-        are kept. The cursor and what was decoded ahead stay as they are. Steps are counted back over ends of
-        passes and over `load_state_dict` and `reset`. The first one is the first that this loader has
-        delivered (of the last 64 passes).
+        are kept. The cursor and what was decoded ahead are unchanged. Steps are counted back over ends of
+        passes, and over `load_state_dict` and `reset`, to the first step that this loader delivered (in the
+        last 64 passes).
 
         Args:
             steps: how many, at least 0.
@@ -289,19 +290,19 @@ class Loader:
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, as this loader's threads or workers make it.
 
-        As `ParquetDataset.batch_at`, but that a pass which nobody has read here is taken to be read by this
-        loader. So with workers it is their batch, and what transforms draw from global generators is what the
-        workers draw; those of this process stay as they are. The cursor stays, too.
+        It is as `ParquetDataset.batch_at`, except that a pass (epoch) not read here yet counts as read by
+        this loader. So with workers it is their batch, and transforms draw from global generators what the
+        workers draw. The generators of this process and the cursor are unchanged.
 
         Args:
             epoch: the number of the pass, as `batch.epoch` counts it.
             step: the number of the global batch in it, as `batch.step` counts it.
-            state: a state of that pass, where it was read elsewhere by other ranks, workers or batch sizes.
+            state: a state of that pass, if other ranks, workers or batch sizes read it elsewhere.
 
         Raises:
             IndexError: if the pass has no such step.
             StateError: if the state is of another dataset, order or epoch.
-            ValueError: if the step was made under a cut that so many ranks can't share.
+            ValueError: if the step was made under a cut that this number of ranks can't share.
 
         Examples:
             >>> loader.batch_at(epoch=0, step=2).rows()[:2]
@@ -316,14 +317,14 @@ class Loader:
     ) -> tuple[Batch, int]:
         """The batch that a row is delivered with in a pass, made again, and the row's place in it.
 
-        As `ParquetDataset.batch_of_row`, but that a pass which nobody has read here is taken to be read by
-        this loader, as for `batch_at`: so this is the row as the job got it.
+        It is as `ParquetDataset.batch_of_row`, except that a pass not read here yet counts as read by this
+        loader, as for `batch_at`: so this is the row as the job got it.
 
         Raises:
             IndexError: if the row is not in the files, is not selected, or no batch of the pass has it.
             StateError: if the state is of another dataset, order or epoch.
-            TypeError: of a `Mixture`, and of a dataset with units.
-            ValueError: if its step was made under a cut that so many ranks can't share.
+            TypeError: for a `Mixture`, and for a dataset with units.
+            ValueError: if its step was made under a cut that this number of ranks can't share.
 
         Examples:
             >>> batch, place = loader.batch_of_row(epoch=0, row_number=70)
@@ -362,7 +363,7 @@ class Loader:
 
         Raises:
             ModuleNotFoundError: if no bar is named, and tqdm is not installed.
-            TypeError: if `bar` is no bar, or takes none of the arguments that set its beginning.
+            TypeError: if `bar` is no bar, or takes no arguments that set where it begins.
 
         Examples:
             >>> for batch in loader.progress(disable=True):
@@ -375,9 +376,10 @@ class Loader:
     def close(self) -> None:
         """Ends threads and workers, and closes files; the cursor stays, and a new `iter()` resumes from it.
 
-        A transform that is still at work has two seconds. Then its worker is killed, or its thread let be.
+        A transform that is still running has two seconds. Then its worker is killed, or its thread is left
+        alone.
 
-        The memory that batches had, and that is kept for the next pass otherwise, goes back to the system.
+        The memory of batches, otherwise kept for the next pass, goes back to the system.
         """
         if self._crew is not None:
             self._crew.close()

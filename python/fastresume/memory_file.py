@@ -1,4 +1,4 @@
-"""Memory without a name that processes share, as a file and mapped: nothing of it can stay behind."""
+"""Memory without a name that processes share, as a file and mapped: none of it can be left over."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Memory = npt.NDArray[np.uint8]
 
 
 def shared_file(size: int) -> int:
-    """A file of so many zeros in memory, which has no name: the descriptor. Nothing stays behind of it.
+    """The descriptor of a file of `size` zeros in memory, without a name, so that none is left over.
 
     Raises:
-        OSError: if there is not so much memory, or the system gives no such file.
+        OSError: if there is not enough memory, or the system has no such files.
     """
     if hasattr(os, "memfd_create"):  # not bounded by the size of /dev/shm
         try:
@@ -80,7 +80,7 @@ class Mapping:
     def lock(self, lock: _core.PageLock | None) -> None:
         """Has its pages locked for as long as it is mapped."""
         if lock is not None:
-            self._lock = lock  # first: a signal handler may raise behind the next line
+            self._lock = lock  # first: a signal handler may raise after the next line
             lock.lock(self.address, self._size)
 
     def __del__(self) -> None:
@@ -97,9 +97,9 @@ class Mapping:
 
 
 class Shared:
-    """So many zeros, which forked children share, and other processes that this is pickled for.
+    """Memory of zeros, shared with forked children, and with other processes that this is pickled for.
 
-    Where the system gives no such file only forked children share them.
+    If the system has no such files, only forked children share it.
     """
 
     def __init__(self, size: int, file: int | None = None) -> None:

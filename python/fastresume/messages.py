@@ -1,4 +1,4 @@
-"""Messages of errors stay short, whatever a user passes, and hold no password of an address."""
+"""Messages of errors stay short, no matter what a user passes, and hold no password of an address."""
 
 from __future__ import annotations
 

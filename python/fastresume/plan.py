@@ -27,7 +27,7 @@ class Plan:
     Args:
         epoch: the number of the pass.
         order: the order, as the cursor records it.
-        table: the snapshot of the table that is read, in words; None of files that are no table's.
+        table: the snapshot of the table that is read, in words; None for files that are no table's.
         remaining_rows: rows of the pass that are not delivered yet.
         world_size: the number of ranks.
         workers: the number of loader workers of each rank; 0 without workers.
@@ -46,9 +46,9 @@ class Plan:
         window_rows: rows of the largest window; 0 for a sequential order.
         row_bytes: bytes of one row over all tensors; for lists and strings, an estimate from the footers.
         bytes_per_rank: the most that a rank holds in decoded rows: one window (or one segment of a row group)
-            for each of its lanes, and the batch that is being made. The rows of a window lie in pieces of
+            for each of its lanes, and the batch that is being made. The rows of a window are in pieces of
             memory, which adds an eighth. If matrices are made of columns when a batch is finished, these
-            columns lie in strips of a segment. That adds a quarter of them at most, and the rows of a batch.
+            columns are in strips of a segment. That adds a quarter of them at most, and the rows of a batch.
             If a row group is decoded in parts, its dictionaries are kept, up to 32 MiB. The footers' metadata
             of the columns that are read is kept: of 8 open files, and of others up to 16 MiB. A `Loader` adds
             its `prefetch_bytes`. If it copies batches to a device, it adds three of them there and three
@@ -68,8 +68,8 @@ class Plan:
         rows_decoded_per_row: the same per delivered row: 1.0 is best.
         max_bad_rows: how many damaged rows of a pass are masked in each process before that is an error; None
             where one is an error (`bad_rows="error"`).
-        units: what is counted in the place of rows (`unit=`), in words; None of rows. What is said of rows
-            here is said of units then.
+        units: what is counted instead of rows (`unit=`), in words; None if rows are. If given, what is said
+            of rows here applies to these units.
         dropped_tokens: how many tokens of all files are in no packed sequence.
         advice: what could be better, and which setting helps.
     """

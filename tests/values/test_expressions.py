@@ -98,7 +98,7 @@ def test_what_an_expression_makes_is_known_at_once_or_refused_with_its_text(
         ),
         (lambda: fr.col("a", "b") > 3, "a condition is on one column"),
         (lambda: fr.col("a").hash(3).cast(torch.int8), "has no meaning: a bucket is int64"),
-        (lambda: fr.col("a").fill_null(0).hash(3), "write .fill_null behind .hash"),
+        (lambda: fr.col("a").fill_null(0).hash(3), "write .fill_null after .hash"),
         (lambda: fr.col("a").cast(torch.int8).decimal("int64"), "write .decimal before .cast"),
         (fr.stack, "holds no column"),
         (lambda: fr.stack(3), "takes names, patterns and fr.col"),

@@ -354,7 +354,7 @@ def test_an_inner_list_of_another_length_is_an_error(path: Path) -> None:
 
 def test_none_stands_before_lengths_alone() -> None:
     for wrong in ((None,), (2, None), (None, 2, None), ()):
-        with pytest.raises(ValueError, match="takes a length, or a tuple of them behind None"):
+        with pytest.raises(ValueError, match="takes a length, or a tuple of them after None"):
             fr.col("x").fixed(wrong)
     made = fr.col("x").fixed((None, 4096)).pad(8)
     assert repr(made) == "fr.col('x').fixed((None, 4096)).pad(8)"

@@ -155,7 +155,7 @@ def test_a_dataset_says_what_to_write(path: Path, what: str) -> None:
 @pytest.mark.parametrize(
     ("method", "words"),
     [
-        ("set_epoch", "and needs none: each pass is shuffled anew"),
+        ("set_epoch", "and needs none: each pass is shuffled again"),
         ("shuffle", "write ParquetDataset(paths, shuffle=True)"),
         ("take", "write ParquetDataset(paths, rows=[[0, n]])"),
         ("peak", "did you mean .peek?"),

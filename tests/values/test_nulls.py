@@ -94,7 +94,7 @@ def test_a_number_that_no_column_holds_is_refused(fill: int) -> None:
 
 
 def test_what_becomes_of_nulls_is_said_once() -> None:
-    with pytest.raises(TypeError, match="what becomes of nulls is said already"):
+    with pytest.raises(TypeError, match="the rule for nulls is given already"):
         fr.col("a").fill_null(0).mask_null()
 
 

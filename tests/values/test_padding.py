@@ -296,7 +296,7 @@ def test_what_can_not_be_padded_is_refused(
         (lambda: fr.col("x").pad(2, side="top"), ValueError, "'right' or 'left', found 'top'"),
         (lambda: fr.col("x").pad(2).pad(3), TypeError, r"fr.col\('x'\).pad\(2\).pad: .pad is said already"),
         (lambda: fr.col("x").fixed(2).pad(2), TypeError, "all rows have one length already"),
-        (lambda: fr.col("x").pad(2).hash(9), ValueError, "write .pad behind .hash"),
+        (lambda: fr.col("x").pad(2).hash(9), ValueError, "write .pad after .hash"),
         (lambda: fr.stack(fr.col("x").pad(2)), ValueError, "can't be a part of a matrix, with .pad"),
     ],
 )

@@ -138,5 +138,5 @@ def test_an_order_without_a_meaning_is_refused_at_the_call() -> None:
     ):
         with pytest.raises(TypeError, match=r"fr\.col\('x'\)"):
             wrong()
-    with pytest.raises(ValueError, match="takes what stands between values, found ''"):
+    with pytest.raises(ValueError, match="takes the text between values, found ''"):
         x.split("")

@@ -228,7 +228,7 @@ class Peers:
         try:
             say()
         except BaseException as error:
-            # A rank that did not get this far is now one message behind: this group can't be used any more.
+            # A rank that did not get this far has now missed a message: this group can't be used any more.
             self._lost = described(error)
             raise
 

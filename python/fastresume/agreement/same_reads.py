@@ -23,7 +23,7 @@ CHECK_RANKS = "FASTRESUME_CHECK_RANKS"
 """The environment variable that turns the comparison of ranks off, if it is 0."""
 
 WAIT_SECONDS = 10.0
-"""So long a rank waits for the others before it goes on, and compares what they read later."""
+"""How long a rank waits for the others before it continues, and compares what they read later."""
 
 _POLL_SECONDS = 0.02
 
@@ -91,7 +91,7 @@ class _Asked:
         self._world, self._place = world, f"fastresume/{next(_numbers)}/"
         text = json.dumps(reads, default=str)
         self._mine = self._place + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        # Whoever is counted by the last one is counted by the one before it.
+        # A rank that the last one counts is counted by the one before it.
         self._to_write: list[Callable[[], Any]] = [
             lambda: self._store.add(self._place, 1),
             lambda: self._store.add(self._mine, 1),
@@ -121,8 +121,8 @@ class _Asked:
         if self._times == 1:
             late = [rank for rank in range(self._world.world_size) if not self._has_begun(rank)]
             _log.warning(
-                "%s: not one batch was asked for after %.0f s, so this rank goes on, and compares later what "
-                "they read; a dataset that some ranks read alone takes world=(0, 1)",
+                "%s: not one batch was asked for after %.0f s, so this rank continues, and compares later "
+                "what they read; a dataset that some ranks read alone takes world=(0, 1)",
                 named(late),
                 WAIT_SECONDS,
             )

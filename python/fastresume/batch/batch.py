@@ -72,12 +72,13 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def global_step(self) -> int:
         """The number of global batches of the job before it, since its start, over all passes.
 
-        Each global batch that was delivered counts once. In the first pass it is `step`. It goes on after a
-        resume, also with other ranks or batch sizes, where files came, and over the stages of a mixture. It
-        never falls, but where `reset_epochs` begins a new count, or `on_iter="restart"` reads a pass again.
+        Each global batch that was delivered counts once. In the first pass (epoch) it is `step`. The count
+        continues after a resume, also with other ranks or batch sizes, after files were added, and over the
+        stages of a mixture. It never falls, unless `reset_epochs` begins a new count, or `on_iter="restart"`
+        reads a pass again.
 
-        States of earlier releases and imported ones do not have the count. There the passes before, and the
-        rows that no cut tells of, count as if the first cut of the present pass had divided them.
+        States of earlier releases and imported ones do not have the count. Then earlier passes, and rows that
+        are in no cut, count as if the first cut of the present pass had divided them.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
@@ -104,7 +105,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def cursor_before(self) -> Cursor:
-        """The cursor before this batch: after loading it, this batch comes first.
+        """The cursor before this batch: after loading it, this batch is the first one.
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
@@ -115,9 +116,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def valid(self) -> Tensor:
         """Which rows are neither padding nor masked: bool `[B]`, on the device of the tensors.
 
-        All of them, except in the last batch of a pass under `tail="pad"`, which is filled up with copies;
-        where rows can't be read under `bad_rows="mask"`; and where a function given to `map` masked rows, or
-        failed under `on_error="mask"`.
+        All rows are valid, with three exceptions. Under `tail="pad"` the last batch of a pass is filled up
+        with copies. Under `bad_rows="mask"` rows that can't be read are masked. A function given to `map` may
+        mask rows, or fail under `on_error="mask"`.
         """
         if self._origin.damage or self._origin.marks:
             return torch.from_numpy(self._origin.valid).to(self._device())
@@ -151,7 +152,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         It counts in the order in which the mixture names its sources: `mixture.sources[int(source)]`.
 
         Raises:
-            AttributeError: of a batch that no mixture made: `hasattr(batch, "source")` is False.
+            AttributeError: for a batch that no mixture made: `hasattr(batch, "source")` is False.
         """
         sources = self._origin.place_sources
         if sources is None:
@@ -169,7 +170,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def rows(self) -> Any:
         """The row numbers, int64 `[B]`, counted over all rows of the dataset's files, in their order.
 
-        Of packed sequences, a `Jagged` of the row numbers of each sequence's documents, int64.
+        For packed sequences, a `Jagged` of the row numbers of each sequence's documents, int64.
         """
         numbers, units = of_runs(self._origin.runs), self._origin.units
         if units is None or not units.are_documents:
@@ -181,7 +182,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """Where the rows of each bin begin, then their number: int64 `[bins + 1]`, on the tensors' device.
 
         Raises:
-            AttributeError: of a batch whose dataset has no `unit=fr.Bins(...)`.
+            AttributeError: for a batch whose dataset has no `unit=fr.Bins(...)`.
         """
         units = self._origin.units
         if units is None or units.are_documents:
@@ -193,8 +194,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         It is a function of the dataset's seed, the epoch, the row's position in the order of the pass, and
         `draw`. So a row has the same number on any number of ranks and workers, at any batch size and after
-        any resume. It has another one in each pass. No two rows of a pass have the same number. A padding row
-        has that of its original.
+        any resume. In each pass it has another number. No two rows of a pass have the same number. A padding
+        row has that of its original.
 
         Args:
             draw: which of a row's numbers, at least 0; they are independent of each other.
@@ -215,8 +216,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """A generator of random numbers for this batch, newly seeded by each call.
 
         Its seed is a function of the dataset's seed, the epoch, the step, the rank and `draw`, so that ranks
-        draw different numbers. The same numbers come after a resume under the same cut (ranks, workers,
-        lanes, batch size). Those of `row_seeds()` come again under any cut.
+        draw different numbers. A resume under the same cut (ranks, workers, lanes, batch size) draws the same
+        numbers. `row_seeds()` gives the same seeds under any cut.
 
         Args:
             device: where random numbers will be drawn.
@@ -251,9 +252,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """The batch as a pyarrow RecordBatch; it shares memory where Arrow has the same layout.
 
         Matrices become lists of fixed size. A `Jagged` becomes a large_list (of large_lists, ...),
-        large_string or large_binary. A mask (`name + "_valid"`) gives the nulls of `name`, and is no column
-        of its own. Numbers are not copied; bools and masks are copied to bits, and tensors of other devices
-        are copied.
+        large_string or large_binary. A mask (`name + "_valid"`) becomes the nulls of `name`, not a column.
+        Numbers are not copied; bools and masks are copied to bits, and tensors of other devices are copied.
 
         Raises:
             ModuleNotFoundError: if pyarrow is not installed.
@@ -280,8 +280,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     ) -> Any:
         """The lists, or single ids, of these names as torchrec's KeyedJaggedTensor, in their order.
 
-        A tensor `[B]` of single ids gives rows of one value. What is null is left out: the row of a null list
-        or id is empty. A single name shares its memory if nothing is left out; of several, the values are
+        A tensor `[B]` of single ids gives rows of one value. Nulls are left out: the row of a null list or id
+        is empty. A single name shares its memory if nothing is left out; with several names the values are
         copied, one key after the other.
 
         Args:
@@ -316,7 +316,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         )
 
     def _rows_of(self, name: str) -> Jagged:
-        """The lists of this name; single values are lists of one, of which a mask beside them marks nulls.
+        """The lists of this name; single values are lists of one, and their mask marks the nulls.
 
         Raises:
             TypeError: if it is neither.

@@ -11,7 +11,7 @@ import numpy.typing as npt
 Range = tuple[int, int, str] | tuple[int, int, str, int]
 """A range of row numbers `[start, end)` and its cause: column, row group and file are in it.
 
-Of a mixture, the source whose rows they are stands behind it.
+For a mixture, a fourth item is the source that the rows are of.
 """
 
 Damage = tuple[Range, ...]

@@ -54,7 +54,7 @@ class Delivered(Protocol):
 
     @property
     def damage(self) -> Sequence[Range]:
-        """The rows that could not be decoded, and others beside them: `[start, end)`, and why."""
+        """The rows that could not be decoded, and maybe others: `[start, end)`, and why."""
 
     @property
     def positions(self) -> _core.Buffer:
@@ -66,5 +66,5 @@ class Delivered(Protocol):
 
 
 def cursor_after(delivered: Delivered, end_cursor: _core.Cursor | None) -> _core.Cursor:
-    """The cursor after a batch; `end_cursor` if the batch ends a pass and the next one starts anew."""
+    """The cursor after a batch; `end_cursor` if the batch ends a pass and the next one starts over."""
     return end_cursor if delivered.ends_pass and end_cursor is not None else delivered.cursor

@@ -36,8 +36,8 @@ class Jagged:
         values_valid: bool `[n]`, one for each value, False where an element of a list is null (its value is
             0); `[n, k]` of lists of one length k, one for each number in them. None if these are not marked:
             of what is no list of numbers, or unless nulls are masked. In a batch where none is null, one byte
-            stands for all (see `torch.Tensor.expand`): clone it to write.
-        name: the tensor of a batch that the rows are, which errors name; None of rows of your own.
+            represents all (see `torch.Tensor.expand`): clone it to write.
+        name: the key of these rows in a batch, for errors to name; None for rows of your own.
 
     Examples:
         >>> import torch
@@ -113,12 +113,12 @@ class Jagged:
 
         Args:
             length: elements of each row; that of the longest row if None.
-            value: what stands where a row has no element.
-            side: where a row is filled up: behind its elements ("right") or before them ("left").
+            value: the value where a row has no element.
+            side: where a row is filled up: after its elements ("right") or before them ("left").
 
         Raises:
             ValueError: if a row has more elements.
-            TypeError: of a `Jagged` of a `Jagged`.
+            TypeError: for a `Jagged` of a `Jagged`.
 
         Examples:
             >>> import torch
@@ -264,12 +264,12 @@ class Jagged:
         The rows of lists of strings are lists of str.
 
         Args:
-            errors: what becomes of a row that is not UTF-8, as for `bytes.decode`: a file may hold any bytes.
+            errors: what to do with a row that is not UTF-8, as for `bytes.decode`: a file may hold any bytes.
 
         Raises:
             TypeError: if the values are not bytes (uint8).
             DataError: if a row is not UTF-8 and `errors` is "strict"; names the column and the row of the
-                batch, of which `dataset.locate(batch.rows())` tells the file.
+                batch; `dataset.locate(batch.rows())` finds the file.
 
         Examples:
             >>> import torch
@@ -304,7 +304,7 @@ class Jagged:
         values = self.values._map(change) if isinstance(self.values, Jagged) else change(self.values)
         marks = self.values_valid
         if marks is not None:
-            # What is copied of one byte that stands for all is that byte.
+            # If one byte represents all marks, that byte is what is copied.
             marks = change(marks[:1]).expand(marks.shape) if is_one_byte(marks) else change(marks)
         return Jagged(values, change(self.offsets), valid, self.kind, marks, self.name)
 
@@ -429,7 +429,7 @@ def _taken(values: Tensor, offsets: Tensor, moves: Tensor) -> Tensor:
 
 
 def is_one_byte(marks: Tensor) -> bool:
-    """Whether one byte stands for all marks."""
+    """Whether one byte represents all marks."""
     return marks.numel() > 0 and not any(marks.stride())
 
 

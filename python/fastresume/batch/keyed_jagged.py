@@ -33,7 +33,7 @@ class KeyedRows(NamedTuple):
 
 
 def weights_of(key: str, offsets: Tensor, weights: Tensor, own_offsets: Tensor) -> Tensor:
-    """The weights of a key's values, which stand in rows as its values do.
+    """The weights of a key's values, in rows like these.
 
     Raises:
         ValueError: if a row has another number of weights than of values; names the key and the row.

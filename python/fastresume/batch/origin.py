@@ -136,9 +136,9 @@ class Origin(NamedTuple):
 
     For rows that were read by their numbers, `cursor`, `epoch`, `step` and `share` are None. `rows` are the
     row numbers as runs, or an object that computes them. `masked` names the tensors whose nulls are marked by
-    the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and others beside them.
-    `sources` says which source of a mixture each row is of, or is an object that computes it. `units` says
-    which rows are of which unit. `marks` are the rows that functions masked: a list as long as one may add.
+    the tensor `name + "_valid"`. `damage` has the rows that could not be decoded, and maybe others. `sources`
+    says which source of a mixture each row is of, or is an object that computes it. `units` says which rows
+    belong to which unit. `marks` are the rows that functions masked: a list as long as one may add.
     """
 
     cursor: _core.Cursor | None
@@ -175,7 +175,7 @@ class Origin(NamedTuple):
 
     @property
     def place_sources(self) -> npt.NDArray[np.int64] | None:
-        """Which source of a mixture each row, or unit, is of: int64 `[B]`; None of one dataset."""
+        """Which source of a mixture each row, or unit, is of: int64 `[B]`; None for one dataset."""
         if not isinstance(self.sources, _core.Written):
             return self.sources
         told = self.sources.row_sources()
@@ -186,7 +186,7 @@ class Origin(NamedTuple):
 
     @property
     def row_sources(self) -> npt.NDArray[np.int64] | None:
-        """Which source of a mixture each of the row numbers is of: int64, as many; None of one dataset."""
+        """The source of a mixture of each of the row numbers: int64, one each; None for one dataset."""
         sources = self.place_sources
         if sources is None or self.units is None:
             return sources

@@ -36,22 +36,21 @@ class Field:
             that says how many elements of a padded row are its own.
         is_masked: whether nulls are marked: by the mask that follows, or by the `valid` of a `Jagged`.
         size: how many elements a row has, of a matrix `[B, n]` of one column: bytes of one length, lists that
-            all have as many, or what `.pad()` names; of lists of bytes or lists of one length, how many each
-            value of a `Jagged` has; else None.
-        unit: what its numbers count or stand for, where their type alone does not say it:
-            "timestamp[us, UTC]" (ms, us or ns; without UTC, in no time zone), "date[day]", "time[us]",
-            "duration[us]", "decimal(9, 2)" (units of 0.01), "uuid", "interval",
-            "hash1[1000, seed 7]" (buckets); else None.
+            all have this length, or what `.pad()` names; for lists of bytes or lists of one length, how many
+            each value of a `Jagged` has; else None.
+        unit: what its numbers count or mean, if their type alone does not say it: "timestamp[us, UTC]" (ms,
+            us or ns; without UTC, in no time zone), "date[day]", "time[us]", "duration[us]", "decimal(9, 2)"
+            (units of 0.01), "uuid", "interval", "hash1[1000, seed 7]" (buckets); else None.
         sizes: where a row is lists in a list, how many elements these have at each level: (k1, k2) of a
             tensor `[B, k1, k2]`, whose `size` is k1 * k2; else empty.
-        marks_values: whether the `values_valid` of a `Jagged` tells which elements of its lists are null, or
+        marks_values: whether the `values_valid` of a `Jagged` marks which elements of its lists are null, or
             which numbers of these.
-        mark_shape: the shape of what it tells of one value: () of a number, (k,) of a list of `.fixed((None,
+        mark_shape: the shape of the marks of one value: () for a number, (k,) for a list of `.fixed((None,
             k))`.
         null_count: how many nulls its columns have in all rows of the files, null lists and elements of lists
-            among them; None where footers don't count all of them. Where nulls are errors, the first one is
-            then told when it is read, and not when the dataset is made.
-        expression: what made the tensor, as `fr.col(...)` or `fr.stack(...)`; None of a column as it is.
+            among them; None if footers don't count all of them. If nulls are errors, the first one is then
+            raised when it is read, and not when the dataset is made.
+        expression: what made the tensor, as `fr.col(...)` or `fr.stack(...)`; None for a column as it is.
     """
 
     name: str
@@ -87,7 +86,7 @@ class Field:
     def shape(self) -> tuple[str | int, ...]:
         """`("B",)`, `("B", k)`, `("B", k1, k2)`, or `("B", "*")` for a `Jagged`; B is the number of rows.
 
-        `("B", "*", "*")` for a `Jagged` of a `Jagged`; behind that, the shape of a value, if it is not one
+        `("B", "*", "*")` for a `Jagged` of a `Jagged`. Then follows the shape of a value, if it is not one
         number.
         """
         return ("B", *("*" * len(self._kinds) if self.is_jagged else ()), *self._sides)
@@ -103,7 +102,7 @@ class Field:
         return self.sizes or (() if self.width is None else (self.width,))
 
     def _types(self) -> list[tuple[str, torch.dtype, tuple[int, ...]]]:
-        """The dtypes of the tensors that it is made of, and their dimensions behind the first one."""
+        """The dtypes of the tensors that it is made of, and their dimensions after the first one."""
         types = [(self.dtype, self._sides)]
         if self.marks_values:
             types.append((torch.bool, self.mark_shape))
@@ -141,7 +140,7 @@ def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
 class Schema(Mapping[str, Field]):
     """The keys of a batch in their order, with a `Field` for each; prints as a table.
 
-    Where nulls are masked, a tensor is followed by its mask, a field of its own.
+    If nulls are masked, the tensor is followed by its mask, which is a separate field.
 
     Examples:
         >>> dataset.schema["dense"].shape
@@ -213,7 +212,7 @@ class Schema(Mapping[str, Field]):
 
     @property
     def row_widths(self) -> list[int]:
-        """The bytes of a row of each tensor, of which none is jagged."""
+        """The bytes of a row of each tensor; none of them is jagged."""
         return [field.dtype.itemsize * (field.size or 1) for field in self.fields]
 
     def __getitem__(self, name: str) -> Field:

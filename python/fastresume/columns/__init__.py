@@ -1,1 +1,1 @@
-"""What becomes of columns: `fr.col(...)`, `fr.stack(...)`, and a list of them as the core takes it."""
+"""Columns as tensors: `fr.col(...)`, `fr.stack(...)`, and a list of them as the core takes it."""

@@ -1,4 +1,4 @@
-"""`fr.col(...)`: columns, and what becomes of them; compared with a value, a condition for `filter=`."""
+"""`fr.col(...)`: columns and the rules for them; compared with a value, a condition for `filter=`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ LONGEST = 200
 
 @bounds_methods
 class Column(Refusals):
-    """Columns, by names and patterns, and what becomes of each: what `fr.col(...)` gives.
+    """Columns, by names and patterns, and the rules for each: what `fr.col(...)` returns.
 
-    A frozen value: each method gives a new one. Its `repr` is the code that makes it. It may be pickled and
+    A frozen value: each method returns a new one. Its `repr` is the code that makes it. It may be pickled and
     shared between threads and processes. `==` makes a condition for `filter=`; `.equals()` compares.
 
     Args:
-        names: names of columns, names of structs or maps (which mean all their members), glob patterns, and
-            what a `!` stands before, which is left out.
+        names: names of columns, names of structs or maps (which mean all their members), and glob patterns. A
+            `!` before a name or pattern leaves it out.
 
     Raises:
-        TypeError: if there are none, or one is no string. Of methods: if what is said has no
-            meaning, or was said before.
+        TypeError: if there are none, or one is no string. Of methods: if the rule has no meaning here, or was
+            given before.
 
     Examples:
         >>> import fastresume as fr
@@ -73,15 +73,15 @@ class Column(Refusals):
     def __reduce__(self) -> tuple[Any, ...]:
         return (_made, (self.names, self.rules, self.tensor_name))
 
-    # ----------------------------------------------------------------------------------- what becomes of them
+    # ----------------------------------------------------------------------------------------- rules for them
 
     def cast(self, dtype: torch.dtype, *, rounding: bool = False) -> Column:
-        """Numbers of another dtype, each checked: `[B]`, or a `Jagged` of such.
+        """Numbers of another dtype, each checked: `[B]`, or a `Jagged` of them.
 
         A cast keeps every number. Only a float may become the nearest one of a narrower float type. An
         integer that the type can't hold exactly, a fraction cast to integers, and a float beyond the type are
-        a DataError that names value and row. A decimal is the number that it stands for. Files may hold
-        different types of numbers.
+        a DataError that names value and row. A decimal is taken as its number, not as its unscaled integer.
+        Files may hold different types of numbers.
 
         Args:
             dtype: a dtype of integers, floats or bool.
@@ -99,16 +99,16 @@ class Column(Refusals):
         name = dtype_name(f"{self._shown}.cast", dtype)
         if truth(f"rounding of {self._shown}.cast", rounding) and not dtype.is_floating_point:
             raise TypeError(f"{self._shown}.cast: rounding= is for casts to floats, found torch.{name}")
-        later = "int64, of which dataset.map(function) makes another type"
+        later = "int64; dataset.map(function) makes another type of it"
         self._refuse("cast", cast=None, hash=f"a bucket is {later}", codes=f"a code is {later}")
         self._refuse("cast", raw="bytes are no number", split="texts are no numbers")
         return self._with(cast=name, rounding=rounding)
 
     def fill_null(self, value: bool | float | str | bytes) -> Column:
-        """A value where there is a null, of the tensor's type: of `.hash()` a bucket, of `.codes()` a code.
+        """A value for each null, of the tensor's type: after `.hash()` a bucket, after `.codes()` a code.
 
-        A null list or text is empty then; `""` says so of texts alone. A null member of a list becomes the
-        value.
+        A null list or text is then empty; `""` means that for texts only. A null element of a list becomes
+        the value.
 
         Raises:
             TypeError: if it is no number and no empty text.
@@ -125,11 +125,11 @@ class Column(Refusals):
         return self._with(nulls=filled)
 
     def mask_null(self) -> Column:
-        """A bool tensor `name + "_valid"` beside the tensor: False, and a value of 0, where there is a null.
+        """Adds a bool tensor `name + "_valid"`: False where there is a null, whose value is 0.
 
-        Of a `Jagged`, its `.valid`, and `.values_valid` for the numbers of lists. Where these are a matrix,
-        the tensor `name + "_values_valid"` of its shape. Of a struct that is named, `name + "_valid"` for the
-        struct itself, besides.
+        A `Jagged` has its `.valid` instead, and `.values_valid` for the numbers of lists. If these are a
+        matrix, it is the tensor `name + "_values_valid"` of its shape. For a struct that is named, there is
+        also `name + "_valid"` for the struct itself.
         """
         self._refuse("mask_null", nulls=None)
         return self._with(nulls="mask")
@@ -139,14 +139,14 @@ class Column(Refusals):
         return self._with(optional=True)
 
     def from_path(self) -> Column:
-        """The values that stand in the files' paths, as `region=eu/part-0.parquet` has one of `region`.
+        """The values in the files' paths, as `region=eu/part-0.parquet` has one of `region`.
 
         int64 if all of them are integers, else texts.
         """
         return self._with(from_path=True)
 
     def alias(self, name: str) -> Column:
-        """Another name of the tensor, of one column; that of its mask is the name with "_valid" behind it.
+        """Another name for the tensor of one column; its mask is then named `name + "_valid"`.
 
         Raises:
             ValueError: if the name is empty.
@@ -158,10 +158,9 @@ class Column(Refusals):
     def hash(self, buckets: int, seed: int = 0) -> Column:
         """The buckets of texts, bytes or integers: int64 in [0, buckets), `[B]` or a `Jagged`.
 
-        Integers that pandas stored as floats, since one was missing, are hashed by
-        `.cast(torch.int64).hash(...)`: 3.0 is in the bucket of 3, and 2.5 is a DataError. The same value is
-        in the same bucket of all columns with one number of buckets and one seed, in every release
-        (docs/reference/shaping.md).
+        A value has the same bucket in all columns with the same number of buckets and the same seed, in every
+        release (docs/reference/shaping.md). Integers that pandas stored as floats, since one was missing, are
+        hashed by `.cast(torch.int64).hash(...)`: 3.0 is in the bucket of 3, and 2.5 is a DataError.
 
         Raises:
             ValueError: if `buckets` is not in [1, 2**63], or the seed not in [0, 2**64).
@@ -181,14 +180,14 @@ class Column(Refusals):
     def split(self, separator: str | bytes) -> Column:
         """The values that a text holds, as a list of texts: a `Jagged` of a `Jagged` of uint8.
 
-        `.hash()` and `.codes()` behind it make int64 of each value. An empty text holds none, and `"a,,b"`
-        an empty one between the others.
+        `.hash()` or `.codes()` after it makes int64 of each value. An empty text has no values, and `"a,,b"`
+        has an empty one between the others.
 
         Raises:
             ValueError: if the separator is empty.
         """
         if not text_or_bytes(f"the separator of {self._shown}.split", separator):
-            raise ValueError(f"{self._shown}.split takes what stands between values, found {separator!r}")
+            raise ValueError(f"{self._shown}.split takes the text between values, found {separator!r}")
         for said in ("hash", "codes", "cast", "decimal", "raw", "fixed", "pad"):
             if getattr(self.rules, said) is not None:
                 order = said in ("hash", "codes", "pad")
@@ -200,16 +199,16 @@ class Column(Refusals):
     def codes(self, values: Iterable[str | bytes] | None = None, unknown: int | None = None) -> Column:
         """The codes of texts or bytes: int64, `[B]` or a `Jagged`; `dataset.dictionaries` has the values.
 
-        The code of a value is its place in `values`. Without these, its place among all different values of
-        the files' rows (selected or not), in the order of their bytes; they are gathered when the dataset is
-        made.
+        The code of a value is its index in `values`. Without these, it is its index among all distinct values
+        of the files' rows (selected or not), in the order of their bytes; they are collected when the dataset
+        is made.
 
         Args:
             values: the values, in the order of their codes.
-            unknown: the code of all other values; without it, another value is a DataError.
+            unknown: the code of all other values; without it, any other value is a DataError.
 
         Raises:
-            ValueError: if a value is named twice, or `unknown` is said without `values`.
+            ValueError: if a value is named twice, or `unknown` is given without `values`.
         """
         named = None
         if values is not None:
@@ -243,14 +242,14 @@ class Column(Refusals):
     ) -> Column:
         """Lists, texts and bytes as `[B, length]`, filled up; lists of k numbers each, `[B, length, k]`.
 
-        `name + "_length"`, int64 `[B]`, tells how many elements of each row are its own.
+        `name + "_length"`, int64 `[B]`, says how many elements of each row are its own.
 
         Args:
             length: elements of each row, at least 1.
-            value: what stands where a row has no element; of the tensor's type.
-            truncate: what is kept of a longer row: its first elements ("head") or its last ("tail"). Without
-                it, a longer row is a DataError.
-            side: where a row is filled up: behind its elements ("right") or before them ("left").
+            value: the value where a row has no element; of the tensor's type.
+            truncate: the part of a longer row to keep: its first elements ("head") or its last ("tail").
+                Without it, a longer row is a DataError.
+            side: where a row is filled up: after its elements ("right") or before them ("left").
         """
         size = at_least(1, f"the length of {self._shown}.pad", length)
         filled = number(f"the value of {self._shown}.pad", value)
@@ -263,12 +262,11 @@ class Column(Refusals):
         return self._with(pad=(size, filled, str(side), truncate))
 
     def fixed(self, length: int | tuple[int | None, ...] | None) -> Column:
-        """Lists that all have so many elements as `[B, k]`; of lists in lists, by a tuple, `[B, k1, k2]`.
+        """Lists that all have k elements as `[B, k]`; lists of lists, by a tuple, as `[B, k1, k2]`.
 
-        `(None, k)` says it of the inner lists alone: a `Jagged` of `[*, k]`, which `.pad(T)` makes
-        `[B, T, k]`. A list of another length is a DataError; a null one is filled as a null number is. Where
-        the Arrow schema in the files says that all lists have one length, nothing need be said, and None
-        makes a `Jagged` of them.
+        `(None, k)` is for inner lists only: a `Jagged` of `[*, k]`, which `.pad(T)` makes `[B, T, k]`. A list
+        of another length is a DataError; a null one is filled as a null number is. If the Arrow schema in the
+        files says that all lists have one length, you need not say it, and None makes a `Jagged` of them.
         """
         self._refuse("fixed", fixed=None, raw="lists of bytes are a Jagged", split=".pad is for these lists")
         if length is None:
@@ -279,7 +277,7 @@ class Column(Refusals):
         outer = next((place for place, size in enumerate(sizes) if size is not None), None)
         if outer is None or None in sizes[outer:]:
             raise ValueError(
-                f"{self._shown}.fixed takes a length, or a tuple of them behind None for outer lists, "
+                f"{self._shown}.fixed takes a length, or a tuple of them after None for outer lists, "
                 f"as (None, 4), found {length!r}"
             )
         if outer == 0:
@@ -305,11 +303,11 @@ class Column(Refusals):
     def raw(self) -> Column:
         """Values of one length as the bytes that the file holds: uint8 `[B, n]`; of lists, `values` `[*, n]`.
 
-        It is for Parquet's FIXED_LEN_BYTE_ARRAY, whatever it stands for: UUIDs, float16, vectors of bfloat16
+        It is for Parquet's FIXED_LEN_BYTE_ARRAY, no matter what it means: UUIDs, float16, vectors of bfloat16
         (`batch["x"].view(torch.bfloat16)`), and decimals as Arrow writes them (two's complement, the highest
         byte first).
         """
-        self._refuse("raw", raw=None, decimal="what becomes of the bytes is said already")
+        self._refuse("raw", raw=None, decimal="the rule for the bytes is given already")
         self._refuse("raw", cast="bytes are no number", codes="bytes of one length have none, but .hash")
         self._refuse("raw", fixed="lists of bytes are a Jagged", split="texts are no bytes of one length")
         if self.rules.hash is not None:
@@ -409,7 +407,7 @@ class Column(Refusals):
                 continue
             if why is None:
                 if other == "nulls":
-                    raise TypeError(f"{self._shown}.{method}: what becomes of nulls is said already")
+                    raise TypeError(f"{self._shown}.{method}: the rule for nulls is given already")
                 self._twice(method)
             raise TypeError(f"{self._shown}.{method}(...) has no meaning: {why}")
 
@@ -420,7 +418,7 @@ class Column(Refusals):
             first = "fill_null" if filled else "pad"
             raise ValueError(
                 f"{self._shown}.{method}(...): the value of .{first} is {what}: "
-                f"write .{first} behind .{method}"
+                f"write .{first} after .{method}"
             )
 
 
@@ -432,11 +430,11 @@ def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Colu
 
 @bounds_messages
 def col(*names: str | Sequence[str]) -> Column:
-    """Columns by names and patterns, for `columns=` (with what becomes of them) and for `filter=` (compared).
+    """Columns by names and patterns, for `columns=` (with rules) and for `filter=` (in a comparison).
 
-    Methods say what becomes of each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`,
-    `alias`, `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`, `split`. Comparisons with a value,
-    `is_null()`, `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
+    Methods add rules for each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`, `alias`,
+    `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`, `split`. Comparisons with a value, `is_null()`,
+    `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
 
     Examples:
         >>> dataset = ParquetDataset("data/*.parquet", batch_size=32, columns=[

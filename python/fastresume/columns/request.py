@@ -13,7 +13,7 @@ from fastresume.filter.condition import Condition
 from fastresume.options.checks import one_of
 
 Entry = str | Column | Stack
-"""A name or pattern, what becomes of columns, or columns side by side."""
+"""A name or pattern, columns with rules, or columns side by side."""
 
 Columns = Entry | Sequence[Entry]
 """What is delivered, in its order."""
@@ -82,7 +82,7 @@ class ColumnRequest(NamedTuple):
 
     @property
     def of_paths(self) -> list[str]:
-        """The names of columns that stand in the files' paths, each once."""
+        """The names of columns whose values are in the files' paths, each once."""
         found = [name for column in self.expressions if column.rules.from_path for name in column.names]
         return list(dict.fromkeys(found))
 

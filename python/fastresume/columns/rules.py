@@ -1,4 +1,4 @@
-"""What becomes of a column, in the form in which the core takes it; prints as the methods that say it."""
+"""The rules for a column, in the form that the core takes; prints as the methods that give them."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def _name(dtype: object) -> str:
 
 @dataclass(frozen=True)
 class Rules:
-    """What becomes of a column; None where nothing is said.
+    """The rules for a column; None for a rule that was not given.
 
     Args:
-        nulls: "error", "mask", or the number that stands for them ("" for an empty text).
+        nulls: "error", "mask", or the number that replaces them ("" for an empty text).
         decimal: "int64", "float64" or "bytes".
         raw: whether values of one length are the bytes that the file holds.
-        split: what stands between the values that texts hold.
+        split: the separator between the values in texts.
         cast: the name of a dtype.
         rounding: whether integers become the nearest float of that dtype.
         hash: how many buckets, and the seed.
@@ -64,7 +64,7 @@ class Rules:
         pad: length, value, side, and which end is kept of a longer row.
         fixed: how many elements lists have at each level, None where they differ; none where all may differ.
         optional: whether files may lack the column.
-        from_path: whether its values stand in the files' paths.
+        from_path: whether its values are in the files' paths.
     """
 
     nulls: str | Number | None = None

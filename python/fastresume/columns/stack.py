@@ -22,7 +22,7 @@ METHODS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stack:
-    """Columns of one dtype side by side, as a matrix `[B, k]`: what `fr.stack(...)` gives. A frozen value.
+    """Columns of one dtype side by side, as a matrix `[B, k]`: what `fr.stack(...)` returns. A frozen value.
 
     Args:
         parts: the columns.
@@ -67,7 +67,7 @@ def stack(*parts: str | Column | Sequence[str | Column], name: str = "dense") ->
 
     Raises:
         TypeError: if a part is something else.
-        ValueError: if there are none, or a part makes a tensor of its own (`.alias`, `.pad`).
+        ValueError: if there are none, or a part makes a separate tensor (`.alias`, `.pad`).
 
     Examples:
         >>> stack("i_*", col("x").cast(torch.float32), name="dense")

@@ -1,1 +1,1 @@
-"""What the command line tells of files and states."""
+"""What the command line shows of files and states."""

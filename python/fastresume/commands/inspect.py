@@ -118,7 +118,7 @@ def shown(found: dict[str, Any]) -> str:
 
 
 def _in_paths(manifest: _core.Manifest) -> list[str]:
-    """The names of columns that stand in the paths of all files, as `day=1` does, and in no file."""
+    """The names of columns whose values are in the paths of all files, as `day=1`, and in no file."""
     each = [
         [part.partition("=")[0] for part in file.split("/")[:-1] if "=" in part] for file in manifest.files
     ]
@@ -173,7 +173,7 @@ def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
 
 
 def _in_floats(entry: Entry, fields: Sequence[_core.Field]) -> Entry:
-    """The column; of decimals as the numbers that they stand for, and not as their unscaled integers."""
+    """The column; decimals as their numbers, and not as their unscaled integers."""
     told = next((field for field in fields if field.name == _name(entry)), None)
     if told is None or not (told.unit or "").startswith("decimal(") or told.kind != "scalar":
         return entry
@@ -204,7 +204,7 @@ def _code(entry: Entry) -> str:
 
 
 def _stored(files: tuple[str, ...]) -> int | None:
-    """The bytes of local files; None of objects."""
+    """The bytes of local files; None for objects."""
     try:
         return sum(Path(file).stat().st_size for file in files)
     except OSError:

@@ -34,7 +34,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def newest(path: Path) -> Path:
-    """The file itself; of a directory the newest state in it: its last checkpoint, else its newest file.
+    """The file itself; for a directory the newest state in it: its last checkpoint, else its newest file.
 
     Raises:
         StateError: if the directory has none, nor has one of those in it.
@@ -171,7 +171,7 @@ def shown(found: dict[str, Any]) -> str:
     ]
     lines += _cuts(found["cuts"])
     for end, cuts in found["generations"]:
-        lines.append(f"growth   rows behind {end:,} came after {cuts} cuts")
+        lines.append(f"growth   rows after {end:,} were added after {cuts} cuts")
     if "fits" in found:
         same = "" if found["selection"] is None else ", if rows= and filter= select the same rows"
         lines.append(f"fits     yes{same}" if found["fits"] else f"fits     no: {found['why']}")

@@ -28,7 +28,7 @@ MOST_BYTES = 1 << 30
 def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     paths: Path | Sequence[Path] | Sequence[Sequence[Path]], *, group: ProcessGroup | None = None, **how: Any
 ) -> ParquetDataset:
-    """The dataset that `ParquetDataset(paths, **how)` is, listed and opened by rank 0 alone.
+    """The dataset of `ParquetDataset(paths, **how)`, listed and opened by rank 0 alone.
 
     The other ranks get what it found: the files, what their footers say, the rows that a filter selects, the
     dictionaries of `.codes()`, and `storage_options`. So a thousand ranks do not ask a store for a hundred
@@ -38,10 +38,10 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     Args:
         paths: as for `ParquetDataset`.
         group: the ranks; None for the default process group.
-        how: arguments of `ParquetDataset`, the same on all ranks but for `world`: those of rank 0 hold.
+        how: arguments of `ParquetDataset`, the same on all ranks except `world`; those of rank 0 are used.
 
     Raises:
-        SourceError, DataError, ValueError, TypeError: on all ranks, what rank 0 met.
+        SourceError, DataError, ValueError, TypeError: on all ranks, the error that rank 0 met.
         FastresumeError: on all ranks, if what was found has more than 1 GiB: let each open it by itself, with
             `cache=fr.Cache(manifest=)`.
 
@@ -62,7 +62,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     (found,) = told
     if mine is not None or isinstance(found, Exception):
         raise mine or found
-    # Its own place, whatever that of rank 0 is; a mistake about it is told when no rank waits here.
+    # Its own place, not that of rank 0; a mistake in it is raised when no rank waits here.
     world, was_detected = resolve_world(of_today((), how)[1].get("world"))
     spec: FilesSpec = _Unpickler(io.BytesIO(found), how.get("credentials")).load()
     return ParquetDataset.of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
@@ -80,7 +80,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Puts the function of this rank in its place. Rank 0 of this job made the rest."""
+    """Fills in the function of this rank. Rank 0 of this job made the rest."""
 
     def __init__(self, file: io.BytesIO, function: object) -> None:
         super().__init__(file)
@@ -102,7 +102,7 @@ def _sendable(error: BaseException) -> Exception:
 
 
 def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | BaseException, list[Any]]:
-    """What this rank has, and what the others are told: a pickled spec, or an error."""
+    """What this rank has, and what it sends to the others: a pickled spec, or an error."""
     try:
         dataset = ParquetDataset(paths, **how)
         _Pickler(pickled := io.BytesIO(), how.get("credentials")).dump(dataset.spec)
@@ -113,7 +113,7 @@ def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | BaseExcep
     content = pickled.getvalue()
     if len(content) > MOST_BYTES:
         too_many = (
-            f"what rank 0 found of {len(dataset.files)} files has {len(content)} bytes, of which at most "
+            f"what rank 0 found of {len(dataset.files)} files has {len(content)} bytes, but at most "
             f"{MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., "
             "cache=fr.Cache(manifest='m'))"
         )

@@ -15,10 +15,10 @@ class MaskBadRows:
 
     Args:
         at_most: how many rows of a pass may be masked in this process; a float is a share of the rows that
-            this rank gets. The limit counts damaged rows, and those that functions given to `map` mask or
-            fail over. None for a thousandth of them. One more is a DataError before its batch. Each row
-            counts once in a pass, however often it is read. The limit also counts, of all rows, those that
-            `filter` could not read.
+            this rank gets. None for a thousandth of these. The limit counts damaged rows, rows that functions
+            given to `map` mask or fail on, and rows that `filter` could not read (of all rows). Each row
+            counts once in a pass, even if it is read more often. One row more is a DataError before its
+            batch.
         damaged: whether damaged rows are masked. With False, one is an error as under `bad_rows="error"`, and
             `at_most` limits what functions mask.
 
@@ -47,7 +47,7 @@ BadRows = Literal["error", "mask"] | MaskBadRows
 
 
 def checked_bad_rows(given: BadRows) -> MaskBadRows:
-    """What becomes of damaged rows, and how many may be masked.
+    """What to do with damaged rows, and how many may be masked.
 
     Raises:
         ValueError: if it is none of the choices.

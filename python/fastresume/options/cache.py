@@ -18,20 +18,20 @@ class Cache:
     Args:
         manifest: a file, or an object as `s3://bucket/manifest`, for what footers say. A later start reads no
             footers: it asks for the size and modification time (of objects, the tag) of each file, and reads
-            only those that changed. The file is made if it is missing, and brought up to date. One that is
-            damaged or of another release is replaced; a file of something else is refused. It belongs to one
+            only those that changed. The file is created if it is missing, and kept up to date. A damaged one,
+            or one of another release, is replaced; a file of something else is refused. It belongs to one
             dataset (what another one put there is dropped), and any number of processes may share it. If it
             can't be written, a warning says so and nothing else changes. Keep it where `paths` do not find
-            it. It holds paths, sizes, times, names of columns and numbers of rows, and no data. Beside it are
-            what `unit=` knows of each file (`.units`), and the rows that each filter keeps (`.filter-` and a
-            hash of the filter).
-        data: a directory on a local disk for what is read of objects, so that the next pass, job or process
-            of this machine asks no store for it. It is made if it is missing, and any number of processes may
-            share it. What can't be kept or read there is read from the store, and a warning says so once. It
-            holds data, as the objects do: whoever may write to it may change what is read. Local files are
-            read where they are, and nothing is kept of them.
-        data_bytes: how many bytes the files in `data` may have, for all processes together; None for all that
-            the disk takes. What is kept stays when it is full: only you make room, with `rm -r`. Each process
+            it. It holds paths, sizes, times, names of columns and numbers of rows, and no data. Next to it
+            are what `unit=` knows of each file (`.units`), and the rows that each filter keeps (`.filter-`
+            and a hash of the filter).
+        data: a directory on a local disk for what is read of objects, so that the next pass (epoch), job or
+            process on this machine asks no store for it. It is created if it is missing, and any number of
+            processes may share it. What can't be kept or read there is read from the store, and a warning
+            says so once. It holds data, as the objects do: anyone who may write to it can change what is
+            read. Local files are read where they are, and are not copied there.
+        data_bytes: how many bytes the files in `data` may have, for all processes together; None for no limit
+            but the disk. When it is full, nothing is evicted: only you make room, with `rm -r`. Each process
             may write up to 4 MiB more for a moment.
 
     Raises:

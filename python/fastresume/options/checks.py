@@ -107,7 +107,7 @@ def at_least(least: int, name: str, value: object, bits: int = 53) -> int:
 
     Raises:
         TypeError: if it is not an integer.
-        ValueError: if it is less than `least`, or does not fit so many bits.
+        ValueError: if it is less than `least`, or does not fit `bits` bits.
     """
     number = integer(name, value)
     if number < least:
@@ -178,7 +178,7 @@ def path_list(paths: Path | Sequence[Path]) -> list[str]:
 
 
 def local_path(path: str) -> str:
-    """The path that a text names: `~` is the home directory, and `file://` stands before a path.
+    """The path that a text names: `~` is the home directory, and `file://` before a path is removed.
 
     Raises:
         ValueError: if it names another machine.

@@ -17,14 +17,14 @@ from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
 
 PARTS = 2**53
-"""Hashes of rows are counted in so many parts of the whole."""
+"""The hash of a row is counted in parts of the whole: this many make 1."""
 
 
 class RowSet:
     """Some of the rows of any dataset: `~` is all others, `&` what two have in common, `|` what is in one."""
 
     def rows(self, num_rows: int) -> RowArray:
-        """Which they are among so many, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
+        """The rows among `num_rows`, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
         raise NotImplementedError
 
     def __invert__(self) -> RowSet:
@@ -52,7 +52,7 @@ class _Others(RowSet):
     of: RowSet
 
     def rows(self, num_rows: int) -> RowArray:
-        """All others of so many."""
+        """All other rows among `num_rows`."""
         return of_buffer(_core.remaining(self.of.rows(num_rows), num_rows))
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class _Common(RowSet):
     right: RowSet
 
     def rows(self, num_rows: int) -> RowArray:
-        """Those of so many that are in both."""
+        """The rows among `num_rows` that are in both."""
         return of_buffer(_core.intersection(self.left.rows(num_rows), self.right.rows(num_rows)))
 
     def __repr__(self) -> str:
@@ -106,7 +106,7 @@ class Intervals(RowSet):
         self._array = kept
 
     def rows(self, num_rows: int) -> RowArray:
-        """The intervals, all of which must lie in so many rows."""
+        """The intervals; all of them must be within `num_rows` rows."""
         return _inside("rows", self._array, num_rows)
 
     def __eq__(self, other: object) -> bool:
@@ -123,19 +123,19 @@ class Intervals(RowSet):
 
 @dataclass(frozen=True)
 class Split(RowSet):
-    """A share of the rows by a hash of their numbers: those whose hash lies in `[start, stop)`.
+    """A share of the rows by a hash of their numbers: those whose hash is in `[start, stop)`.
 
-    Every row number has a hash from 0 to below 1, which the seed alone chooses: the same on every machine, in
-    every release, whatever the order, the ranks and the number of rows. Splits of one seed that lie side by
-    side have no row in common, and those that cover `[0, 1)` have all rows.
+    Every row number has a hash in `[0, 1)` that depends on the seed alone. It is the same on every machine,
+    in every release, in any order, on any ranks and for any number of rows. Splits of one seed with disjoint
+    ranges have no row in common, and splits that cover `[0, 1)` have all rows.
 
     Args:
         start: where the share begins, from 0 to 1.
         stop: where it ends.
-        seed: another one, other rows.
+        seed: another seed chooses other rows.
 
     Raises:
-        ValueError: if they are no share: `0 <= start <= stop <= 1`.
+        ValueError: unless `0 <= start <= stop <= 1`.
 
     Examples:
         >>> train, validation = Split(0.0, 0.9, seed=1), Split(0.9, 1.0, seed=1)
@@ -160,7 +160,7 @@ class Split(RowSet):
         object.__setattr__(self, "seed", at_least(0, "seed", self.seed))
 
     def rows(self, num_rows: int) -> RowArray:
-        """The split's rows among so many, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
+        """The split's rows among `num_rows`, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
         # Exact: a float is a fraction, and a whole number of parts is at least it or not.
         start, stop = (math.ceil(Fraction(bound) * PARTS) for bound in (self.start, self.stop))
         return of_buffer(_core.split_rows(at_least(0, "num_rows", num_rows), start, stop, self.seed))
@@ -241,8 +241,8 @@ class Shuffle:
     Args:
         block_rows: rows of a block. If None, those of a loaded state, or chosen for the dataset; `plan()`
             shows them.
-        window_rows: rows of a window: larger windows shuffle better and take more memory. If None, those of
-            a loaded state, or as many as take 256 MiB.
+        window_rows: rows of a window: larger windows shuffle better and take more memory. If None, those of a
+            loaded state, or the number that takes 256 MiB.
 
     Raises:
         ValueError: for numbers out of range.
@@ -266,11 +266,11 @@ class Shuffle:
 
 
 OrderChoice = tuple[int | None, int | None, int | None] | None
-"""Seed, rows of a block and rows of a window, as far as they were named; None of a sequential order."""
+"""Seed, rows of a block and rows of a window, as far as they were named; None for a sequential order."""
 
 
 def order_choice(shuffle: bool | Shuffle, seed: int | None) -> OrderChoice:
-    """What is named of the order; None of a sequential one.
+    """What is named of the order; None for a sequential one.
 
     Raises:
         TypeError: if `shuffle` is neither a bool nor a `Shuffle`.

@@ -59,7 +59,7 @@ def ask(credentials: Credentials, answer: Callable[[object, BaseException | None
 def options_of(
     storage_options: Mapping[Any, object] | None, credentials: Credentials | None
 ) -> dict[str, str] | None:
-    """The same for who reads a table's log: credentials as they are now. None if nothing is named."""
+    """The same for code that reads a table's log: credentials as they are now. None if nothing is named."""
     if not isinstance(storage_options, Mapping) and not callable(credentials):
         return None
     named = dict(storage_options or {}) | (dict(credentials()) if callable(credentials) else {})

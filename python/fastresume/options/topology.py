@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 MAX_THREADS = 32
-"""More are for those who name them: nodes have hundreds of cores, and jobs that share them with others."""
+"""The default uses no more: nodes have hundreds of cores, and jobs that share them with others."""
 
 
 _LAUNCHERS = (
@@ -25,7 +25,7 @@ _LAUNCHERS = (
     ("mpirun", "OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
     ("mpiexec", "PMI_RANK", ("PMI_SIZE",)),
 )
-"""Who starts several processes without saying so as torch does: by which variables they are told."""
+"""Launchers that don't set torch's variables: the variables that they set instead."""
 
 
 def has_process_group() -> bool:

@@ -1,4 +1,4 @@
-"""What a dataset counts in the place of rows: `Packed` sequences, or `Bins` by cost."""
+"""What a dataset counts instead of rows: `Packed` sequences, or `Bins` by cost."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Packed:
     Args:
         names: the columns of lists that are packed alike: in each row their lists have the same lengths.
         length: the elements of each sequence.
-        separator: what stands behind each list, in all columns; None for nothing. An empty or null list has
-            none.
-        rest: what becomes of the elements behind a file's last whole sequence: "drop", they are counted and
-            told by `plan()`; "pad", they are a sequence filled up with 0, whose `document` is -1 there.
+        separator: the value after each list, in all columns; None for no separator. An empty or null list
+            gets none.
+        rest: what happens to the elements after a file's last whole sequence. "drop": `plan()` shows how many
+            they are. "pad": they are a sequence filled up with 0, whose `document` is -1 there.
 
     Raises:
         TypeError, ValueError: for other values.
@@ -62,13 +62,13 @@ class Packed:
 
 @dataclass(frozen=True, init=False)
 class Bins:
-    """Consecutive rows of a row group, as many as cost no more than so much together.
+    """Consecutive rows of a row group, as many as together cost no more than a limit.
 
     Args:
         name: what a row costs: the length of its list in this column, or its number there, at least 0.
-        cost: what the rows of a bin cost together, at most.
+        cost: the most that the rows of a bin may cost together.
         rows: how many rows a bin has at most; None for any number.
-        oversized: what becomes of a row that costs more: "alone", it is a bin of its own; or "error".
+        oversized: what happens to a row that costs more: "alone", it is a bin of its own; or "error".
 
     Raises:
         TypeError, ValueError: for other values.

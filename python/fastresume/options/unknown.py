@@ -50,8 +50,8 @@ ANYWHERE = {
     "transforms": "dataset.map(function)",
     "map": "dataset.map(function)",
     "batched": "dataset.map(function), which gets whole batches",
-    "set_epoch": "nothing: each pass is shuffled anew, and batch.epoch tells which it is",
-    "epoch": "nothing: each pass is shuffled anew, and dataset.epoch tells which is next",
+    "set_epoch": "nothing: each pass is shuffled again, and batch.epoch tells which it is",
+    "epoch": "nothing: each pass is shuffled again, and dataset.epoch tells which is next",
     "epochs": "for epoch in range(loader.epoch, epochs): for batch in loader: ...",
     "infinite": "while True: for batch in loader: ...",
     "sampler": "shuffle=True and world= of ParquetDataset",
@@ -110,7 +110,7 @@ OF_MIXTURES = {
 }
 
 METHODS_OF_DATASETS = {
-    "set_epoch": "nothing: each pass is shuffled anew, and .epoch tells which is next",
+    "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
     "shuffle": "ParquetDataset(paths, shuffle=True)",
     "batch": "ParquetDataset(paths, batch_size=n)",
     "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",

@@ -32,11 +32,11 @@ class ReadRows(Protocol):
 
     @property
     def order_choice(self) -> object:
-        """What was named of the shuffled order; None of a sequential one."""
+        """What was named of the shuffled order; None for a sequential one."""
 
     @property
     def units_text(self) -> str | None:
-        """What is counted in the place of rows, in words; None of rows."""
+        """What is counted instead of rows, in words; None if rows are."""
 
 
 class Dataset(Protocol):
@@ -106,7 +106,7 @@ class Cursor:
         files: Sequence[str | os.PathLike[str]] | None = None,
         paths: Mapping[str, str] | None = None,
     ) -> Cursor:
-        """The cursor after the rows that `{"path:start": last}` offsets tell.
+        """The cursor after the rows that `{"path:start": last}` offsets name.
 
         The form is that of TorchEasyRec's `dataloader_state.json`: each key names a slice by a path (a
         file, a directory or a glob pattern) and by the row at which the slice began, each value is the
@@ -158,11 +158,11 @@ class Cursor:
         files: Sequence[str | os.PathLike[str]] | None = None,
         paths: Mapping[str, str] | None = None,
     ) -> Intervals:
-        """The numbers of the rows that offsets leave of a dataset: int64 `[n, 2]`, half open, sorted.
+        """The numbers of the rows of a dataset that offsets leave over: int64 `[n, 2]`, half open, sorted.
 
-        For a job that shuffles, whose positions offsets know nothing of: given to `ParquetDataset` as `rows`,
-        they make a dataset of what is left, in any order. All its passes are over these rows; when the first
-        one is done, open the dataset without them. `__epochs_completed__` is not looked at.
+        For a job that shuffles: offsets can't name its positions. Pass these numbers to `ParquetDataset` as
+        `rows=` for a dataset of what is left, in any order. All its passes (epochs) are over these rows; when
+        the first one is done, open the dataset without them. `__epochs_completed__` is ignored.
 
         Args:
             offsets: the mapping, as parsed from JSON.
@@ -171,7 +171,7 @@ class Cursor:
             paths: where directories are now, by where they were.
 
         Raises:
-            StateError, TypeError: as from `from_offsets`, but for a dataset that is shuffled or has units.
+            StateError, TypeError: as from `from_offsets`; but a dataset may be shuffled, and may have units.
 
         Examples:
             >>> offsets = {"data/part-0.parquet:0": 29, "data/part-0.parquet:50": 79}
@@ -193,23 +193,24 @@ class Cursor:
         states_in_rank_order: Mapping[int, Mapping[str, Any] | Cursor] | Sequence[Mapping[str, Any] | Cursor],
         world_size: int | None = None,
     ) -> Cursor:
-        """The cursor after all that ranks which are out of step were given.
+        """The cursor after all that was delivered to ranks that are out of step.
 
         For ranks that do not train in lockstep, as in an inference job: each saves its own state, and the
-        merged one resumes all of them, on any number of ranks. Equal states give that state. Otherwise the
-        result holds what was delivered as intervals, so that it grows with the number of lanes, and counts
-        steps anew.
+        merged one resumes all of them, on any number of ranks. If all states are equal, it returns that
+        state. Otherwise the result has what was delivered as intervals, so it grows with the number of lanes,
+        and it counts steps from 0.
 
-        A state does not say which rank it is of, as it is the same on all ranks in lockstep. A mapping says
-        so; of a list, the order alone does.
+        A state does not name its rank, as it is the same on all ranks in lockstep. The keys of a mapping, or
+        the order of a list, are the ranks.
 
         Args:
             states_in_rank_order: of every rank of the job, `{0: state, 1: state, ...}`, or a list.
-            world_size: how many ranks the job had. By default as many as the lanes of the last cut say, which
-                is right but where `lanes` was named; of `lanes=1`, and between two passes, it must be given.
+            world_size: how many ranks the job had. By default it is taken from the lanes of the last cut,
+                which is right unless `lanes` was given. With `lanes=1`, and between two passes, it must be
+                given.
 
         Raises:
-            StateError: if a rank's state is lacking, which is named; if the states are of more than one
+            StateError: if a rank's state is missing (it names the rank); if the states are of more than one
                 dataset, order (seed), epoch, or line of cuts; both values are named.
             ValueError: if no state is given.
 

@@ -54,7 +54,7 @@ class Listing:
         )
         self._spec = spec
         manifest = spec.manifest
-        # The first row of each file, and behind the last one the number of rows.
+        # The first row of each file, and after the last one the number of rows.
         self._starts: Words = of_words(manifest.group_starts)[of_words(manifest.file_groups)]
         self._places: Words | None = None
         if files is not None:

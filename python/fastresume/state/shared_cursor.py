@@ -32,7 +32,7 @@ CAPACITY_BYTES = 1 << 20
 
 
 MAX_WORKERS = 1024
-"""For so many workers of one DataLoader it is known whether they have begun."""
+"""For this many workers of one DataLoader it is known whether they have begun."""
 
 
 _HEADER = struct.Struct("=QQQ")
@@ -58,10 +58,10 @@ _shared: weakref.WeakValueDictionary[str, SharedCursor] = weakref.WeakValueDicti
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """What the main process must know of a batch that a worker sends.
+    """What the main process must know about a batch that a worker sends.
 
-    `place` is that of the batch among all of the iterator. `warning` is what the worker would say: warnings
-    of workers reach nobody.
+    `place` is that of the batch among all of the iterator. `warning` is what the worker would warn of:
+    warnings in workers are not seen.
     """
 
     owner: str
@@ -86,7 +86,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Who reads a pass: so many workers, of a DataLoader or a `Loader`, or this process (1).
+    """What reads a pass: a number of workers, of a DataLoader or a `Loader`, or this process (1).
 
     `are_seeded` says that the global generators are seeded for each batch, as in a `Loader`'s workers.
     """
@@ -100,18 +100,18 @@ ALONE = Readers(1, are_seeded=False)
 
 
 KNOWN_PASSES = 64
-"""Of so many passes it is known who has read them."""
+"""For this many passes it is known what has read them."""
 
 
 class SharedCursor:
     """The cursor of a dataset: that of the last delivered batch, in memory that workers share.
 
-    The process that made it writes, its DataLoader workers read. Any other process that got a copy (by
-    fork, or by pickle) goes on from there on its own.
+    The process that made it writes, its DataLoader workers read. Any other process that got a copy (by fork,
+    or by pickle) continues from there on its own.
     """
 
     is_kept = False
-    """Whether a `ResumeState` was made, which is told of the batch that was trained last."""
+    """Whether a `ResumeState` was made, which tracks the batch that was trained last."""
 
     def __init__(
         self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int], None] | None = None
@@ -167,7 +167,7 @@ class SharedCursor:
         return bool(self._seen)
 
     def compare_ranks(self, workers: int) -> None:
-        """Refuses to read what other ranks do not read with so many workers; called before each batch.
+        """Refuses to read with this many workers what other ranks do not read; called before each batch.
 
         Raises:
             FastresumeError: if the ranks differ.
@@ -176,7 +176,7 @@ class SharedCursor:
             self._check_ranks(self.cursor, workers)
 
     def check_process(self) -> None:
-        """Refuses to load a state in a worker of a DataLoader, of which the others would not know.
+        """Refuses to load a state in a worker of a DataLoader: the other workers would not know of it.
 
         Raises:
             FastresumeError: it says what to write.
@@ -198,14 +198,14 @@ class SharedCursor:
             self._write(cursor)
 
     def begin(self, cursor: _core.Cursor, readers: Readers) -> None:
-        """Takes note of who reads a pass from a cursor on, which knows of the pass before."""
+        """Records what reads a pass from a cursor on; it knows of the pass before."""
         self._passes.pop(cursor.epoch, None)
         self._passes[cursor.epoch] = cursor, readers
         if len(self._passes) > KNOWN_PASSES:
             del self._passes[min(self._passes)]
 
     def begun(self, epoch: int) -> tuple[_core.Cursor, Readers] | None:
-        """From which cursor on who reads, or has read, a pass; None if nobody has begun with it."""
+        """The cursor where reading of a pass began, and what reads or read it; None if it has not begun."""
         self._own()
         return self._passes.get(epoch)
 
@@ -259,7 +259,7 @@ class SharedCursor:
             time.sleep(0.001)
 
     def hand_over(self, ticket: Ticket, cursor: _core.Cursor, processes: list[int]) -> None:
-        """Takes note of a batch that comes out of the DataLoader whose workers are these processes."""
+        """Records a batch that the DataLoader delivers whose workers are these processes."""
         if ticket.loads != self._loads:
             self._seen = {}
             raise _core.StateError(
@@ -277,8 +277,9 @@ class SharedCursor:
         if seen != ticket.iteration:
             self._seen = {ticket.worker: ticket.iteration}
             warnings.warn(
-                "a pass that was broken off starts again where it was loaded; to go on after the last batch, "
-                "call dataset.load_state_dict(batch.state_dict()) before iter(), or use fastresume.Loader",
+                "a pass that was broken off starts again where it was loaded; to continue after the last "
+                "batch, call dataset.load_state_dict(batch.state_dict()) before iter(), or use "
+                "fastresume.Loader",
                 stacklevel=_TO_THE_LOOP,
             )
         if ticket.ends_pass:
@@ -303,7 +304,7 @@ class SharedCursor:
         self._cursor = cursor
 
     def _lay_consumed(self, cursor: _core.Cursor, start: int) -> int:
-        """Sees to it that the cursor's intervals lie in their place, if there is room; gives where they end.
+        """Writes the cursor's intervals at `start`, if there is room; returns where they end.
 
         There may be millions, and they are the same for all batches of a pass.
         """

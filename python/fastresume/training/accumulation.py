@@ -58,8 +58,8 @@ class Accumulation:
         """The context of a micro-batch's forward and backward; it counts if the block ends without an error.
 
         The gradients are reduced over the ranks only in the backward of a window's last micro-batch. A window
-        ends with the pass, which each batch knows beforehand. So `window.size` is right from the first
-        micro-batch on, also for a smaller window.
+        ends with the pass (epoch) at the latest, and each batch knows where that ends. So `window.size` is
+        right from the first micro-batch on, also for a smaller window.
 
         Args:
             batch: the micro-batch; each one must follow the one before.
@@ -112,7 +112,7 @@ class Accumulation:
     def reset(self) -> None:
         """Forgets the micro-batches of an unfinished window: the next one begins a window.
 
-        Use it after `load_state_dict` or an exception, and set the gradients to zero as well.
+        Use it after `load_state_dict` or an exception, and also set the gradients to zero.
         """
         self._size = self._done = 0
         self._last = None

@@ -33,12 +33,12 @@ _Metrics = dict[str, dict[str, Any]]
 
 @bounds_methods
 class Evaluator:
-    """Evaluates a model over a dataset, each row once over all ranks, whatever their number.
+    """Evaluates a model over a dataset, each row once over all ranks, on any number of ranks.
 
-    Every rank runs the model on the same number of batches, so that collectives inside it match. A rank
-    without rows of its own does so, too: `tail="pad"` fills its batches up, and padding is left out of every
-    result. Sums are exact, over all ranks, before anything is divided. So a mean does not depend on batch
-    size, number of ranks or order of rows, unless the model's outputs for a row do.
+    Every rank runs the model on the same number of batches, so that collectives inside it match. So does a
+    rank without rows of its own: `tail="pad"` fills its batches up, and padding is left out of every result.
+    Sums are exact, over all ranks, before anything is divided. So a mean does not depend on batch size,
+    number of ranks or order of rows, unless the model's outputs for a row do.
 
     Training is not affected: the dataset is another one, and afterwards the modes of the model's modules and
     the random generators are as before.
@@ -46,12 +46,12 @@ class Evaluator:
     Args:
         loader: a `Loader`, a torch DataLoader or a `ParquetDataset`, with `on_iter="restart"` and
             `tail="pad"`; None if there are no rows to evaluate on.
-        score: a function of the model and a batch, which returns a mapping by name. A tensor `[B]` of one
-            value for each row gives their mean. A pair of values and weights gives their weighted mean. Under
-            a name of `metrics`, the value is the arguments of its `update`.
+        score: a function of the model and a batch, which returns a mapping by name. For a tensor `[B]` of one
+            value per row, the result is their mean; for a pair of values and weights, their weighted mean.
+            Under a name of `metrics`, the value is the arguments of its `update`.
         metrics: `torchmetrics` Metrics or MetricCollections, by name. They work in float64, on rows that are
-            not padding; the states of all ranks come together on rank 0.
-        every: an evaluation is due after every so many steps.
+            not padding; the states of all ranks are gathered on rank 0.
+        every: the number of steps between two evaluations.
         seconds: an evaluation is due this many seconds after the last one, by rank 0's clock.
         group: the ranks; None for the default group. All of them make it together, after `init_process_group`
             if the job calls it.

@@ -1,4 +1,4 @@
-"""Preemption: a job that is told to end finishes its step, the same one on all ranks, and can be resumed."""
+"""Preemption: a job that is asked to end finishes its step, the same on all ranks, and can be resumed."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Preemption:
     """A context in which SIGTERM and Ctrl-C end the job after the current step, the same one on every rank.
 
     Signals reach ranks at different moments, or only one of them. So every rank asks `is_due()` after each
-    step, and gets the same answer. A second Ctrl-C ends the process at once, whatever it waits for.
+    step, and gets the same answer. A second Ctrl-C ends the process at once, even while it waits.
 
     Args:
-        every: ranks communicate at every so many calls of `is_due` only; the calls between return False.
+        every: ranks communicate only once in this many calls of `is_due`; the other calls return False.
         signals: the signals that ask the job to end.
         group: the ranks; None for the default group. All of them make it together, after `init_process_group`
             if the job calls it.
