@@ -155,7 +155,7 @@ def test_a_source_that_is_let_go_and_read_anew_is_named(root: Path) -> None:
     state = run(mixture(root, CRAWL), root, 8)
     run(mixture(root, WEB, renamed={"crawl": None}), root, 12, state)
     said = assert_proven(root / "logs", 0)
-    assert "note: web has the files of crawl, which was let go: their rows are read anew" in said
+    assert "note: web has the files of crawl, which was let go: their rows are read again" in said
 
 
 # ------------------------------------------------------------------------------- another mixture beside it

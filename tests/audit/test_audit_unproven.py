@@ -100,7 +100,7 @@ def test_passes_that_files_came_to_count_once(tmp_path: Path, capsys: pytest.Cap
     assert main(["audit", str(logs), "--passes", "3"]) == 1
     said = capsys.readouterr().out
     assert "problem: --passes 3: 1 finished pass is proven" in said
-    assert "files came behind a finished pass 2 times: it went on with them, and counts once" in said
+    assert "files came after a finished pass 2 times: it continued with them, and counts once" in said
 
 
 def test_the_logs_of_a_run_are_found_and_told_to_programs(

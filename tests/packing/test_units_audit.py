@@ -56,7 +56,7 @@ def test_a_killed_elastic_packed_job_is_proven(data: st.DataObject) -> None:
         said = assert_proven(directory / "logs", 1, or_more=True)
     if isinstance(unit, fr.Packed):
         dropped = Oracle(FILES, 16, separator, rest).dropped
-        but = f" but {dropped} behind the last sequences" if dropped else ""
+        but = f" but {dropped} after the last sequences" if dropped else ""
         assert f"every token of every document{but} exactly once; batches" in said
     else:
         assert "every selected row exactly once; batches" in said

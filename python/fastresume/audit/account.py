@@ -23,14 +23,14 @@ from fastresume.buffers import of_runs
 
 
 class Account:
-    """Tells of the way on which a job came furthest.
+    """Reports the line of batches on which a job came furthest.
 
     Args:
         lineage: the states, and what leads to them.
         history: what was delivered up to them.
         proof: that of the rows.
         descriptions: the files of the sources.
-        report: it is told to this.
+        report: takes the findings.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Account:
         for state, file in lineage.unproven():
             blame.state(state, file)
         for edge in lineage.edges:
-            if edge.is_last and not edge.is_whole:  # a kill leaves some ranks one batch behind, never two
+            if edge.is_last and not edge.is_whole:  # after a kill some ranks lack one batch, never two
                 blame.state(edge.before, lineage.start_of(edge).file)
         if self._last is not None:
             blame.absent(self._last)
@@ -121,16 +121,16 @@ class Account:
         return f"; {'with these ' if any(len(of.dropped) for of in stretches) else ''}{what} exactly once"
 
     def _tell_unproven(self, epoch: int) -> None:
-        """Tells of a pass of which no batch is on the way."""
+        """Reports a pass without a batch on that line."""
         lineage = self._lineage
         edges = [edge for edge in lineage.edges if edge.epoch == epoch]
-        what = "not proven, as the states that it goes on from are not"
+        what = "not proven, as the states that it resumes from are not"
         if any(edge.before in lineage.proven for edge in edges):
             what = "unfinished: no batch that every rank has delivered"
         self._report.lines.append(f"  pass {epoch}: {what}")
 
     def _tell_unproven_ends(self) -> None:
-        """Tells of finished passes to whose end no proven batches lead, and what they lack."""
+        """Reports finished passes to whose end no proven batches lead, and what they lack."""
         lineage = self._lineage
         for end in lineage.edges:
             if not (end.is_last and end.is_whole) or end.before in lineage.proven:
@@ -229,7 +229,7 @@ class Account:
         return stretch.is_sound and stretch.place.order_key not in self._proof.wrong
 
     def _untold(self, stretches: Sequence[Stretch]) -> int:
-        """Of how many batches it is not known what their units held."""
+        """The number of batches whose units have unknown contents."""
         return sum(each in self._proof.untold for of in stretches for each in of.index.tolist())
 
     def _trusted(self) -> Mapping[str, Taken]:

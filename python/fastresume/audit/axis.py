@@ -23,7 +23,7 @@ PASS = 1 << 40
 
 
 def counted(ranges: Intervals, places: Intervals) -> Intervals:
-    """What stands at these places, counted along sorted ranges; the places are sorted and joined."""
+    """What is at these places, counted along sorted ranges; the places are sorted and joined."""
     if not len(ranges) or not len(places):
         return NOTHING
     before = np.concatenate([[0], np.cumsum(ranges[:, 1] - ranges[:, 0])])
@@ -37,7 +37,7 @@ def counted(ranges: Intervals, places: Intervals) -> Intervals:
 
 
 def pieces(ranges: Intervals, rows: int) -> Integers:
-    """The ranges of an axis by its passes of so many rows: int64 `[n, 3]`, the pass, and a range of it."""
+    """The ranges of an axis by its passes of `rows` rows: int64 `[n, 3]`, the pass, and a range of it."""
     if not len(ranges):
         return np.empty((0, 3), np.int64)
     first, last = ranges[:, 0] // rows, (ranges[:, 1] - 1) // rows
@@ -57,7 +57,7 @@ def by_pass(spans: Intervals) -> Iterator[tuple[int, Intervals]]:
 
 @lru_cache(maxsize=64)
 def places_of(weights: tuple[int, ...]) -> tuple[Integers, ...]:
-    """The places of each source in a period: at each stands the one that has to come first."""
+    """The places of each source in a period: at each place is the source whose turn is due first."""
     length = sum(weights)
     due: list[list[tuple[int, int]]] = [[] for _ in range(length)]
     for source, weight in enumerate(weights):
@@ -93,7 +93,7 @@ class Axis:
         rows: of each pass.
         first: the pass with which it begins; all before it were done.
         ends: where generations of rows end, and the last pass that is divided by each.
-        balance: rows that were taken before that pass, less those that only count as taken.
+        balance: rows that were taken before that pass, minus rows that only count as taken.
         taken: what was taken of it.
     """
 
@@ -120,15 +120,15 @@ class Axis:
         return self.balance + size(self.taken)
 
     def ends_in(self, number: int) -> tuple[int, ...]:
-        """Where the generations of the rows of a pass end, but for the last one."""
+        """Where the generations of the rows of a pass end, except the last one."""
         return tuple(end for end, last in self.ends if last >= number)
 
     def with_taken(self, more: Intervals) -> Self:
-        """The same, of which more was taken."""
+        """The same after more was taken."""
         return type(self)(self.rows, self.first, self.ends, self.balance, union(self.taken, more))
 
     def grow(self, rows: int) -> None:
-        """Adds rows: behind the passes that were partly taken; if none was, behind the last one that was."""
+        """Adds rows: to each pass that was partly taken; if none was, to the last one that was taken."""
         old, before = self.rows, size(self.taken)
         self.rows = rows
         if rows == old or not before:
@@ -149,7 +149,7 @@ class Axis:
 
 
 def ordinals_at(axis: Axis, weights: Sequence[int], source: int, positions: Intervals) -> Intervals:
-    """What of a source stands at positions of a stage: the next of what is left."""
+    """What of a source is at positions of a stage: the next of what is left."""
     places, length = places_of(tuple(weights))[source], sum(weights)
     counts = positions // length * weights[source] + np.searchsorted(places, positions % length)
     return counted(without(axis.taken, ENDLESS), union(counts))
@@ -172,13 +172,13 @@ class Taken(NamedTuple):
         return cls(axis.told, frozenset((axis.rows, *(end for end, _ in axis.ends))))
 
     def plus(self, spans: Intervals, rows: int) -> Taken:
-        """These and more, of passes of so many rows."""
+        """These and more, of passes of `rows` rows."""
         return Taken(union(self.spans, spans), self.sizes | {rows})
 
     def differences(self, axis: Axis) -> tuple[Intervals, Intervals]:
         """What counts as taken on an axis and is not among these, and what is, and counts as left.
 
-        Of a pass that was done, rows that came later count as taken.
+        In a pass that was done, rows that were added later count as taken.
         """
         told = axis.told
         lacking = common(told, without(self.spans, ENDLESS))

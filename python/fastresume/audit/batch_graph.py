@@ -46,7 +46,7 @@ class Lineage:
         starts: of all logs.
         members: the indices of those that belong to this job.
         records: of all logs.
-        places: those of the starts, as the stage that begins or goes on there has them.
+        places: those of the starts, in the stage that begins or continues there.
         problem: called for records that contradict each other.
 
     Attributes:
@@ -163,9 +163,9 @@ class Lineage:
         return broken, state
 
     def unproven(self) -> Iterator[tuple[int, str]]:
-        """The states from which the job went on although they are not proven, each with a file that shows it.
+        """The states that the job resumed from although they are not proven, each with a file that shows it.
 
-        A rank that goes on after its own last batch does not show that the others got theirs.
+        A rank that continues after its own last batch does not show that the others got theirs.
         """
         for index, state in self.states.items():
             if state not in self.proven and not self._goes_on(index):

@@ -46,7 +46,7 @@ def tell_beginnings(lineage: Lineage, history: History, way: Sequence[Stand], re
 
 
 def _batches_of_runs(lineage: Lineage, history: History) -> Mapping[int, int]:
-    """How many batches each run delivered to its rank, until its process began anew."""
+    """How many batches each run delivered to its rank, until its process started over."""
     starts, run_of = lineage.starts, dict[int, int]()
     latest: dict[str, int] = {}
     begun: dict[tuple[int, int], list[int]] = defaultdict(list)

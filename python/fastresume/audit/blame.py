@@ -15,7 +15,7 @@ class Blame:
     Args:
         lineage: the states, and what leads to them.
         known: the places of the states from which logs start.
-        report: what causes are told to.
+        report: takes the causes.
     """
 
     def __init__(self, lineage: Lineage, known: Mapping[int, Place], report: Report) -> None:
@@ -24,7 +24,7 @@ class Blame:
         self._causes: dict[tuple[int | None, int], str] = {}
 
     def state(self, state: int, file: str) -> None:
-        """Finds why a state is not proven; the file goes on from it."""
+        """Finds why a state is not proven; the file's run resumes from it."""
         if state in self._lineage.proven:
             return
         self._causes.setdefault(self._lineage.cause(state), file)
@@ -62,7 +62,7 @@ class Blame:
             self._report.problem(
                 f"pass {edge.epoch}, batch {edge.step}: {ranks} of {world_size} never delivered it",
                 [
-                    f"but {file} goes on after it",
+                    f"but {file} continues after it",
                     "either rows were lost, or a log is missing: then bring it here",
                 ],
             )

@@ -28,7 +28,7 @@ def run(given: argparse.Namespace) -> int:
         found, details = min(report.finished, default=0), []
         if report.reopened:
             times = "once" if report.reopened == 1 else f"{report.reopened} times"
-            details = [f"files came behind a finished pass {times}: it went on with them, and counts once"]
+            details = [f"files came after a finished pass {times}: it continued with them, and counts once"]
         passes = "1 finished pass is" if found == 1 else f"{found} finished passes are"
         report.problem(f"--passes {given.passes}: {passes} proven", details)
     text = as_json(directory, report) if given.json else "\n".join([*report.lines, coloured(verdict(report))])

@@ -86,7 +86,7 @@ class Descriptions:
         return names if len(set(names.values())) == len(names) else {name: name for name in one.names}
 
     def share_a_source(self, one: Place, other: Place, renamed: Renamed) -> bool:
-        """Whether a source of a state goes on in another one, maybe under another name."""
+        """Whether a source of a state continues in another state, maybe under another name."""
         if one.is_mixture != other.is_mixture:
             return False
         pairs = [(name, new) for name in one.names for new in (name, renamed.get(name)) if new is not None]

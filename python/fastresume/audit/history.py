@@ -64,8 +64,8 @@ class Stand:
     Args:
         delivered: what was delivered of each source on the way to it, or is taken on trust.
         rows: how many rows these are.
-        told: what is told of the state.
-        given: the positions of the stage that were delivered behind the place that this names.
+        told: what the logs say of the state.
+        given: the positions of the stage that were delivered after the place that `told` names.
         is_sound: whether the state says what was delivered.
         next: the pass and the number of the batch that follows; None if they are not known.
         before: the state before; None where a way begins.
@@ -89,15 +89,16 @@ class History:
 
     Args:
         lineage: the states, and what leads to them.
-        places: of the starts, by their indices: of the states, and of the stages that begin or go on there.
+        places: of the starts, by their indices: of the states, and of the stages that begin or continue
+            there.
         declared: the states that are taken on trust, by their hashes.
         descriptions: the files of the sources.
-        report: what is wrong is told to it.
+        report: takes what is wrong.
 
     Attributes:
         known: the places of the states from which logs start, or that were declared.
         roots: those of them at which nothing is delivered yet.
-        stands: how far the job had come, at all proven states where a way begins, ends, divides or is known;
+        stands: how far the job had come, at all proven states where a line begins, ends, divides or is known;
             under `-1 - number` where a batch with a number ends a pass and leads back.
     """
 
@@ -115,7 +116,7 @@ class History:
         self._files: dict[int, str] = {}
         self._renamed: dict[int, Renamed] = {}
         self._new_names: dict[int, Mapping[str, str]] = {}  # of the states that are joined
-        # The stages that begin or go on at a state, by their topologies.
+        # The stages that begin or continue at a state, by their topologies.
         self._stages: dict[int, dict[int, Place]] = defaultdict(dict)
         for index, state in lineage.states.items():
             self.known[state] = of_states[index]
@@ -168,7 +169,7 @@ class History:
                 break
 
     def _told(self) -> dict[int, Told]:
-        """What is told of all states to which batches lead from known ones."""
+        """What the logs say of all states to which batches lead from known ones."""
         lineage = self._lineage
         told = {state: Told(place) for state, place in self.known.items()}
         queue = deque(told)
@@ -182,7 +183,7 @@ class History:
         return told
 
     def _leaving(self, told: Told, edge: Edge) -> Told:
-        """What is told of the state before a batch: the stage of the batch, if a log names it there."""
+        """What the logs say of the state before a batch: the batch's own stage, if a log names it there."""
         start = int(self._lineage.records.start[self._lineage.kept[edge.first]])
         stage = self._stages.get(edge.before, {}).get(int(self._lineage.topology_of[start]))
         return told if stage is None else Told(stage)
@@ -197,7 +198,7 @@ class History:
         return self._lineage.dropped(int(self._lineage.kept[edge.first]))
 
     def _are_one(self, told: Told, place: Place, names: Mapping[str, str]) -> bool:
-        """Whether a state says that the same was taken of the same sources as is told of another one.
+        """Whether a state says that the same was taken of the same sources as the logs say of another one.
 
         `names` has how these are named in it.
         """
@@ -258,7 +259,7 @@ class History:
         return self._follow(at, edges)
 
     def _from_stand(self, state: int) -> tuple[int, list[Edge]]:
-        """The last state before a proven one of which the stand is known, and the batches between them."""
+        """The last state before a proven one with a known `Stand`, and the batches between them."""
         edges = list[Edge]()
         while state not in self.stands:
             number = self._lineage.proven[state]
@@ -268,7 +269,7 @@ class History:
         return state, edges[::-1]
 
     def _follow(self, state: int, edges: Sequence[Edge]) -> Stand:
-        """How far the job had come after batches behind a state; checks what they delivered."""
+        """How far the job had come after the batches that follow a state; checks what they delivered."""
         lineage, stand, problems = self._lineage, self.stands[state], self._report.problems
         told = self._leaving(stand.told, edges[0])
         before = stand.given if told is stand.told else NOTHING
@@ -301,7 +302,7 @@ class History:
     # ------------------------------------------------------------------------------------------- the checks
 
     def _checked(self, state: int, stand: Stand) -> Stand:
-        """The stand at a state, which must say what was delivered."""
+        """The `Stand` at a state, which must say what was delivered."""
         stages = self._stages.get(state, {}).values()
         for place in dict.fromkeys([self.known[state], *stages] if state in self.known else []):
             is_sound = True
@@ -311,10 +312,11 @@ class History:
                 details += [f"{line} delivered, and left" for line in self._names(place, name, more)]
                 if details:
                     file = self._files.get(state, "a job")
-                    what = f"the state that {file} starts from does not tell what {name or 'it'} gave"
+                    gave = f"{name!r} delivered" if name else "was delivered"
+                    what = f"the state that {file} starts from disagrees with what the logs say {gave}"
                     self._report.problem(f"pass {place.epoch}: {what}", details)
                     is_sound = False
-            if not is_sound:  # each thing is told once
+            if not is_sound:  # report each thing once
                 delivered = {name: Taken.of(axis) for name, axis in place.taken.items()}
                 stand = replace(stand, delivered=delivered, is_sound=False)
         return stand
@@ -377,7 +379,7 @@ class History:
                 self._checked(edge.after, stand)
 
     def names_at(self, place: Place, positions: Intervals) -> Iterator[str]:
-        """Which rows stand at positions of a stage."""
+        """Which rows are at positions of a stage."""
         for name, spans in place.at(union(positions)).items() if len(positions) else ():
             yield from self._names(place, name, spans)
 

@@ -33,7 +33,7 @@ ROUNDS = 6
 
 @dataclass(frozen=True)
 class Units:
-    """What is counted in the place of rows.
+    """What is counted instead of rows.
 
     Args:
         counted: "sequences" or "bins".
@@ -54,7 +54,7 @@ class Units:
         """What is in them, in words."""
         if self.counted == "bins":
             return "every selected row"
-        but = f" but {self.dropped_tokens} behind the last sequences" if self.dropped_tokens else ""
+        but = f" but {self.dropped_tokens} after the last sequences" if self.dropped_tokens else ""
         return f"every token of every document{but}"
 
 
@@ -62,14 +62,14 @@ class Units:
 class Dataset:
     """The files of a dataset and the rows of their row groups, as described in a log's directory.
 
-    Of a dataset of units, those of a file or row group stand in the place of a row group's rows.
+    In a dataset of units, the units of a file or row group replace the rows of a row group.
 
     Args:
         files: their paths, without the common part.
         groups: the row groups of file i are `groups[i]` to `groups[i + 1]`.
         starts: the first row of each row group, and the number of rows.
         selected: the selected rows.
-        units: what is counted in the place of rows; None if these are.
+        units: what is counted instead of rows; None if rows are.
     """
 
     files: tuple[str, ...]
@@ -150,7 +150,7 @@ class Dataset:
         return rows
 
     def begins(self, newer: Dataset) -> bool:
-        """Whether these are the first files of another dataset, of which the same rows are selected."""
+        """Whether these are the first files of another dataset that selects the same rows of them."""
         files, starts = len(self.files), len(self.starts)
         names = zip(self.files, newer.files, strict=False)
         if files >= len(newer.files) or not all(f"/{later}".endswith(f"/{name}") for name, later in names):
@@ -178,7 +178,7 @@ class Dataset:
 
 
 def _contents(path: Path, content: int | None, count: int) -> Words | None:
-    """What each of so many units holds, in a file; None if that does not add up to `content`."""
+    """What each of the `count` units in a file holds; None if that does not add up to `content`."""
     if content is None or not path.exists() or path.stat().st_size != 8 * count:
         return None
     contents = np.fromfile(path, "<u8").astype(np.uint64)

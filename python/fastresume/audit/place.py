@@ -1,4 +1,4 @@
-"""The place in the data that a state names: what stands at positions, and what was taken of each source.
+"""The place in the data that a state names: what is at positions, and what was taken of each source.
 
 A dataset is read as a mixture of one source, whose name is empty. Its stages are its passes.
 """
@@ -97,7 +97,7 @@ class Place:
 
     @property
     def order_key(self) -> object:
-        """What tells which rows stand at its positions."""
+        """What decides which rows are at its positions."""
         return self._order, tuple(end for end, _ in self._generations)
 
     @property
@@ -121,7 +121,7 @@ class Place:
 
     @property
     def is_start(self) -> bool:
-        """Whether nothing of the pass is delivered; of a mixture, of no pass of its sources."""
+        """Whether nothing of the pass is delivered; for a mixture, nothing of any pass of its sources."""
         is_new = not self._stages and (not self.is_mixture or all(of[4:] == [[]] for of in self._sources))
         return is_new and not len(self._consumed) and not self._cuts
 
@@ -136,7 +136,7 @@ class Place:
     def mark(self) -> tuple[int, int]:
         """What two states from which the same is left have in common: a pass, and how much was taken of it.
 
-        Of a mixture 0, and how many rows its sources gave.
+        For a mixture 0, and how many rows its sources delivered.
         """
         if self.is_mixture:
             return 0, sum(axis.total for axis in self.taken.values())
@@ -146,11 +146,11 @@ class Place:
     # ------------------------------------------------------------------------------------------ what is left
 
     def left_after(self, cut: Cut, batches: int) -> Intervals:
-        """The positions that are left after so many more batches under a cut."""
+        """The positions that are left after `batches` more batches under a cut."""
         cuts = [list(each) for each in self._cuts]
         ends = [(after, end) for end, after in self._generations]
         if batches:
-            has_grown = bool(ends) and ends[-1][0] == len(cuts)  # what came is cut anew
+            has_grown = bool(ends) and ends[-1][0] == len(cuts)  # the added rows are cut again
             if cuts and tuple(cuts[-1][:3]) == cut and not has_grown:
                 cuts[-1][3] += batches
             else:
@@ -208,7 +208,7 @@ class Place:
         return self.taken_without(self.left)
 
     def at(self, positions: Intervals) -> dict[str, Intervals]:
-        """Which spans of which sources stand at positions of the stage, sorted and joined."""
+        """The spans of each source at positions of the stage, sorted and joined."""
         return {
             name: axis.spans(ordinals_at(axis, self.weights, source, positions))
             for source, (name, axis) in enumerate(zip(self.names, self.begun, strict=True))
@@ -217,7 +217,7 @@ class Place:
 
 
 def taken_in(axes: Sequence[Axis], weights: Sequence[int], positions: Intervals) -> list[Axis]:
-    """The axes when what stands at positions of a stage was taken, too."""
+    """The axes after what is at positions of a stage was taken, too."""
     found = [ordinals_at(axis, weights, source, positions) for source, axis in enumerate(axes)]
     return [axis.with_taken(ordinals) for axis, ordinals in zip(axes, found, strict=True)]
 

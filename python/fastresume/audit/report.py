@@ -16,7 +16,7 @@ class Report:
 
     `finished` holds, per job and source, how many passes were proven to be finished. `counted` is what
     positions are: rows, or units. `masked` is how many of the rows that were delivered were masked as not
-    valid, over all passes. `reopened` is how many finished passes went on with files that came.
+    valid, over all passes. `reopened` is how many finished passes continued with files that were added.
     """
 
     lines: list[str] = field(default_factory=list)

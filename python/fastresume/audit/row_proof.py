@@ -1,6 +1,7 @@
-"""The proof that each batch handed over the rows of its positions, whoever went on from it.
+"""The proof that each batch handed over the rows of its positions, no matter which run followed it.
 
-Positions become rows by the order of the state that they were logged under, whatever came of the state later.
+Positions become rows by the order of the state that they were logged under, no matter what followed that
+state.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ Expected = Callable[[Place, Integers], int | None]
 
 
 class RowProof:
-    """Compares the digests that batches tell with those of what stands at their positions.
+    """Compares the digests that batches logged with those of what is at their positions.
 
     Args:
         lineage: the batches.
         places: of the starts.
         descriptions: the files of the sources.
-        report: what is wrong is told to it.
+        report: takes what is wrong.
 
     Attributes:
         wrong: the `order_key`s of the places under which a batch is wrong.
-        untold: the batches of units of which it is not known what they held.
+        untold: the batches of units whose contents are not known.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class RowProof:
         return self._places[int(self._lineage.records.start[self._lineage.kept[edge.first]])]
 
     def _inside(self, place: Place, index: Integers) -> Integers:
-        """Those records whose positions the stage has; tells of the others."""
+        """The records whose positions the stage has; reports the others."""
         records = self._lineage.records
         positions = self._lineage.positions(index)
         of_record = np.repeat(index, records.count[index])
@@ -117,7 +118,7 @@ class RowProof:
         return self._sum(place, self._lineage.positions(index), self._digest)
 
     def _content(self, place: Place, index: Integers) -> int | None:
-        """What units at these positions hold, and those that were dropped: the first rank tells of them."""
+        """What units at these positions hold, and those that were dropped: the first rank logs them."""
         lineage = self._lineage
         ends = index[lineage.records.is_last[index] & (not place.is_mixture)]
         tell = (each for each in ends if lineage.starts[lineage.records.start[each]].rank == 0)

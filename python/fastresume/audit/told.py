@@ -1,4 +1,4 @@
-"""What is told of a state to which batches lead: the place before them, and how many they are."""
+"""What the logs say of a state to which batches lead: the place before them, and how many they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastresume.buffers import Intervals
 
 
 class Told(NamedTuple):
-    """What is told of a state: so many batches under a cut behind a place.
+    """What the logs say of a state: a number of batches under a cut after a place.
 
     `dropped` is what the tail policy drops if the last of them ends the pass.
     """

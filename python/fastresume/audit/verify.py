@@ -48,7 +48,7 @@ def audit(directory: Path, declared: Sequence[str] = ()) -> Report:
 
 
 def _parsed(starts: Sequence[Start], report: Report) -> tuple[Places, Places]:
-    """The places of starts by their indices: of their states, and of the stages that begin or go on there."""
+    """The places of starts by their indices: of their states, and of stages that begin or continue there."""
     parsed: dict[str, Place] = {}
     states, stages = dict[int, Place](), dict[int, Place]()
     for index, start in enumerate(starts):
@@ -103,7 +103,7 @@ def _grouped(
         sources = sorted((name, place.files[name], str(place.orders[name])) for name in place.names)
         kinds[place.is_mixture, str(sources), str(starts[index].renamed)].append(index)
     jobs: list[list[list[int]]] = []
-    # The most files come last: each dataset goes on in one that begins with it.
+    # The most files come last: each dataset continues in one that begins with it.
     for kind in sorted(kinds.values(), key=lambda members: _extent(stages[members[0]], descriptions)):
 
         def is_of(job: list[list[int]], own: int = kind[0]) -> bool:
@@ -158,7 +158,7 @@ def _introduce(
 def _introduce_mixture(
     places: Sequence[Place], starts: Sequence[Start], descriptions: Descriptions, report: Report
 ) -> None:
-    """Tells of which sources a mixture is, and which of them have other names now, or were begun anew."""
+    """Reports the sources of a mixture, and which of them have other names now, or were started over."""
     names: dict[str, str | None] = dict.fromkeys(name for place in places for name in place.names)
     notes = list[str]()
     for place, start in zip(places, starts, strict=True):
@@ -168,7 +168,7 @@ def _introduce_mixture(
                 names[new] = old
             own = [name for name in place.names if new is None and name != old]
             for name in (name for name in own if descriptions.are_related(place, old, place, name)):
-                notes.append(f"{name} has the files of {old}, which was let go: their rows are read anew")
+                notes.append(f"{name} has the files of {old}, which was let go: their rows are read again")
     each = (name if old is None else f"{name} (before: {old})" for name, old in names.items())
     logs = len({start.file for start in starts})
     report.lines.append(f"mixture of {', '.join(each)}: {logs} logs")

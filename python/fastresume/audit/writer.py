@@ -142,15 +142,15 @@ class DeliveryLog:
         self._append(LAST_BATCH, before, after, 0, numbers, (), self.content_at(before, dropped))
 
     def digests(self, batch: Delivered, _origin: Origin) -> tuple[int, int | None]:
-        """The digest of what is counted (rows, units), and that of what units hold; None of rows."""
+        """The digest of what is counted (rows, units), and that of what units hold; None for rows."""
         return digest(of_runs(of_buffer(batch.runs))), None
 
     def stage_at(self, _before: _core.Cursor) -> Mapping[str, Any]:
-        """What is told of the stage of a mixture that a cursor is in; nothing of one dataset."""
+        """What the log says of the stage of a mixture that a cursor is in; empty for one dataset."""
         return {}
 
     def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
-        """The digest of what the units at these positions of a cursor's pass hold; None of rows."""
+        """The digest of what the units at these positions of a cursor's pass hold; None for rows."""
         return None
 
     def close(self) -> None:
