@@ -125,7 +125,7 @@ def test_report_compares_within_each_round(report: Report) -> None:
     assert "22.0 (20.0-24.0)" in said[2]
     assert "3.0 (2.0-5.0)" in said[3], "the median and the range of each round's ratio"
     assert said[-1] == (
-        "no resumes of polars: they have no state to go on from; "
+        "no resumes of polars: they have no state to resume from; "
         "what reading up to a place takes them, their rows/s tell"
     )
     alone = replace(report, measured=[theirs])

@@ -29,7 +29,7 @@ def main() -> None:
         sys.exit(in_one_line(cause))
     with os.fdopen(answer, "w") as out:
         json.dump(found, out)
-    # The answer is written; threads that a library left behind may abort the process as it ends.
+    # The answer is written; threads that a library left running may abort the process as it ends.
     os._exit(0)
 
 

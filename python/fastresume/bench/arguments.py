@@ -89,7 +89,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="PATH:WEIGHT",
         type=_source,
         nargs="+",
-        help="measure mixing, in the place of PATH: rows of each of these datasets by its weight, until one "
+        help="measure mixing, instead of PATH: rows of each of these datasets by its weight, until one "
         "has ended; their columns of numbers without nulls",
     )
     command.add_argument(

@@ -107,7 +107,7 @@ def keep_states(task: Task, contender: Contender, places: list[int], path: str) 
     Return the number of rows before each state.
     """
     reading = contender.open(task, None)
-    # For each place: the rows before it, the state, and the checksum of the batch behind it.
+    # For each place: the rows before it, the state, and the checksum of the batch after it.
     kept: dict[int, tuple[int, object, object]] = {}
     rows, state, due = 0, None, [place for place in places if place <= 0]
     for batch in reading.batches:

@@ -32,7 +32,7 @@ PLACES = (0, 50, 90, 99)
 QUICK_CONTENDERS = ("fastresume-stacked", "pyarrow-tensors", "polars")
 QUICK_OTHERS = ("fastresume", "pyarrow", "datasets")
 QUICK_BYTES = 64 << 20
-"""What `--quick` measures: so few contenders (others under --pack and --mix), and the first files up to so
+"""What `--quick` measures: these contenders (others under --pack and --mix), and the first files up to this
 many bytes, at least one file of each dataset."""
 
 TURN_SECONDS = 1.0

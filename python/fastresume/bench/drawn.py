@@ -1,4 +1,4 @@
-"""What a mixture delivers: which rows of which source, found again by their hashes."""
+"""What a mixture delivers: which rows of each source, found again by their hashes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fastresume.bench.rivals import row_groups_of
 from fastresume.bench.task import Task
 
 SIGMAS = 6
-"""So many standard deviations may a share be off: sources that are drawn at random keep their weights so."""
+"""A share may be off by this many standard deviations: sources drawn at random keep their weights only so
+well."""
 
 
 class Drawn:
@@ -30,7 +31,7 @@ class Drawn:
         self._num_bytes += sum(batch[name].values.nbytes for name in self._task.names)
 
     def to_json(self) -> dict[str, Any]:
-        """The counts; a row that several sources have counts for none, as nobody can tell whose it was."""
+        """The counts; a row that several sources have counts for none, as its source can't be known."""
         there, source, times = self._rows_of_sources()
         found, delivered = np.unique(
             np.concatenate([np.empty(0, np.uint64), *self._found]), return_counts=True

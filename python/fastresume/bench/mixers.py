@@ -64,7 +64,7 @@ def _mixture(task: Task, shuffle: bool = False, ahead: int | None = None) -> Rea
 
 
 def by_tables(task: Task, _: object) -> Reading:
-    """The quickest that one writes by hand: of each batch every source has its share, one behind another."""
+    """The fastest code to write by hand: in each batch every source has its share, one after another."""
     arrow = importlib.import_module("pyarrow")
     whole = sum(source.weight for source in task.sources)
 
@@ -94,7 +94,7 @@ def by_tables(task: Task, _: object) -> Reading:
 
 
 def _whole(due: Any, taken: Any) -> Any:
-    """Whole numbers of rows whose sums so far are what is due, but for less than one."""
+    """Whole numbers of rows whose sums so far differ from what is due by less than one."""
     wanted = np.floor(due).astype(np.int64) - taken
     missing = round(float(due.sum())) - int(taken.sum() + wanted.sum())
     wanted[np.argsort(np.floor(due) - due, kind="stable")[:missing]] += 1

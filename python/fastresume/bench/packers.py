@@ -1,7 +1,7 @@
 """The contenders that pack: the lists of a column, one after another, cut into sequences of one length.
 
 Each delivers every token once: `{column: [sequences, length]}`, with a shorter sequence by itself, or filled
-up where `document` is -1; or Arrow tables of lists. Nothing stands between documents.
+up where `document` is -1; or Arrow tables of lists. There is no separator between documents.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fastresume.options.cache import Cache
 from fastresume.options.units import Packed
 
 MAPPED_ROWS = 1000
-"""So many rows are packed together by a function of `map`: what `datasets` does if one says nothing."""
+"""A function of `map` packs this many rows together: the default of `datasets`."""
 
 
 def packed(task: Task, _: object) -> Reading:
@@ -65,7 +65,7 @@ def _packed(task: Task, cache: Path | None = None, shuffle: bool = False) -> Rea
 
 
 def by_lists(task: Task, _: object) -> Reading:
-    """Lists of Python: a buffer that documents are put behind, and sequences are taken from the front of."""
+    """Lists of Python: documents are added at the end of a buffer, and sequences taken from its front."""
     (name,) = task.names
 
     def sequences() -> Iterator[list[int]]:
@@ -208,7 +208,7 @@ def litdata(task: Task, _: object) -> Reading:
         batch: list[Tensor] = []
         left = task.num_rows
         for tokens in dataset:
-            if left < task.length:  # behind the last token is nothing
+            if left < task.length:  # nothing is after the last token
                 yield {name: tokens[None, :left]}
                 break
             left -= task.length
@@ -229,7 +229,7 @@ def _copied(task: Task) -> str:
         return str(path)
     writing = importlib.import_module("litdata.streaming.cache")
     loaders = importlib.import_module("litdata.streaming.item_loader")
-    # A chunk has whole sequences: the loader would drop what is behind them.
+    # A chunk has whole sequences: the loader would drop what is after them.
     tokens = loaders.TokensLoader(task.length)
     cache = writing.Cache(str(path), chunk_size=1024 * task.length, item_loader=tokens)
     number, left = 0, np.empty(0, np.int32)
@@ -246,7 +246,7 @@ def _copied(task: Task) -> str:
 
 
 PACKERS = (
-    Contender("fastresume", "fastresume, packed, lengths read anew", packed),
+    Contender("fastresume", "fastresume, packed, lengths read again", packed),
     Contender("fastresume-indexed", "fastresume, packed, lengths in a cache", packed_from_index),
     Contender("fastresume-shuffled", "fastresume, the same, shuffled", packed_and_shuffled),
     Contender("pyarrow", "pyarrow and numpy, a reshape", by_arrays, ARROW, FILES),

@@ -38,7 +38,7 @@ def draw(report: Report, path: Path) -> None:
         for one in resumed:
             middle = [place.median for place in places_of(one, report.places)]
             style = "-" if one.contender.title.startswith("fastresume") else "--"
-            how = "reads up to the place" if one.contender.resumes == SKIPPING else "goes on from its state"
+            how = "reads up to the place" if one.contender.resumes == SKIPPING else "resumes from its state"
             axis.plot(report.places, middle, style, marker="o", label=f"{one.contender.title}: {how}")
         axis.set_yscale("log")
         axis.yaxis.set_major_formatter("{x:g}")

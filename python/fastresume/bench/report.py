@@ -140,7 +140,7 @@ class Report:
         lines = table(heads, rows)
         stateless = [one.contender.name for one in self.measured if one.is_fit and not one.contender.resumes]
         if stateless:
-            told = f"no resumes of {', '.join(stateless)}: they have no state to go on from"
+            told = f"no resumes of {', '.join(stateless)}: they have no state to resume from"
             lines += ["", f"{told}; what reading up to a place takes them, their rows/s tell"]
         return lines
 

@@ -79,7 +79,7 @@ def duckdb(task: Task, _: object) -> Reading:
 
 
 def of_datasets(files: Sequence[str], task: Task, copies: str | None = None) -> Any:
-    """A dataset of Hugging Face datasets: a stream, or over a copy in Arrow's format, if it is told where."""
+    """A dataset of Hugging Face datasets: a stream, or over a copy in Arrow's format in `copies`."""
     module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
     schema = storage.schema(files[0], task.storage_options)
     # It would refuse files because of the types of columns that are not read.
@@ -175,7 +175,7 @@ ONE_THREAD = {"POLARS_MAX_THREADS": "1"}
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1"}
 ARROW = ("pyarrow",)
 # pyarrow imports pandas with the first array that it makes, and torch's workers import numpy.random. If these
-# are not imported yet, every worker imports them anew, and pandas takes a second.
+# are not imported yet, every worker imports them again, and pandas takes a second.
 FILES = ("pyarrow.parquet", "pyarrow.compute", "pandas", "numpy.random")
 
 RIVALS = (

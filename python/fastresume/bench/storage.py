@@ -27,7 +27,7 @@ def arrow(file: str, options: Mapping[str, str]) -> tuple[str, Any]:
     """The path and the file system of a file, as pyarrow takes them; None for that of local files.
 
     Raises:
-        ValueError: if it lies where pyarrow alone reads nothing.
+        ValueError: if it is where pyarrow alone reads nothing.
     """
     if not is_address(file):
         return file, None

@@ -104,7 +104,7 @@ def survey(
             continue
         if importlib.import_module("pyarrow").types.is_fixed_size_list(type_):
             left_out[name] = (
-                f"{name}: a list of one length has a null in it, of which there is no common form"
+                f"{name}: a list of one length has a null in it, and there is no common form for that"
             )
         else:
             with_null_elements.add(name)

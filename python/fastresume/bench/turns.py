@@ -22,7 +22,7 @@ Answer = dict[str, Any]
 
 
 class Step(Protocol):
-    """Who is told of each step before it, and of what was found after it."""
+    """Called before each step, and with what was found after it."""
 
     def __call__(self, doing: str) -> None:
         """A step begins."""
@@ -144,7 +144,7 @@ class Turns:
                 one.problem = f"failed: {cause}"
                 step.tell(f"checked: {one.contender.name}: {one.problem}")
                 continue
-            is_mixture = self.task.job == "mix"  # of which each has rows of its own
+            is_mixture = self.task.job == "mix"  # whose contenders each have rows of their own
             told = fault(one.checksum, self.task) if is_mixture else difference(one.checksum, expected, unit)
             if told:
                 one.problem = f"OTHER {unit.upper()}S: {told}"
