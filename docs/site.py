@@ -40,6 +40,8 @@ KINDS = {
         "how-to/attention.md",
         "how-to/stores.md",
         "how-to/tables.md",
+        "how-to/arrow.md",
+        "how-to/add-a-source.md",
         "how-to/new-files-each-day.md",
         "how-to/late-files.md",
         "how-to/damaged-files.md",

@@ -23,7 +23,8 @@ _IS_COMMAND = (
 none of it: there a name is imported when it is asked for. Everywhere else all are here at once."""
 
 if TYPE_CHECKING or not _IS_COMMAND:
-    from fastresume import distributed, intervals, testing, training
+    from fastresume import distributed, intervals, sources, testing, training
+    from fastresume.arrow_dataset import ArrowDataset
     from fastresume.batch.batch import Batch
     from fastresume.batch.jagged import Jagged
     from fastresume.batch.schema import Field, Schema
@@ -45,6 +46,7 @@ if TYPE_CHECKING or not _IS_COMMAND:
     from fastresume.state.cursor import Cursor
 
 __all__ = [
+    "ArrowDataset",
     "Batch",
     "Bins",
     "Cache",
@@ -76,12 +78,14 @@ __all__ = [
     "cu_seqlens",
     "distributed",
     "intervals",
+    "sources",
     "stack",
     "testing",
     "training",
 ]
 
 _HOMES = {
+    "ArrowDataset": "arrow_dataset",
     "Batch": "batch.batch",
     "Bins": "options.units",
     "Cache": "options.cache",

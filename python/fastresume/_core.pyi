@@ -10,7 +10,7 @@ from torch import Tensor
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
     "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
-    "PageLock", "Pass", "Reader", "SourceError", "StateError", "Statistics",
+    "PageLock", "Pass", "Reader", "Rows", "SourceError", "StateError", "Statistics",
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
     "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked",
     "release_memory", "remaining", "slice_intervals", "split_rows",
@@ -114,6 +114,27 @@ class Stores:
 class FilterCache: ...
 
 @final
+class Rows:
+    @staticmethod
+    def held(
+        schema: object,
+        footer: bytes,
+        parts: Sequence[object],
+        part_rows: Sequence[Sequence[int]],
+        made_of: tuple[Callable[[Any], Rows], object] | None = None,
+    ) -> Rows: ...
+    @staticmethod
+    def called(
+        schema: object,
+        footer: bytes,
+        part_rows: Sequence[Sequence[int]],
+        read: Callable[[int, int, list[int], int], object],
+        made_of: tuple[Callable[[Any], Rows], object] | None = None,
+    ) -> Rows: ...
+    def digests(self, part_groups: Sequence[int]) -> list[bytes]: ...
+    def __reduce__(self) -> tuple[Any, tuple[Any]]: ...
+
+@final
 class Manifest:
     @staticmethod
     def open(
@@ -125,11 +146,17 @@ class Manifest:
         table: object | None = None,
     ) -> Manifest: ...
     @staticmethod
-    def from_bytes(data: bytes, stores: Stores) -> Manifest: ...
+    def from_bytes(data: bytes, stores: Stores, rows: Rows | None = None) -> Manifest: ...
+    @staticmethod
+    def of_rows(
+        rows: Rows, parts: Sequence[tuple[str, Sequence[int], bytes]], stores: Stores
+    ) -> Manifest: ...
     @property
     def stores(self) -> Stores: ...
     @property
     def verifies_checksums(self) -> bool: ...
+    @property
+    def has_files(self) -> bool: ...
     def not_cached(self) -> str | None: ...
     def second_names(self) -> str | None: ...
     def cached_rows(

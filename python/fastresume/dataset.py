@@ -7,35 +7,23 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Literal, Self, cast
 
 import fastresume._core as _core
-from fastresume.batch.jagged import texts
-from fastresume.batch.schema import Schema
-from fastresume.buffers import Intervals, of_buffer
-from fastresume.columns.request import Columns, column_request
-from fastresume.filter.resolve import FilterReport, select_filtered
+from fastresume.columns.request import Columns
 from fastresume.messages import bounds_messages
-from fastresume.options.bad_rows import BadRows, checked_bad_rows
+from fastresume.options.bad_rows import BadRows
 from fastresume.options.cache import Cache
-from fastresume.options.checks import (
-    at_least,
-    one_of,
-    path_generations,
-    quoted,
-    truth,
-)
-from fastresume.options.rows import Rows, Shuffle, order_choice, select
+from fastresume.options.checks import path_generations, truth
+from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, options_of, stores_of
-from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
-from fastresume.options.units import Bins, Packed, check_unit
+from fastresume.options.topology import World
+from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import OF_DATASETS, takes_no_other
-from fastresume.packing.spec import of_units
-from fastresume.plan import Plan, make_plan
 from fastresume.reading.deleted_rows import live_rows
 from fastresume.reading.files_dataset import FilesDataset
-from fastresume.reading.files_spec import FilesSpec
-from fastresume.reading.masked_rows import bound_of
+from fastresume.reading.files_spec import OF_FILES, FilesSpec
+from fastresume.rows_dataset import Asked, Found, RowsDataset
 from fastresume.tables.file_orders import Orders
 from fastresume.tables.named_table import open_files, open_table
 from fastresume.tables.snapshot import Snapshot
@@ -51,7 +39,7 @@ _log = logging.getLogger("fastresume")
 Path = str | os.PathLike[str]
 
 
-class ParquetDataset(FilesDataset):
+class ParquetDataset(RowsDataset):
     """An iterable of `Batch`es over Parquet files, which resumes exactly on any number of ranks.
 
     `iter(dataset)` gives the batches of this rank from the cursor to the end of the pass, decoded in the
@@ -209,86 +197,49 @@ class ParquetDataset(FilesDataset):
         named_paths = path_generations(cast("Sequence[Path]", paths) if table is None else table.files)
         if table is not None:
             named_paths = [[path] for generation in named_paths for path in generation]
-        own_world, was_detected = resolve_world(world)
-        rows_of_rank = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
-        iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
-        named_tail = one_of("tail", tail, ("drop", "short", "pad"))
-        choice = order_choice(shuffle, seed)
-        own_seed = 0 if seed is None else at_least(0, "seed", seed)
-        named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
-        named_groups = None if groups is None else at_least(1, "groups", groups)
-        cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
-        check_unit(unit)
-        if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
-            columns, nulls = unit.names if columns is None else columns, "mask"
-        request = column_request(columns, nulls)
+        asked = Asked.of(
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            columns=columns,
+            rows=rows,
+            filter=filter,
+            shuffle=shuffle,
+            seed=seed,
+            lanes=lanes,
+            groups=groups,
+            tail=tail,
+            nulls=nulls,
+            cache=cache,
+            on_iter=on_iter,
+            on_change=on_change,
+            bad_rows=bad_rows,
+            unit=unit,
+            world=world,
+        )
         verifies = truth("verify_checksums", verify_checksums)
         reached_by = storage_options if table is None else table.reached_by(storage_options)
         if table is not None and storage_options is not None:
             table = dataclasses.replace(table, unused_properties=())
-        kept = Cache.checked(cache)
-        kept_in = None if kept is None else kept.manifest_path
-        stores = stores_of(reached_by, credentials, read_bytes, kept)
-        opened = open_files(named_paths, stores, kept_in, verifies, table)
-        masked = checked_bad_rows(bad_rows)
-        changes = one_of("on_change", on_change, ("error", "append"))
+        stores = stores_of(reached_by, credentials, read_bytes, asked.cache)
+        opened = open_files(named_paths, stores, asked.kept_in, verifies, table)
 
-        def found(opened: _core.Manifest, table: Snapshot | None) -> _Found:
-            manifest = select(opened if table is None else live_rows(opened, table), rows)
-            report: FilterReport | None = None
-            if filter is not None:
-                most = bound_of(masked.at_most, manifest.num_selected) if masked.damaged else None
-                asked = request.optional, request.of_paths
-                kept_beside = None if kept_in is None else (kept_in, quoted(rows))
-                manifest, report = select_filtered(manifest, filter, kept_beside, *asked, most)
-            layout = request.layout(manifest).masking_damage(masked.damaged)
-            # Dictionaries are pickled along: no worker reads the files for them again.
-            known = [(number, values) for number, _, values in layout.dictionaries]
+        def found(opened: _core.Manifest, table: Snapshot | None) -> Found:
+            live = opened if table is None else live_rows(opened, table)
             files = named_paths if table is None else [table.files]
-            spec = FilesSpec(
-                paths=tuple(path for generation in files for path in generation),
-                manifest=manifest,
-                columns=request._replace(known=known),
-                layout=layout,
-                schema=Schema(layout),
-                order_choice=choice,
-                seed=own_seed,
-                world=own_world,
-                world_was_detected=was_detected,
-                batch_size=rows_of_rank or 1,
-                has_batch_size=rows_of_rank is not None,
-                tail=named_tail,
-                lanes=named_lanes,
-                groups=named_groups,
-                on_iter=iter_means,
-                on_change=changes,
-                masks_damage=masked.damaged,
-                max_bad_rows=masked.at_most,
-                table=None if table is None else table.name,
-            )
-            return _Found(spec if unit is None else of_units(spec, unit, kept_in), report)
+            names = tuple(path for generation in files for path in generation)
+            return asked.found(live, names, OF_FILES, None if table is None else table.name)
 
         spec, report = found(opened, table)
         if on_change == "append":
-            request.check_appendable()
-        request.warn_of_absent(opened)
-        request.warn_of_misfits(spec.layout)
+            asked.request.check_appendable()
+        asked.request.warn_of_absent(opened)
+        asked.request.warn_of_misfits(spec.layout)
         super().__init__(spec)
         self._orders = None
         if table is not None and table.other_orders:
             self._orders = Orders(table, opened, found)
         self._filter_report = report
-        _log.info(
-            "opened %d files: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",
-            len(self.files),
-            spec.row_text(),
-            opened.num_row_groups,
-            self.fingerprint[:16],
-            own_world.rank,
-            own_world.world_size,
-            self._length,
-            rows_of_rank,
-        )
+        self._log_opened(opened)
 
     @classmethod
     def of_spec(cls, spec: FilesSpec) -> Self:
@@ -312,57 +263,6 @@ class ParquetDataset(FilesDataset):
         return fitted
 
     @property
-    def selection(self) -> Intervals | None:
-        """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
-        selected = self.spec.manifest.selected
-        return None if selected is None else of_buffer(selected)
-
-    def filter_report(self) -> FilterReport | None:
-        """How many rows `filter=` kept, and by what evidence others were left out; None without one.
-
-        Examples:
-            >>> dataset.filter_report()  # with one: FilterReport(rows=1000, kept=20, scanned=100, ...)
-        """
-        return self._filter_report
-
-    @property
-    def dictionaries(self) -> Mapping[str, list[str] | list[bytes]]:
-        """Of each tensor of `.codes()`, by its name, the values by their codes: str, or bytes if binary.
-
-        Raises:
-            DataError: if a string is not UTF-8, as a file may hold any bytes; names the column and the text.
-
-        Examples:
-            >>> dataset.dictionaries  # as with fr.col("city").codes(): {"city": ["Berlin", "Oslo", "Porto"]}
-            {}
-        """
-        found: dict[str, list[str] | list[bytes]] = {}
-        for _, name, _ in self.spec.layout.dictionaries:
-            values, is_text = self.spec.layout.dictionary(name) or ([], False)
-            found[name] = texts(values, f"column '{name}'") if is_text else values
-        return found
-
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """The names of the columns of the files, in the order of the first files that have them.
-
-        Those of structs, maps and lists of these are `a.b`; what stands in paths is not among them.
-
-        Examples:
-            >>> dataset.column_names
-            ('label', 'c_0', 'i_0', 'i_1', 'i_2')
-        """
-        return tuple(self.spec.manifest.column_names)
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The absolute paths of the files, in the order in which their rows are numbered.
-
-        A name that is no text is the string that `os.fsdecode` makes of it, which `open()` takes.
-        """
-        return self.spec.manifest.files
-
-    @property
     def version(self) -> int | None:
         """The number of the table's snapshot that is read; None of files that are no table's.
 
@@ -370,28 +270,3 @@ class ParquetDataset(FilesDataset):
             >>> dataset.version  # of "delta://path": 12
         """
         return None if self.spec.table is None else self.spec.table.version
-
-    def plan(self, workers: int = 0) -> Plan:
-        """What is left of the present pass and what reading it takes, before it is read; prints as a table.
-
-        Args:
-            workers: how many workers a torch DataLoader over the dataset will have.
-
-        Raises:
-            ValueError: if so many workers can't share the lanes.
-
-        Warns:
-            UserWarning: if more than 1.5 rows are decoded per row delivered; it says which setting helps.
-
-        Examples:
-            >>> dataset.plan().steps
-            3
-        """
-        return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
-
-
-class _Found(NamedTuple):
-    """What is read of files in an order, and what a filter reports of them."""
-
-    spec: FilesSpec
-    report: FilterReport | None

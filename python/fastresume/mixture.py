@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import fastresume._core as _core
 from fastresume.batch.schema import Field
 from fastresume.buffers import Intervals
-from fastresume.dataset import ParquetDataset
 from fastresume.messages import bounds_messages
 from fastresume.mixing.blend import Blend
 from fastresume.mixing.plan import MixturePlan, make_mixture_plan
@@ -22,13 +21,14 @@ from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.unknown import OF_MIXTURES, takes_no_other
 from fastresume.reading.resumable import ResumableDataset
+from fastresume.rows_dataset import RowsDataset
 from fastresume.state.cursor import Cursor
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-Sources = Mapping[str, tuple[ParquetDataset, float]]
+Sources = Mapping[str, tuple[RowsDataset, float]]
 Stages = Sequence[tuple[int, Mapping[str, float]]]
 
 _MOST_WEIGHT = 1e300
@@ -147,7 +147,7 @@ class Mixture(ResumableDataset):
             )
         )
         self._check_behind_stages()
-        self.datasets: Mapping[str, ParquetDataset] = datasets
+        self.datasets: Mapping[str, RowsDataset] = datasets
         for blend, core in self.spec.each_blend:
             _tell_rounded(blend, core)
 
@@ -229,7 +229,7 @@ class Mixture(ResumableDataset):
         return make_mixture_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
 
 
-def _checked(sources: object) -> tuple[dict[str, ParquetDataset], dict[str, float]]:
+def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]:
     """The datasets and weights of the sources.
 
     Raises:
@@ -238,7 +238,7 @@ def _checked(sources: object) -> tuple[dict[str, ParquetDataset], dict[str, floa
     form = 'write {"web": (dataset, 0.7), "code": (dataset, 0.3)}'
     if not isinstance(sources, Mapping) or not sources:
         raise TypeError(f"a Mixture takes names with a dataset and a weight: {form}, found {quoted(sources)}")
-    datasets: dict[str, ParquetDataset] = {}
+    datasets: dict[str, RowsDataset] = {}
     weights: dict[str, float] = {}
     for name, given in sources.items():
         if not isinstance(name, str):
@@ -253,8 +253,10 @@ def _checked(sources: object) -> tuple[dict[str, ParquetDataset], dict[str, floa
                 f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied, as "
                 f"{_flat(name, dataset, _weight(name, weight))}"
             )
-        if not isinstance(dataset, ParquetDataset):
-            raise TypeError(f"source {name!r} must be a ParquetDataset, found {type(dataset).__name__}")
+        if not isinstance(dataset, RowsDataset):
+            raise TypeError(
+                f"source {name!r} must be a ParquetDataset or an ArrowDataset, found {type(dataset).__name__}"
+            )
         _check_source(name, dataset)
         datasets[name], weights[name] = dataset, _weight(name, weight)
     return datasets, weights
@@ -302,7 +304,7 @@ def _tell_rounded(blend: Blend, core: _core.Mixture) -> None:
         _log.info("%s", text)
 
 
-def _check_source(name: str, dataset: ParquetDataset) -> None:
+def _check_source(name: str, dataset: RowsDataset) -> None:
     """Refuses what a mixture does not know of.
 
     Raises:
@@ -315,7 +317,7 @@ def _check_source(name: str, dataset: ParquetDataset) -> None:
         raise ValueError(f"source {name!r} has no rows: leave it out")
 
 
-def _stages(stages: object, datasets: Mapping[str, ParquetDataset]) -> list[Blend]:
+def _stages(stages: object, datasets: Mapping[str, RowsDataset]) -> list[Blend]:
     form = "stages=[(rows, {name: weight, ...}), ...]"
     if isinstance(stages, str | Mapping) or not isinstance(stages, Sequence):
         raise TypeError(f"write {form}, found {quoted(stages)}")
@@ -333,7 +335,7 @@ def _stages(stages: object, datasets: Mapping[str, ParquetDataset]) -> list[Blen
     return found
 
 
-def _renamed(renamed: object, datasets: Mapping[str, ParquetDataset]) -> tuple[tuple[str, str | None], ...]:
+def _renamed(renamed: object, datasets: Mapping[str, RowsDataset]) -> tuple[tuple[str, str | None], ...]:
     """The old names of sources with those of now.
 
     Raises:
@@ -356,7 +358,7 @@ def _renamed(renamed: object, datasets: Mapping[str, ParquetDataset]) -> tuple[t
     return tuple(renamed.items())
 
 
-def _check_alike(datasets: Mapping[str, ParquetDataset]) -> None:
+def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
     """Refuses sources whose tensors differ, or that count others.
 
     Raises:

@@ -31,6 +31,7 @@ def objects(tmp_path: Path) -> dict[str, Any]:
     batch = next(iter(loader))
     return {
         "ParquetDataset": dataset,
+        "ArrowDataset": fr.ArrowDataset(pa.table({"x": range(40)}), batch_size=8, world=(0, 1)),
         "Loader": loader,
         "Mixture": fr.Mixture({"web": (dataset, 0.7), "code": (dataset, 0.3)}, batch_size=8),
         "Batch": batch,
@@ -72,6 +73,7 @@ WORDS = {
         "epoch 0",
         "4 batches left",
     ],
+    "ArrowDataset": ["ArrowDataset(1 segments", "40 rows", "batch_size=8", "5 batches left"],
     "Loader": ["ParquetDataset(", "mapped by keep", "threads=1", "audit", "watchdog_seconds=60", "batches=1"],
     "Mixture": ["web 70.0%", "code 30.0%", "batch_size=8", "rank 0 of 1"],
     "Batch": ["rows=8", "epoch=0", "step=0", "both: int64[8, 2]", "label: float64[8]", "name: uint8[8, *]"],

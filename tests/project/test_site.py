@@ -24,6 +24,7 @@ ELSEWHERE = {
     "StateError": "reference/errors.md",
     "__version__": None,
     "distributed": None,
+    "sources": "how-to/add-a-source.md",
     "testing": None,
     "training": None,
     "INTERRUPTED": "how-to/training.md",

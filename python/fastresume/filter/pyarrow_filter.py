@@ -33,7 +33,13 @@ def ask_arrow(
 
     Raises:
         DataError: if a file can't be read, or the expression needs a column that it lacks.
+        ValueError: if the rows lie in no files.
     """
+    if not manifest.has_files:
+        raise ValueError(
+            "filter is an expression of pyarrow, which asks files: write it as fr.col(name) > 3, or filter "
+            "the table before it becomes a dataset"
+        )
     if (renamed := manifest.renamed_file()) is not None:
         raise _core.DataError(
             f"the file '{renamed}' calls columns otherwise than its table, and pyarrow asks "

@@ -109,6 +109,15 @@ OF_MIXTURES = {
     "stopping_strategy": "stop='first' (the default), 'all' or a number of rows",
 }
 
+OF_ARROW = {
+    **OF_DATASETS,
+    "cache": "nothing: no footers are read",
+    "verify_checksums": "nothing: arrays have no checksums",
+    "paths": "the first argument, source",
+    "table": "the first argument, source",
+    "data": "the first argument, source",
+}
+
 METHODS_OF_DATASETS = {
     "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
     "shuffle": "ParquetDataset(paths, shuffle=True)",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -25,6 +25,17 @@ from fastresume.state.cursor import Cursor
 from fastresume.tables.snapshot import SnapshotName
 
 
+class Door(NamedTuple):
+    """How users call what reads the rows: its class, its first argument, and what that is made of."""
+
+    name: str
+    source: str
+    parts: str
+
+
+OF_FILES = Door("ParquetDataset", "paths", "files")
+
+
 def _written(column: object) -> str:
     """A column as its user wrote it."""
     return column if isinstance(column, str) else repr(column)
@@ -32,7 +43,7 @@ def _written(column: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class FilesSpec(ReadSpec):
-    """What a `ParquetDataset` reads.
+    """What a `ParquetDataset` or an `ArrowDataset` reads.
 
     A pickle holds the manifest and the dictionaries, so that no file is read again; the layout is made anew.
 
@@ -46,6 +57,7 @@ class FilesSpec(ReadSpec):
         on_change: whether a state of the first files fits.
         table: the snapshot whose files they are, if they are a table's.
         has_batch_size: whether a batch size was named: without one, it is read as a source of a mixture.
+        door: how the user called it.
     """
 
     paths: tuple[str, ...]
@@ -56,6 +68,7 @@ class FilesSpec(ReadSpec):
     on_change: Literal["error", "append"]
     table: SnapshotName | None = None
     has_batch_size: bool = True
+    door: Door = OF_FILES
 
     @property
     def fingerprint(self) -> str:
@@ -245,7 +258,7 @@ class FilesSpec(ReadSpec):
         if not self.has_batch_size:
             raise TypeError(
                 "one of batch_size and global_batch_size must be given, found neither: write "
-                "ParquetDataset(paths, batch_size=n); only a source of a Mixture has none"
+                f"{self.door.name}({self.door.source}, batch_size=n); only a source of a Mixture has none"
             )
         return super().cut(workers)
 
@@ -286,7 +299,8 @@ class FilesSpec(ReadSpec):
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and in which order, in words."""
         return (
-            f"ParquetDataset({len(self.manifest.files)} files, {self._of_table}{self.row_text()}, "
+            f"{self.door.name}({len(self.manifest.files)} {self.door.parts}, {self._of_table}"
+            f"{self.row_text()}, "
             f"{len(self.schema)} tensors, {Cursor(cursor).order_text}"
         )
 

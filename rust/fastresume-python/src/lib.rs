@@ -6,6 +6,7 @@ use fastresume::parallel;
 use pyo3::prelude::*;
 
 mod activity;
+mod arrow;
 mod buffer;
 mod columns;
 mod cursor;
@@ -22,6 +23,7 @@ mod process_lock;
 mod raised;
 mod reader;
 mod reserve;
+mod rows;
 mod stores;
 mod table;
 mod tensor;
@@ -55,6 +57,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pass::Pass>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
+    module.add_class::<rows::Rows>()?;
     module.add_class::<stores::StoreCounts>()?;
     module.add_class::<stores::Stores>()?;
     module.add_class::<tensor::Memory>()?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use fastresume::{
-    Cache, CachedRows, Error, Intervals, Kind, Manifest as CoreManifest, PageChecks, Result, Selection,
-    arrays, hive_partition, patterns, row_group_stats, unify,
+    Cache, CachedRows, Error, Intervals, Kind, Manifest as CoreManifest, PageChecks, Result, RowPart,
+    Selection, arrays, hive_partition, patterns, row_group_stats, unify,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -18,6 +18,7 @@ use pyo3::types::{PyBytes, PyTuple, PyType};
 use crate::buffer::Buffer;
 use crate::gate;
 use crate::intervals;
+use crate::rows::Rows;
 use crate::stores::Stores;
 use crate::table::TableArgument;
 use crate::values::Value;
@@ -28,6 +29,7 @@ pub struct Manifest {
     pub inner: Arc<CoreManifest>,
     pub selection: Arc<Selection>,
     pub stores: Arc<Py<Stores>>,
+    rows: Option<Arc<Py<Rows>>>,
     not_cached: Option<String>,
     files: PyOnceLock<Py<PyTuple>>,
 }
@@ -47,16 +49,26 @@ impl Manifest {
     fn of(inner: CoreManifest, stores: Arc<Py<Stores>>, cached: Result<()>) -> Self {
         let not_cached = cached.err().map(|cause| cause.to_string());
         let selection = Arc::new(Selection::everything(inner.group_starts()));
-        Self { inner: Arc::new(inner), selection, stores, not_cached, files: PyOnceLock::new() }
+        let inner = Arc::new(inner);
+        Self { inner, selection, stores, rows: None, not_cached, files: PyOnceLock::new() }
+    }
+
+    /// The same, whose rows this source has.
+    fn in_rows(self, rows: Option<Arc<Py<Rows>>>) -> Self {
+        Self { rows, ..self }
     }
 
     fn selecting(&self, rows: Intervals) -> Result<Self> {
         let selection = Arc::new(Selection::new(self.inner.group_starts(), rows)?);
         let (inner, stores, not_cached) =
             (Arc::clone(&self.inner), Arc::clone(&self.stores), self.not_cached.clone());
-        Ok(Self { inner, selection, stores, not_cached, files: PyOnceLock::new() })
+        let rows = self.rows.clone();
+        Ok(Self { inner, selection, stores, rows, not_cached, files: PyOnceLock::new() })
     }
 }
+
+/// The name of a part, the rows of its row groups, and what differs if its content does.
+type Part = (PathBuf, Vec<u64>, [u8; 16]);
 
 #[pymethods]
 impl Manifest {
@@ -86,10 +98,26 @@ impl Manifest {
         Ok(Self::of(inner, Arc::new(stores), cached))
     }
 
+    /// The parts of a source of rows that lie in no Parquet file.
+    #[staticmethod]
+    fn of_rows(py: Python<'_>, rows: Py<Rows>, parts: Vec<Part>, stores: Py<Stores>) -> PyResult<Self> {
+        let source = Arc::clone(&rows.get().source);
+        let parts: Vec<RowPart> =
+            parts.into_iter().map(|(name, group_rows, hash)| RowPart { name, group_rows, hash }).collect();
+        let inner = gate::run_stoppable(py, |_| CoreManifest::of_rows(source, &parts))?;
+        Ok(Self::of(inner, Arc::new(stores), Ok(())).in_rows(Some(Arc::new(rows))))
+    }
+
     /// Whether page checksums (CRC) are verified where pages have one.
     #[getter]
     fn verifies_checksums(&self) -> bool {
         self.inner.page_checks().verifies_checksums
+    }
+
+    /// Whether the rows lie in files.
+    #[getter]
+    fn has_files(&self) -> bool {
+        self.rows.is_none()
     }
 
     /// Why the cache could not be written, if so.
@@ -131,7 +159,7 @@ impl Manifest {
         gate::run(py, || {
             let begins = self.inner.begins_with(&order, fingerprint)?;
             let found = begins.then(|| self.inner.reordered(&order)).transpose()?;
-            Ok(found.map(|found| Self::of(found, stores, Ok(()))))
+            Ok(found.map(|found| Self::of(found, stores, Ok(())).in_rows(self.rows.clone())))
         })
     }
 
@@ -152,13 +180,20 @@ impl Manifest {
     }
 
     #[staticmethod]
-    fn from_bytes(py: Python<'_>, data: &[u8], stores: Py<Stores>) -> PyResult<Self> {
+    #[pyo3(signature = (data, stores, rows=None))]
+    fn from_bytes(py: Python<'_>, data: &[u8], stores: Py<Stores>, rows: Option<Py<Rows>>) -> PyResult<Self> {
         let files = stores.get().file_system();
+        let source = rows.as_ref().map(|rows| Arc::clone(&rows.get().source));
         gate::run(py, || {
-            let (inner, rows): (CoreManifest, Option<Vec<Range<u64>>>) = postcard::from_bytes(data)
+            let (inner, selected): (CoreManifest, Option<Vec<Range<u64>>>) = postcard::from_bytes(data)
                 .map_err(|cause| Error::State(format!("a pickled dataset is damaged: {cause}")))?;
-            let everything = Self::of(inner.in_file_system(files), Arc::new(stores), Ok(()));
-            match rows {
+            let inner = inner.in_file_system(files);
+            let inner = match source {
+                Some(source) => inner.in_rows(source),
+                None => inner,
+            };
+            let everything = Self::of(inner, Arc::new(stores), Ok(())).in_rows(rows.map(Arc::new));
+            match selected {
                 Some(rows) => everything.selecting(Intervals::new(rows)?),
                 None => Ok(everything),
             }
@@ -276,13 +311,14 @@ impl Manifest {
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let py = slf.py();
-        let Self { inner, selection, stores, .. } = slf.get();
+        let Self { inner, selection, stores, rows, .. } = slf.get();
         let bytes = gate::run(py, || {
             postcard::to_allocvec(&(inner.as_ref(), selection.intervals().map(Intervals::ranges)))
                 .map_err(|cause| Error::Argument(format!("the dataset can't be pickled: {cause}")))
         })?;
         let class: Bound<'py, PyType> = slf.get_type();
         let stores = stores.clone_ref(py);
-        Ok((class.getattr("from_bytes")?, (PyBytes::new(py, &bytes), stores).into_pyobject(py)?))
+        let rows = rows.as_ref().map(|rows| rows.clone_ref(py));
+        Ok((class.getattr("from_bytes")?, (PyBytes::new(py, &bytes), stores, rows).into_pyobject(py)?))
     }
 }

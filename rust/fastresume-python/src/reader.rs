@@ -282,6 +282,13 @@ impl Reader {
     }
 }
 
+impl Drop for Reader {
+    /// Ends the threads without the GIL: one of them may want it, to ask a source of rows.
+    fn drop(&mut self) {
+        Python::try_attach(|py| self.close(py));
+    }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -18,6 +18,7 @@ mod memory;
 mod intervals;
 mod schema;
 mod source;
+mod arrow;
 mod format;
 mod dataset;
 mod order;
@@ -34,6 +35,10 @@ pub mod fuzzing;
 #[cfg(test)]
 mod test_files;
 
+pub use self::arrow::array::{Array, Lent};
+pub use self::arrow::field::{Field as ArrowField, Form as ArrowForm, MAX_DEPTH as MAX_ARROW_DEPTH};
+pub use self::arrow::held_rows::HeldRows;
+pub use self::arrow::row_source::{RowBatch, RowGroup, RowSource};
 pub use self::batch::bin_rows::{BinBatch, BinRows, Bins};
 pub use self::batch::packing::{PackedRows, Packing};
 pub use self::batch::random_access::{self, ReadRows};
@@ -44,6 +49,7 @@ pub use self::dataset::hive_partition;
 pub use self::dataset::manifest::Manifest;
 pub use self::dataset::manifest_cache::Cache;
 pub use self::dataset::page_checks::PageChecks;
+pub use self::dataset::row_parts::{RowPart, digests};
 pub use self::dataset::table_snapshot::{TableColumn, TableSnapshot};
 pub use self::error::{Error, Result, bounded};
 pub use self::filter::cached_rows::CachedRows;

@@ -149,7 +149,7 @@ fn some<T: Default + PartialEq>(values: Vec<T>) -> Vec<(usize, T)> {
 }
 
 /// The fields of a file's Arrow schema, if it has one.
-fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
+pub(super) fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
     let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
     let text = pairs.iter().find(|pair| pair.key == arrow_schema::KEY).and_then(|pair| pair.value.as_deref());
     text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)

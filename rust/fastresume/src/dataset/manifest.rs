@@ -8,6 +8,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
+use crate::arrow::row_source::RowSource;
 use crate::dataset::file_schema::Schema;
 use crate::dataset::file_value::Value;
 use crate::dataset::fingerprint::{Printed, fingerprint};
@@ -75,6 +76,9 @@ pub struct Manifest {
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
+    /// What has the rows, if they lie in no files.
+    #[serde(skip)]
+    pub(crate) rows: Option<Arc<dyn RowSource>>,
     /// What is to be said of files that have two names.
     #[serde(skip)]
     second_names: Option<String>,
@@ -165,7 +169,7 @@ impl Manifest {
         Ok((manifest.of_table(table, &listed, &found)?, written))
     }
 
-    fn build(file_system: FileSystem, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
+    pub(super) fn build(file_system: FileSystem, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
         let second_names = listing::check_distinct(listed, found.iter().map(|found| &found.status))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
         let mut schemas: Vec<Schema> = Vec::new();
@@ -215,8 +219,22 @@ impl Manifest {
             told: None,
             file_system,
             footers,
+            rows: None,
             second_names,
         })
+    }
+
+    /// The same parts, whose rows this source has.
+    #[must_use]
+    pub fn in_rows(self, source: Arc<dyn RowSource>) -> Self {
+        Self { rows: Some(source), ..self }
+    }
+
+    /// The row groups of a file.
+    #[must_use]
+    pub fn groups_of(&self, file: usize) -> Range<usize> {
+        let end = self.files.get(file + 1).map_or(self.num_groups(), |next| next.first_group);
+        self.files[file].first_group..end
     }
 
     /// What is to be said of files that were found under two names, where they were opened.
@@ -397,8 +415,8 @@ impl Manifest {
     /// The row numbers of a file.
     #[must_use]
     pub fn file_rows(&self, file: usize) -> Range<u64> {
-        let end = self.files.get(file + 1).map_or(self.num_groups(), |next| next.first_group);
-        self.group_starts[self.files[file].first_group]..self.group_starts[end]
+        let groups = self.groups_of(file);
+        self.group_starts[groups.start]..self.group_starts[groups.end]
     }
 
     /// The files that a path names, as [`listing::list`] finds them: their numbers, ascending.
@@ -406,6 +424,12 @@ impl Manifest {
     /// # Errors
     /// As for `listing::list`; `Argument` if a file is not of this dataset.
     pub fn files_of(&self, named: PathBuf, stop: &AtomicBool) -> Result<Vec<usize>> {
+        if self.rows.is_some() {
+            let found = self.files.iter().position(|file| file.path == named);
+            let missing =
+                || Error::Argument(format!("the segment '{}' is not of this dataset", shown(&named)));
+            return Ok(vec![found.ok_or_else(missing)?]);
+        }
         let mut found = Vec::new();
         // Files of one root are also in the order of their whole paths; those of several generations need not be.
         let mut sorted: Vec<usize> = (0..self.files.len()).collect();

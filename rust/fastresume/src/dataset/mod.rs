@@ -16,6 +16,7 @@ pub mod file_value;
 pub mod table_snapshot;
 pub mod table_type;
 pub mod manifest;
+pub mod row_parts;
 pub mod columns_hash;
 pub mod file_order;
 pub mod hive_partition;

@@ -1,6 +1,7 @@
 //! Decodes rows of a row group to columns of numbers.
 
 pub mod decoder;
+pub mod open_rows;
 pub mod open_file;
 pub mod row_picker;
 pub mod numbers;

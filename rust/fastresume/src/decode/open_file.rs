@@ -11,6 +11,7 @@ use parquet::schema::types::ColumnDescPtr;
 use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::dataset::page_checks::PageChecks;
+use crate::decode::open_rows::{NoFile, OpenRows};
 use crate::error::{Error, Result};
 use crate::format::metadata::column_chunk::{Chunk, StatedChunk};
 use crate::format::metadata::column_metadata::Leaves;
@@ -20,12 +21,13 @@ use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::metadata::writer::Writer;
 use crate::format::page::known_pages::KnownPages;
 use crate::format::page::locations::PagePlaces;
-use crate::format::page::reader::{Buffers, Pages};
+use crate::format::page::pages::Pages;
+use crate::format::page::reader::{Buffers, StoredPages};
 use crate::format::page::scanner::PageWalk;
 use crate::memory::buffer::Memory;
 use crate::schema::columns::Column;
 use crate::source::byte_source::Source;
-use crate::source::status::Status;
+use crate::source::status::{ObjectVersion, Status, Version};
 
 /// The number of files that a reader keeps open.
 pub const OPEN_FILES: usize = 8;
@@ -44,6 +46,8 @@ pub struct OpenFile {
     end: Option<u64>,
     /// Columns of one value, and that.
     values: Arc<[(String, Value)]>,
+    /// The rows, if they lie in no file.
+    rows: Option<Arc<OpenRows>>,
 }
 
 impl OpenFile {
@@ -64,6 +68,20 @@ impl OpenFile {
         let numbers: BTreeSet<usize> = held.map(|column| column.leaf).collect();
         let numbers: Vec<usize> = numbers.into_iter().collect();
         let of = &manifest.files()[file];
+        if let Some(source) = &manifest.rows {
+            let opened = OpenRows::open(manifest, source, file, &numbers);
+            let (rows, leaves) = opened.map_err(|error| error.in_file(&of.path))?;
+            return Ok(Self {
+                status: Status { size: of.size, version: Version::Object(ObjectVersion::default()) },
+                source: Arc::new(NoFile),
+                leaves: Arc::new(leaves),
+                places: Arc::default(),
+                page_checks: manifest.page_checks(),
+                end: None,
+                values,
+                rows: Some(Arc::new(rows)),
+            });
+        }
         // Each answer for an object has its tag: another one is noticed with the first bytes.
         let has_tag = of.object.as_ref().is_some_and(|object| object.tag.is_some());
         let known = manifest.footers().known(of.footer_hash, &numbers).filter(|_| has_tag);
@@ -83,6 +101,7 @@ impl OpenFile {
             page_checks: manifest.page_checks(),
             end: None,
             values,
+            rows: None,
         })
     }
 
@@ -118,9 +137,13 @@ impl OpenFile {
         leaf: &ColumnDescPtr,
         buffers: &'a mut Buffers,
     ) -> Result<Pages<'a>> {
+        if let Some(rows) = &self.rows {
+            return rows.pages(row_group, leaf_number, buffers);
+        }
         let chunk = self.chunk(row_group, leaf_number, leaf)?;
         let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
-        Pages::new(source, chunk, places, self.page_checks.verifies_checksums, buffers)
+        let stored = StoredPages::new(source, chunk, places, self.page_checks.verifies_checksums, buffers)?;
+        Ok(Pages::Stored(stored))
     }
 
     /// Where a column chunk lies.
@@ -192,6 +215,7 @@ impl OpenFile {
             page_checks: self.page_checks,
             end: self.end,
             values: Arc::clone(&self.values),
+            rows: self.rows.clone(),
         }
     }
 
@@ -208,6 +232,10 @@ impl OpenFile {
     ) -> Result<Self> {
         let source = Arc::clone(&self.source);
         let part = Self { places: Arc::default(), end, ..self.read_from(source) };
+        if self.rows.is_some() {
+            // Whatever row comes next, a page begins with it.
+            return Ok(part);
+        }
         let chunk = part.chunk(row_group, column.leaf, &self.leaf(column)?)?;
         part.places.note(&chunk, start.as_slice());
         part.places.note_checked(&chunk);
@@ -219,6 +247,9 @@ impl OpenFile {
     /// # Errors
     /// `Data` if the row group's metadata contradict each other.
     pub fn known_pages(&self, row_group: usize, column: &Column) -> Result<KnownPages> {
+        if self.rows.is_some() {
+            return Ok(KnownPages::All(OpenRows::places(self.leaves.rows(row_group))));
+        }
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
         let is_trusted = chunk.is_flat() || self.leaves.writer().indexes_list_rows();
         let index = self.leaves.chunk(row_group, column.leaf)?.offset_index().filter(|_| is_trusted);

@@ -66,8 +66,9 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
             let value = value_of(manifest, index, column);
             found.extend(rows.map(|rows| facts_of_value(&value, column, rows.end - rows.start)));
         }
-        if groups.clone().all(|group| manifest.group_rows(group).is_empty()) {
-            // Its columns may be others.
+        let tells_nothing = manifest.rows.is_some();
+        if tells_nothing || groups.clone().all(|group| manifest.group_rows(group).is_empty()) {
+            // Without rows, its columns may be others.
             for (_, found) in told {
                 found.extend(groups.clone().map(|_| Facts::new(None, None)));
             }

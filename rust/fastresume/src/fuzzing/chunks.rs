@@ -24,7 +24,8 @@ use crate::format::metadata::column_chunk::{Chunk, Encodings};
 use crate::format::metadata::writer::Writer;
 use crate::format::page::kept_pages::KeptPages;
 use crate::format::page::locations::PagePlaces;
-use crate::format::page::reader::{Buffers, Pages};
+use crate::format::page::pages::Pages;
+use crate::format::page::reader::{Buffers, StoredPages};
 use crate::schema::cast::Delivery;
 use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
@@ -88,13 +89,14 @@ impl ChunkChoices {
         if let Some(end_row) = self.end_row {
             buffers.begin_part(0, end_row, &shared.kept);
         }
-        Pages::new(
+        let stored = StoredPages::new(
             Arc::clone(&self.bytes) as _,
             self.chunk.clone(),
             Arc::clone(&shared.places),
             true,
             buffers,
-        )
+        )?;
+        Ok(Pages::Stored(stored))
     }
 
     /// The rows as the oracle reads them, with levels up to these. `None` if it can't read them, or takes

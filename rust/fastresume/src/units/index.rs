@@ -282,6 +282,7 @@ impl UnitRows<'_> {
         parallel::each(manifest.files().len(), FILES_AT_A_TIME, WAITING_THREADS, stop, |file| {
             let of = &manifest.files()[file];
             let version = match &of.object {
+                _ if manifest.rows.is_some() => return Ok(None),
                 Some(object) => object.version(),
                 None => match local::status(&of.path) {
                     Ok(status) => status.version(),

@@ -7,7 +7,8 @@ use crate::format::encoding::bitmap::{Bits, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::rle::Hybrid;
-use crate::format::page::reader::{PageStart, Pages};
+use crate::format::page::pages::Pages;
+use crate::format::page::reader::PageStart;
 use crate::schema::nulls::Nulls;
 
 /// Iterates over the rows of a column chunk, page by page.

@@ -10,7 +10,8 @@ use crate::format::encoding::bitmap::{Bits, WORD, lowest};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::rle::MAX_VALUES;
-use crate::format::page::reader::{PageStart, Pages};
+use crate::format::page::pages::Pages;
+use crate::format::page::reader::PageStart;
 
 /// What the definition levels of a list column mean.
 #[derive(Debug, Clone)]
@@ -148,6 +149,10 @@ impl<'a> ListPages<'a> {
     /// `Data` if there are fewer rows, or a page is damaged; `Source` if it can't be read.
     pub fn next(&mut self, values: &mut impl PageValues, walk: &mut RowWalk) -> Result<Option<LevelRange>> {
         if walk.is_over {
+            return Ok(None);
+        }
+        if walk.left == 0 && self.at == self.in_page && self.pages.end_rows() {
+            walk.is_over = true;
             return Ok(None);
         }
         if !self.open_page(values)? {

@@ -8,7 +8,8 @@ use crate::format::encoding::bitmap::Bits;
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::PageValues;
 use crate::format::encoding::rle::MAX_VALUES;
-use crate::format::page::reader::{PageStart, Pages};
+use crate::format::page::pages::Pages;
+use crate::format::page::reader::PageStart;
 
 /// Whether each element of lists is there: a byte for each.
 #[derive(Debug, Default)]

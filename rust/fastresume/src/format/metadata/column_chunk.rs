@@ -92,6 +92,22 @@ impl StatedChunk {
         }
     }
 
+    /// That of rows of which nothing is told.
+    pub fn untold(rows: u64) -> Self {
+        Self {
+            start: 0,
+            compressed_bytes: 0,
+            uncompressed_bytes: 0,
+            values: i64::try_from(rows).unwrap_or(i64::MAX),
+            compression: Compression::UNCOMPRESSED,
+            encodings: Encodings::default(),
+            bounds: [None; 2],
+            states_no_nulls: false,
+            offsets: [-1; 3],
+            lengths: [-1; 3],
+        }
+    }
+
     /// Where the index of its data pages lies, if there is one.
     pub fn offset_index(&self) -> Option<Range<u64>> {
         self.index(0)

@@ -98,6 +98,19 @@ impl Leaves {
         Ok(Self { each, writer, group_rows, chunks })
     }
 
+    /// The leaves of what has these rows in no file; nothing is told of their values.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer leaves.
+    pub fn of_rows(footer: &Footer, numbers: &[usize], group_rows: Vec<u64>) -> Result<Self> {
+        let each = Leaf::all(footer.file(), numbers)?;
+        let mut chunks = with_room(group_rows.len().saturating_mul(each.len()))?;
+        for &rows in &group_rows {
+            chunks.extend(each.iter().map(|_| StatedChunk::untold(rows)));
+        }
+        Ok(Self { each, writer: Writer::default(), group_rows, chunks })
+    }
+
     /// The leaf of this index.
     ///
     /// # Errors

@@ -114,9 +114,15 @@ impl FooterBytes {
         } else {
             source.read(size - TAIL_BYTES as u64 - length, usize_of(length))?
         };
+        Ok(Self::of(bytes))
+    }
+
+    /// These bytes, which are a footer without what comes before and behind it.
+    #[must_use]
+    pub fn of(bytes: Vec<u8>) -> Self {
         let mut hash = [0; HASH_BYTES];
         hash.copy_from_slice(&blake3::hash(&bytes).as_bytes()[..HASH_BYTES]);
-        Ok(Self { bytes, hash })
+        Self { bytes, hash }
     }
 
     /// The number of bytes.

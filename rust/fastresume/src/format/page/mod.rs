@@ -6,3 +6,5 @@ pub mod kept_pages;
 pub mod scanner;
 pub mod known_pages;
 pub mod reader;
+pub mod made_pages;
+pub mod pages;

@@ -29,12 +29,21 @@ pub struct Buffers {
     dictionary: Arc<Memory>,
     codec: Option<(Compression, Codec)>,
     part: Option<GroupPart>,
+    /// The bytes of a page that was made of arrays.
+    made: Vec<u8>,
 }
 
 impl Default for Buffers {
     fn default() -> Self {
         let expanded = ExpandedPage { bytes: Memory::lent(), key: None };
-        Self { ahead: Memory::lent(), expanded, dictionary: Arc::default(), codec: None, part: None }
+        Self {
+            ahead: Memory::lent(),
+            expanded,
+            dictionary: Arc::default(),
+            codec: None,
+            part: None,
+            made: Vec::new(),
+        }
     }
 }
 
@@ -61,6 +70,12 @@ impl Buffers {
         self.dictionary.bytes()
     }
 
+    /// Memory for a page that is made of arrays, and the row behind the last one that is wanted of a row group.
+    pub fn made(&mut self) -> (&mut Vec<u8>, u64) {
+        let end_row = self.part.as_ref().map_or(u64::MAX, |part| part.end_row);
+        (&mut self.made, end_row)
+    }
+
     /// Others for the same part of the row group.
     #[must_use]
     pub fn others(&self) -> Self {
@@ -76,7 +91,7 @@ impl Buffers {
 }
 
 /// Opens the pages of one column chunk; those that are passed over are not decompressed.
-pub struct Pages<'a> {
+pub struct StoredPages<'a> {
     walk: PageWalk<'a>,
     expanded: &'a mut ExpandedPage,
     dictionary: &'a mut Arc<Memory>,
@@ -90,7 +105,7 @@ pub struct Pages<'a> {
     page: Range<usize>,
 }
 
-/// What a decoder has to know of a data page; its bytes are [`Pages::page`].
+/// What a decoder has to know of a data page; its bytes are [`StoredPages::page`].
 pub struct PageStart {
     /// Values: rows in a flat column, of which some may be null; else one for each pair of levels.
     pub num_values: usize,
@@ -104,9 +119,9 @@ pub struct PageStart {
     /// Whether an index led to it, which counts from where a row begins.
     pub is_told: bool,
     /// Whether its values may have another encoding than its header states, for all that the footer tells.
-    is_doubtful: bool,
+    pub is_doubtful: bool,
     /// Whether some zeros may stand behind its values.
-    is_padded: bool,
+    pub is_padded: bool,
 }
 
 impl PageStart {
@@ -147,7 +162,7 @@ impl PageStart {
     }
 }
 
-impl<'a> Pages<'a> {
+impl<'a> StoredPages<'a> {
     /// The pages of a chunk, of which checksums are compared if that is asked for.
     ///
     /// # Errors
@@ -159,7 +174,7 @@ impl<'a> Pages<'a> {
         verifies_checksums: bool,
         buffers: &'a mut Buffers,
     ) -> Result<Self> {
-        let Buffers { ahead, expanded, dictionary, codec, part } = buffers;
+        let Buffers { ahead, expanded, dictionary, codec, part, .. } = buffers;
         let part = part.as_ref();
         let end_row = part.map_or(chunk.rows, |part| part.end_row);
         let compression = chunk.compression;
@@ -428,7 +443,7 @@ impl<'a> Pages<'a> {
     }
 }
 
-impl Drop for Pages<'_> {
+impl Drop for StoredPages<'_> {
     /// Keeps the present page for who reads the next part of the row group, if this one ends amid it.
     fn drop(&mut self) {
         if self.is_expanded

@@ -1,0 +1,126 @@
+"""Arrow tables, and any source of rows, as an iterable dataset of batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from fastresume.columns.request import Columns
+from fastresume.messages import bounds_messages
+from fastresume.options.bad_rows import BadRows
+from fastresume.options.rows import Rows, Shuffle
+from fastresume.options.topology import World
+from fastresume.options.units import Bins, Packed
+from fastresume.options.unknown import OF_ARROW, takes_no_other
+from fastresume.reading.files_spec import Door
+from fastresume.rows_dataset import Asked, RowsDataset
+from fastresume.sources.opened import opened
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+OF_SEGMENTS = Door("ArrowDataset", "source", "segments")
+
+
+class ArrowDataset(RowsDataset):
+    """An iterable of `Batch`es over Arrow tables or any source of rows, which resumes exactly.
+
+    It delivers what a `ParquetDataset` delivers of a Parquet file of the same rows, value by value, and
+    whatever takes one takes the other: `Loader`, `Mixture`, `Checkpointer`, the audit. It needs pyarrow.
+
+    Args:
+        source: a `pyarrow.Table`, a `RecordBatch` or a list of them, a polars DataFrame, anything with
+            `__arrow_c_stream__` (read once, and kept), a list of such tables, or a
+            `fastresume.sources.RowSource`. A list of tables is read as one dataset; with
+            `on_change="append"`, later lists may have more tables. Tables are not copied: don't change them.
+        batch_size: rows per rank and step.
+        global_batch_size: rows per step over all ranks, instead of `batch_size`.
+        columns: what is delivered, in this order; every column as it is if None. As of a `ParquetDataset`.
+        rows: which rows the dataset consists of, as of a `ParquetDataset`.
+        filter: keep the rows of which a condition is true, as of a `ParquetDataset`. Its columns are read.
+        shuffle: deliver the rows in a shuffled order, another one in each pass.
+        seed: of the shuffled order, and of what transforms draw.
+        lanes: into how many contiguous parts the order is divided, as of a `ParquetDataset`.
+        groups: groups of lanes that take turns, as of a `ParquetDataset`.
+        tail: what happens to the rows after the last whole global batch: "drop", "short" or "pad".
+        nulls: what happens to a null that `columns` says nothing of: "error" or "mask".
+        on_iter: what `iter()` means: "continue" or "restart".
+        on_change: what happens to a state when segments were added since: "error" or "append".
+        bad_rows: what happens to rows that can't be read: "error", "mask" or `fr.MaskBadRows(at_most=n)`.
+        unit: what is counted instead of rows: `fr.Packed(...)`, `fr.Bins(...)`, or None for rows.
+        world: which of how many ranks this is, as of a `ParquetDataset`.
+
+    Raises:
+        TypeError: for a source that has no rows, or arguments of another type.
+        DataError: if columns have types that can't be delivered, or tables have other columns.
+        SourceError: if a source's rows can't be read.
+        ValueError: for numbers out of range, or a dataset from which no batch would come.
+        ImportError: if pyarrow is not installed.
+
+    The fingerprint of tables covers the columns' names and types, and all values: a state fits the same rows,
+    however they are cut into batches. That of a `RowSource` covers what its `snapshot()` returns, its
+    columns, and the names and rows of its segments. A state of a Parquet file of the same rows does not fit:
+    files are known by their footers.
+
+    Threads and forks: as of a `ParquetDataset`. A pickle holds the tables, or the `RowSource`: worker
+    processes get a copy of tables in memory.
+
+    Examples:
+        >>> import fastresume as fr
+        >>> import pyarrow as pa
+        >>> table = pa.table({"x": range(100), "label": [0.5] * 100})
+        >>> dataset = fr.ArrowDataset(table, batch_size=32, columns=["label", fr.stack("x", name="dense")])
+        >>> next(iter(dataset))["dense"].shape
+        torch.Size([32, 1])
+    """
+
+    @bounds_messages
+    @takes_no_other("ArrowDataset", OF_ARROW)
+    def __init__(
+        self,
+        source: object,
+        *,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        columns: Columns | None = None,
+        rows: Rows | None = None,
+        filter: object = None,  # noqa: A002  (what users call it)
+        shuffle: bool | Shuffle = False,
+        seed: int | None = None,
+        lanes: int | None = None,
+        groups: int | None = None,
+        tail: Literal["drop", "short", "pad"] = "drop",
+        nulls: Literal["error", "mask"] = "error",
+        on_iter: Literal["continue", "restart"] = "continue",
+        on_change: Literal["error", "append"] = "error",
+        bad_rows: BadRows = "error",
+        unit: Packed | Bins | None = None,
+        world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
+    ) -> None:
+        asked = Asked.of(
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            columns=columns,
+            rows=rows,
+            filter=filter,
+            shuffle=shuffle,
+            seed=seed,
+            lanes=lanes,
+            groups=groups,
+            tail=tail,
+            nulls=nulls,
+            cache=None,
+            on_iter=on_iter,
+            on_change=on_change,
+            bad_rows=bad_rows,
+            unit=unit,
+            world=world,
+        )
+        manifest = opened(source)
+        spec, report = asked.found(manifest, manifest.files, OF_SEGMENTS)
+        if on_change == "append":
+            asked.request.check_appendable()
+        asked.request.warn_of_absent(manifest)
+        super().__init__(spec)
+        self._filter_report = report
+        self._log_opened(manifest)

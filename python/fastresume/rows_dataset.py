@@ -1,0 +1,269 @@
+"""What every dataset of rows has: what it was asked for, and what can be asked of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+
+import fastresume._core as _core
+from fastresume.batch.jagged import texts
+from fastresume.batch.schema import Schema
+from fastresume.buffers import Intervals, of_buffer
+from fastresume.columns.request import ColumnRequest, Columns, column_request
+from fastresume.filter.resolve import FilterReport, select_filtered
+from fastresume.options.bad_rows import BadRows, checked_bad_rows
+from fastresume.options.cache import Cache
+from fastresume.options.checks import at_least, one_of, quoted
+from fastresume.options.rows import OrderChoice, Rows, Shuffle, order_choice, select
+from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
+from fastresume.options.units import Bins, Packed, check_unit
+from fastresume.packing.spec import of_units
+from fastresume.plan import Plan, make_plan
+from fastresume.reading.files_dataset import FilesDataset
+from fastresume.reading.files_spec import Door, FilesSpec
+from fastresume.reading.masked_rows import bound_of
+from fastresume.tables.snapshot import SnapshotName
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+_log = logging.getLogger("fastresume")
+
+
+class Found(NamedTuple):
+    """What is read of rows, and what a filter reports of them."""
+
+    spec: FilesSpec
+    report: FilterReport | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a dataset was asked for, checked: the same wherever its rows are.
+
+    Attributes:
+        request: what is delivered.
+        cache: what is kept for the next start.
+        kept_in: where what is known of files is kept; None for nowhere.
+    """
+
+    request: ColumnRequest
+    rows: Rows | None
+    filter: object
+    choice: OrderChoice
+    seed: int
+    world: World
+    was_detected: bool
+    rows_of_rank: int | None
+    tail: Literal["drop", "short", "pad"]
+    lanes: int | None
+    groups: int | None
+    on_iter: Literal["continue", "restart"]
+    on_change: Literal["error", "append"]
+    masks_damage: bool
+    max_bad_rows: int | float | None
+    unit: Packed | Bins | None
+    cache: Cache | None = None
+    kept_in: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        batch_size: int | None,
+        global_batch_size: int | None,
+        columns: Columns | None,
+        rows: Rows | None,
+        filter: object,  # noqa: A002  (what users call it)
+        shuffle: bool | Shuffle,
+        seed: int | None,
+        lanes: int | None,
+        groups: int | None,
+        tail: Literal["drop", "short", "pad"],
+        nulls: Literal["error", "mask"],
+        cache: Cache | None,
+        on_iter: Literal["continue", "restart"],
+        on_change: Literal["error", "append"],
+        bad_rows: BadRows,
+        unit: Packed | Bins | None,
+        world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None,
+    ) -> Self:
+        """What the arguments of a dataset ask for.
+
+        Raises:
+            TypeError, ValueError: for arguments of another type, or out of range.
+        """
+        own_world, was_detected = resolve_world(world)
+        rows_of_rank = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
+        iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
+        named_tail = one_of("tail", tail, ("drop", "short", "pad"))
+        choice = order_choice(shuffle, seed)
+        own_seed = 0 if seed is None else at_least(0, "seed", seed)
+        named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
+        named_groups = None if groups is None else at_least(1, "groups", groups)
+        cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
+        check_unit(unit)
+        if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
+            columns, nulls = unit.names if columns is None else columns, "mask"
+        request = column_request(columns, nulls)
+        kept = Cache.checked(cache)
+        masked = checked_bad_rows(bad_rows)
+        return cls(
+            request=request,
+            rows=rows,
+            filter=filter,
+            choice=choice,
+            seed=own_seed,
+            world=own_world,
+            was_detected=was_detected,
+            rows_of_rank=rows_of_rank,
+            tail=named_tail,
+            lanes=named_lanes,
+            groups=named_groups,
+            on_iter=iter_means,
+            on_change=one_of("on_change", on_change, ("error", "append")),
+            masks_damage=masked.damaged,
+            max_bad_rows=masked.at_most,
+            unit=unit,
+            cache=kept,
+            kept_in=None if kept is None else kept.manifest_path,
+        )
+
+    def found(
+        self, opened: _core.Manifest, names: tuple[str, ...], door: Door, table: SnapshotName | None = None
+    ) -> Found:
+        """What is read of rows that were opened, by these names.
+
+        Raises:
+            DataError, SourceError: if what a filter or an index asks can't be read, or a column is missing.
+        """
+        manifest = select(opened, self.rows)
+        report: FilterReport | None = None
+        if self.filter is not None:
+            most = bound_of(self.max_bad_rows, manifest.num_selected) if self.masks_damage else None
+            asked = self.request.optional, self.request.of_paths
+            kept_beside = None if self.kept_in is None else (self.kept_in, quoted(self.rows))
+            manifest, report = select_filtered(manifest, self.filter, kept_beside, *asked, most)
+        layout = self.request.layout(manifest).masking_damage(self.masks_damage)
+        # Dictionaries are pickled along: no worker reads the files for them again.
+        known = [(number, values) for number, _, values in layout.dictionaries]
+        spec = FilesSpec(
+            paths=names,
+            manifest=manifest,
+            columns=self.request._replace(known=known),
+            layout=layout,
+            schema=Schema(layout),
+            order_choice=self.choice,
+            seed=self.seed,
+            world=self.world,
+            world_was_detected=self.was_detected,
+            batch_size=self.rows_of_rank or 1,
+            has_batch_size=self.rows_of_rank is not None,
+            tail=self.tail,
+            lanes=self.lanes,
+            groups=self.groups,
+            on_iter=self.on_iter,
+            on_change=self.on_change,
+            masks_damage=self.masks_damage,
+            max_bad_rows=self.max_bad_rows,
+            table=table,
+            door=door,
+        )
+        return Found(spec if self.unit is None else of_units(spec, self.unit, self.kept_in), report)
+
+
+class RowsDataset(FilesDataset):
+    """The base class of `ParquetDataset` and `ArrowDataset`.
+
+    Attributes:
+        spec: what it reads, a frozen `FilesSpec`.
+    """
+
+    _filter_report: FilterReport | None
+
+    def _log_opened(self, opened: _core.Manifest) -> None:
+        spec = self.spec
+        _log.info(
+            "opened %d %s: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",
+            len(self.files),
+            spec.door.parts,
+            spec.row_text(),
+            opened.num_row_groups,
+            self.fingerprint[:16],
+            spec.world.rank,
+            spec.world.world_size,
+            self._length,
+            spec.batch_size if spec.has_batch_size else None,
+        )
+
+    @property
+    def selection(self) -> Intervals | None:
+        """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
+        selected = self.spec.manifest.selected
+        return None if selected is None else of_buffer(selected)
+
+    def filter_report(self) -> FilterReport | None:
+        """How many rows `filter=` kept, and by what evidence others were left out; None without one.
+
+        Examples:
+            >>> dataset.filter_report()  # with one: FilterReport(rows=1000, kept=20, scanned=100, ...)
+        """
+        return self._filter_report
+
+    @property
+    def dictionaries(self) -> Mapping[str, list[str] | list[bytes]]:
+        """Of each tensor of `.codes()`, by its name, the values by their codes: str, or bytes if binary.
+
+        Raises:
+            DataError: if a string is not UTF-8, as a file may hold any bytes; names the column and the text.
+
+        Examples:
+            >>> dataset.dictionaries  # as with fr.col("city").codes(): {"city": ["Berlin", "Oslo", "Porto"]}
+            {}
+        """
+        found: dict[str, list[str] | list[bytes]] = {}
+        for _, name, _ in self.spec.layout.dictionaries:
+            values, is_text = self.spec.layout.dictionary(name) or ([], False)
+            found[name] = texts(values, f"column '{name}'") if is_text else values
+        return found
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The names of the columns of the files, in the order of the first files that have them.
+
+        Those of structs, maps and lists of these are `a.b`; what stands in paths is not among them.
+
+        Examples:
+            >>> dataset.column_names
+            ('label', 'c_0', 'i_0', 'i_1', 'i_2')
+        """
+        return tuple(self.spec.manifest.column_names)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The absolute paths of the files, or names of segments, in the order in which rows are numbered.
+
+        A name that is no text is the string that `os.fsdecode` makes of it, which `open()` takes.
+        """
+        return self.spec.manifest.files
+
+    def plan(self, workers: int = 0) -> Plan:
+        """What is left of the present pass and what reading it takes, before it is read; prints as a table.
+
+        Args:
+            workers: how many workers a torch DataLoader over the dataset will have.
+
+        Raises:
+            ValueError: if so many workers can't share the lanes.
+
+        Warns:
+            UserWarning: if more than 1.5 rows are decoded per row delivered; it says which setting helps.
+
+        Examples:
+            >>> dataset.plan().steps
+            3
+        """
+        return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))

@@ -1,0 +1,174 @@
+"""A `RowSource` as the core calls it: rows are counted, and faults that pass are waited for."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import fastresume._core as _core
+from fastresume.options.checks import quoted
+from fastresume.sources.part import GROUP_ROWS, Part, groups
+from fastresume.sources.row_source import RowSource, Segment
+from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+OUTAGE_SECONDS = 120.0
+"""A source that is away for so long is waited for: the last try begins no earlier."""
+
+FEW_TRIES = 5
+"""What seldom gets better is tried so often in all."""
+
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 5.0
+
+_MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError, _core.DataError)
+"""What no second try makes better."""
+
+
+class CalledSource:
+    """A source of rows, and what it said of itself when it was opened.
+
+    Args:
+        source: the source.
+
+    Raises:
+        TypeError: if it says something else than a source does.
+        DataError: if its columns can't be delivered.
+    """
+
+    def __init__(self, source: RowSource) -> None:
+        self._source = source
+        self._segments = _checked_segments(source.segments())
+        self._snapshot = source.snapshot()
+        if not isinstance(self._snapshot, str):
+            raise TypeError(f"snapshot() must return a string, found {quoted(self._snapshot)}")
+        self._schema = schema_of(source.schema())
+
+    def rows(self) -> _core.Rows:
+        """What the core reads the rows from."""
+        counts = [groups(segment.rows) for segment in self._segments]
+        return _core.Rows.called(self._schema, footer_of(self._schema), counts, self.read, (rows_of, self))
+
+    def parts(self, _: _core.Rows) -> list[Part]:
+        """The parts, in the order in which their rows are numbered."""
+        found = hash_of(self._schema, self._snapshot.encode())
+        return [Part(segment.name, groups(segment.rows), found) for segment in self._segments]
+
+    def read(self, part: int, group: int, columns: list[int], most: int) -> pa.RecordBatchReader:
+        """The rows of a row group of a part; the first `most` of them if that is not 0.
+
+        Raises:
+            SourceError: if they can't be had.
+            DataError: if they are not what the source stated.
+        """
+        pyarrow = arrow()
+        segment = self._segments[part]
+        reached = group * GROUP_ROWS
+        stop = min(reached + (most or GROUP_ROWS), reached + GROUP_ROWS, segment.rows)
+        schema = pyarrow.schema([self._schema.field(number) for number in columns])
+        batches: list[pa.RecordBatch] = []
+        patience = _Patience()
+        while reached < stop:
+            begun = reached
+            try:
+                for batch in _batches(self._source.read(part, reached, stop, schema.names), schema):
+                    if reached + batch.num_rows > stop:
+                        raise _core.DataError(
+                            f"read() of segment '{segment.name}' returned more than the {stop - begun} rows "
+                            f"of [{begun}, {stop})"
+                        )
+                    batches.append(batch)
+                    reached += batch.num_rows
+                fault: Exception | None = None
+            except _MISTAKES:
+                raise
+            except Exception as error:  # noqa: BLE001  (a source may raise anything)
+                fault = error
+            if reached > begun:
+                patience = _Patience()
+            elif not patience.waits(fault):
+                raise self._failed(segment, begun, stop, fault) from fault
+        return pyarrow.RecordBatchReader.from_batches(schema, batches)
+
+    def _failed(self, segment: Segment, start: int, stop: int, fault: Exception | None) -> Exception:
+        where = f"rows [{start}, {stop}) of segment '{segment.name}'"
+        if fault is None:
+            return _core.SourceError(f"read() ended early, again and again: {where} did not come")
+        is_alive = getattr(self._source, "is_alive", None)
+        if is_alive is not None and not is_alive():
+            return _core.SourceError(
+                f"the session that has {where} has ended ({type(fault).__name__}: {fault}): open the source "
+                "again, and resume from the last state"
+            )
+        return _core.SourceError(f"can't read {where}: {type(fault).__name__}: {fault}")
+
+
+class _Patience:
+    """How long to go on asking after a fault, since the last rows that came."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._tries = 0
+        self._seldom = 0
+
+    def waits(self, fault: Exception | None) -> bool:
+        """Waits before the next try; False if there is to be none."""
+        now = time.monotonic()
+        self._since = now if self._since is None else self._since
+        self._seldom += not isinstance(fault, OSError)
+        if now - self._since > OUTAGE_SECONDS or self._seldom >= FEW_TRIES:
+            return False
+        longest = min(FIRST_WAIT_SECONDS * 2**self._tries, LONGEST_WAIT_SECONDS)
+        self._tries += 1
+        # Ranks should not ask all at once.
+        time.sleep(longest * (0.5 + int.from_bytes(os.urandom(2), "little") / 2**17))
+        return True
+
+
+def rows_of(source: CalledSource) -> _core.Rows:
+    """What the core reads the rows of a source from, made again from a pickle."""
+    return source.rows()
+
+
+def _batches(given: Any, schema: pa.Schema) -> Any:
+    """The batches of what `read()` returned, with the columns that were asked for."""
+    pyarrow = arrow()
+    if hasattr(given, "__arrow_c_stream__"):
+        reader = pyarrow.RecordBatchReader.from_stream(given)
+    elif hasattr(given, "__arrow_c_array__"):
+        batch = pyarrow.record_batch(given)
+        reader = pyarrow.RecordBatchReader.from_batches(batch.schema, [batch])
+    else:
+        raise TypeError(f"read() must return what has __arrow_c_stream__, found {quoted(given)}")
+    if missing := [name for name in schema.names if name not in reader.schema.names]:
+        raise _core.DataError(f"read() returned no column '{missing[0]}', which schema() names")
+    for batch in reader:
+        yield _cast(batch.select(schema.names), schema)
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    pyarrow = arrow()
+    batch.validate()
+    if batch.schema.equals(schema):
+        return batch
+    try:
+        return batch.cast(schema)
+    except (pyarrow.ArrowException, ValueError) as error:
+        raise _core.DataError(f"read() returned other types than schema() names: {error}") from None
+
+
+def _checked_segments(given: Any) -> list[Segment]:
+    if not isinstance(given, Sequence) or isinstance(given, str | bytes):
+        raise TypeError(f"segments() must return a list of Segment(name, rows), found {quoted(given)}")
+    found = []
+    for one in given:
+        if not isinstance(one, tuple) or len(one) != 2:
+            raise TypeError(f"segments() must return Segment(name, rows), found {quoted(one)}")
+        name, rows = one
+        if not isinstance(name, str) or not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
+            raise TypeError(f"a Segment has a name and a number of rows, found {quoted(one)}")
+        found.append(Segment(name, rows))
+    return found

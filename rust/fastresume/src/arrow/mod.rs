@@ -1,0 +1,9 @@
+//! Arrow's arrays, as a producer lends them: their types, and their rows as levels and plain values.
+
+pub mod field;
+pub mod array;
+pub mod leaf;
+pub mod levels;
+pub mod values;
+pub mod row_source;
+pub mod held_rows;

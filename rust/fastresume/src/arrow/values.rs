@@ -1,0 +1,194 @@
+//! Values of arrays in the form that a page of plain values has.
+
+use parquet::basic::Type as Physical;
+
+use crate::arrow::array::{Array, bit, contradicts};
+use crate::arrow::field::{Form, Meaning};
+use crate::arrow::levels::{At, GONE};
+use crate::error::{Error, Result};
+use crate::memory::vectors::room_for;
+
+/// Milliseconds of a day.
+const DAY_MILLIS: i64 = 86_400_000;
+
+/// How a file of the same rows holds values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stored {
+    /// Their type.
+    pub physical: Physical,
+    /// The bytes of each, if they have one length that the type does not tell.
+    pub length: usize,
+}
+
+impl Stored {
+    /// Bytes of a value; 0 of bits and of those that differ in length.
+    fn width(self) -> usize {
+        match self.physical {
+            Physical::INT32 | Physical::FLOAT => 4,
+            Physical::INT64 | Physical::DOUBLE => 8,
+            Physical::INT96 => 12,
+            Physical::FIXED_LEN_BYTE_ARRAY => self.length,
+            Physical::BOOLEAN | Physical::BYTE_ARRAY => 0,
+        }
+    }
+}
+
+/// Appends the values that are there, as a page of plain values holds them.
+///
+/// # Errors
+/// `Data` if the array contradicts itself, or a value does not fit.
+pub fn add(form: Form, array: &Array, at: &At, stored: Stored, output: &mut Vec<u8>) -> Result<()> {
+    match form {
+        Form::Null => Ok(()),
+        Form::Bool => add_bits(array, at, output),
+        Form::Bytes { .. } | Form::Views => add_texts(form, array, at, output),
+        Form::Fixed(width, meaning) => add_fixed((width, meaning), array, at, stored, output),
+        _ => Err(contradicts("it has no values of its own")),
+    }
+}
+
+/// Calls `add` for each value that is there.
+#[inline]
+fn each(at: &At, mut add: impl FnMut(usize) -> Result<()>) -> Result<()> {
+    match at {
+        At::Run(start, length) => (*start..start + length).try_for_each(add),
+        At::Each(each) => each.iter().filter(|place| **place != GONE).try_for_each(|&place| add(place)),
+    }
+}
+
+/// How many values are there.
+#[must_use]
+pub fn count(at: &At) -> usize {
+    match at {
+        At::Run(_, length) => *length,
+        At::Each(each) => each.iter().filter(|place| **place != GONE).count(),
+    }
+}
+
+fn add_bits(array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
+    let bits = array.buffer(0)?;
+    room_for(output, count(at).div_ceil(8))?;
+    let (mut byte, mut filled) = (0_u8, 0);
+    each(at, |place| {
+        let set =
+            bit(bits, array.offset + place).ok_or_else(|| contradicts("its bits end before its values"))?;
+        byte |= u8::from(set) << filled;
+        filled += 1;
+        if filled == 8 {
+            output.push(byte);
+            (byte, filled) = (0, 0);
+        }
+        Ok(())
+    })?;
+    if filled > 0 {
+        output.push(byte);
+    }
+    Ok(())
+}
+
+fn add_texts(form: Form, array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
+    each(at, |place| {
+        let text = array.text(form, place)?;
+        let length = u32::try_from(text.len()).map_err(|_| {
+            Error::refused(format!("a value has {} bytes, at most 2^32 are read", text.len()))
+        })?;
+        room_for(output, 4 + text.len())?;
+        output.extend_from_slice(&length.to_le_bytes());
+        output.extend_from_slice(text);
+        Ok(())
+    })
+}
+
+fn add_fixed(
+    (width, meaning): (usize, Meaning),
+    array: &Array,
+    at: &At,
+    stored: Stored,
+    output: &mut Vec<u8>,
+) -> Result<()> {
+    let (bytes, wide) = (array.buffer(0)?, stored.width());
+    let outside = || contradicts("its values end too early");
+    let value = |place: usize| {
+        let start = (array.offset + place).checked_mul(width).ok_or_else(outside)?;
+        bytes.get(start..start + width).ok_or_else(outside)
+    };
+    room_for(output, count(at).saturating_mul(wide))?;
+    match meaning {
+        Meaning::Same | Meaning::Integer { .. } if width == wide => match at {
+            At::Run(start, length) => {
+                let first = (array.offset + start).checked_mul(width).ok_or_else(outside)?;
+                let last =
+                    length.checked_mul(width).and_then(|all| first.checked_add(all)).ok_or_else(outside)?;
+                output.extend_from_slice(bytes.get(first..last).ok_or_else(outside)?);
+                Ok(())
+            }
+            At::Each(_) => {
+                macro_rules! of {
+                    ($($width:literal)*) => {
+                        match width {
+                            $($width => each(at, |place| {
+                                let value: &[u8; $width] = value(place)?.first_chunk().ok_or_else(outside)?;
+                                output.extend_from_slice(value);
+                                Ok(())
+                            }),)*
+                            _ => each(at, |place| {
+                                output.extend_from_slice(value(place)?);
+                                Ok(())
+                            }),
+                        }
+                    };
+                }
+                of!(2 4 8 16)
+            }
+        },
+        Meaning::Integer { is_signed } if wide == 4 && width < 4 => each(at, |place| {
+            output.extend_from_slice(&integer(value(place)?, is_signed).to_le_bytes()[..4]);
+            Ok(())
+        }),
+        Meaning::DayMillis if wide == 4 => each(at, |place| {
+            let day = integer(value(place)?, true).div_euclid(DAY_MILLIS);
+            let day = i32::try_from(day)
+                .map_err(|_| Error::refused(format!("the date of day {day} can't be delivered")))?;
+            output.extend_from_slice(&day.to_le_bytes());
+            Ok(())
+        }),
+        Meaning::Seconds => each(at, |place| {
+            let seconds = integer(value(place)?, true);
+            let wrong = || Error::refused(format!("{seconds} seconds do not fit milliseconds of 64 bits"));
+            let millis = seconds.checked_mul(1000).ok_or_else(wrong)?;
+            if wide == 4 {
+                output.extend_from_slice(&i32::try_from(millis).map_err(|_| wrong())?.to_le_bytes());
+            } else {
+                output.extend_from_slice(&millis.to_le_bytes());
+            }
+            Ok(())
+        }),
+        Meaning::Decimal if (1..=32).contains(&wide) => each(at, |place| {
+            let value = value(place)?;
+            let fill = if value.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
+            if value.iter().skip(wide).any(|&byte| byte != fill) {
+                return Err(Error::refused("a decimal has more digits than its type"));
+            }
+            let mut number = [fill; 32];
+            let kept = value.len().min(wide);
+            number[..kept].copy_from_slice(&value[..kept]);
+            if stored.physical == Physical::FIXED_LEN_BYTE_ARRAY {
+                number[..wide].reverse();
+            }
+            output.extend_from_slice(&number[..wide]);
+            Ok(())
+        }),
+        _ => Err(contradicts("values have another width than those of their type")),
+    }
+}
+
+/// An integer of at most eight bytes.
+#[inline]
+#[expect(clippy::cast_possible_wrap, reason = "bits are taken as they are")]
+fn integer(bytes: &[u8], is_signed: bool) -> i64 {
+    let mut word =
+        if is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0) { [0xff; 8] } else { [0; 8] };
+    let kept = bytes.len().min(8);
+    word[..kept].copy_from_slice(&bytes[..kept]);
+    u64::from_le_bytes(word) as i64
+}

@@ -1,0 +1,195 @@
+//! The manifest of rows that lie in no Parquet file: what their source states of them.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parquet::schema::types::SchemaDescriptor;
+
+use crate::arrow::array::contradicts;
+use crate::arrow::field::Field;
+use crate::arrow::leaf::{Leaf, column_of};
+use crate::arrow::row_source::{RowGroup, RowSource};
+use crate::dataset::file_summary::{Summary, arrow_fields};
+use crate::dataset::found_files::FoundFile;
+use crate::dataset::listing::Listed;
+use crate::dataset::manifest::Manifest;
+use crate::error::{Error, Result, shown};
+use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
+use crate::format::metadata::size_estimate::Extent;
+use crate::parallel;
+use crate::schema::columns::{self, Column, Dtype, Kind};
+use crate::source::file_system::FileSystem;
+use crate::source::status::{Status, Version};
+
+/// So many rows tell how large lists and texts are.
+const SAMPLED_ROWS: usize = 1024;
+
+/// The bytes of an offset, where the values of a row end.
+const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
+
+/// A part of a source of rows: for a dataset, it is what a file is.
+#[derive(Debug, Clone)]
+pub struct RowPart {
+    /// Its name, which no other part has.
+    pub name: PathBuf,
+    /// The rows of each row group.
+    pub group_rows: Vec<u64>,
+    /// What differs if its content does.
+    pub hash: [u8; HASH_BYTES],
+}
+
+impl Manifest {
+    /// The manifest of parts of a source of rows, in their order.
+    ///
+    /// # Errors
+    /// `Argument` if two parts have one name; `Data` if the source contradicts itself, or has a type that can't be read; what
+    /// reading the first rows fails with, where lists or texts are among the columns.
+    pub fn of_rows(source: Arc<dyn RowSource>, parts: &[RowPart]) -> Result<Self> {
+        let mut names = HashSet::new();
+        if let Some(twice) = parts.iter().find(|part| !names.insert(&part.name)) {
+            let name = shown(&twice.name);
+            return Err(Error::Argument(format!("two segments have one name: '{name}'")));
+        }
+        let footer = FooterBytes::of(source.footer().to_vec());
+        let footer_bytes = footer.count() as u64;
+        let footer = footer.parse()?;
+        let described = footer.file().schema_descr();
+        let paths = checked_leaves(source.fields(), described)?;
+        let columns: Arc<[Column]> = columns::columns(described, &arrow_fields(footer.file())?).into();
+        let sizes = sampled(source.as_ref(), parts, &columns, &paths)?;
+        let mut listed = Vec::with_capacity(parts.len());
+        let mut found = Vec::with_capacity(parts.len());
+        for (number, part) in parts.iter().enumerate() {
+            let rows: u64 = part.group_rows.iter().fold(0, |rows, &more| rows.saturating_add(more));
+            let extent = |&(column, mean): &(usize, u64)| {
+                (column, Extent { bytes: mean.saturating_mul(rows), densest: mean, large: 0 })
+            };
+            let summary = Summary {
+                size: rows,
+                footer_hash: part.hash,
+                footer_bytes,
+                columns: Arc::clone(&columns),
+                group_rows: part.group_rows.clone(),
+                data_bytes: 0,
+                extents: sizes.iter().map(extent).collect(),
+                large_pages: Vec::new(),
+                nulls: Vec::new(),
+                bounds: Vec::new(),
+            };
+            let version = Version::Modified { ns: 0, node: (0, number as u64) };
+            listed.push(Listed { path: part.name.clone(), status: None });
+            found.push(FoundFile { status: Status { size: rows, version }, summary, was_known: false });
+        }
+        Ok(Self::build(FileSystem::default(), &listed, &found)?.in_rows(source))
+    }
+}
+
+/// The leaves of arrays of these fields, which must be those that files of the same columns have.
+fn checked_leaves(fields: &[Field], described: &SchemaDescriptor) -> Result<Vec<Leaf>> {
+    let paths = Field::leaves(fields);
+    if paths.len() != described.num_columns() {
+        return Err(Error::data(format!(
+            "the columns have {} leaves, files of them {}",
+            paths.len(),
+            described.num_columns()
+        )));
+    }
+    Ok(paths.into_iter().zip(described.columns()).map(|(path, leaf)| Leaf::new(path, leaf)).collect())
+}
+
+/// Of each jagged column, its number and the mean bytes of a row as it is delivered, by the first rows there are.
+fn sampled(
+    source: &dyn RowSource,
+    parts: &[RowPart],
+    columns: &[Column],
+    leaves: &[Leaf],
+) -> Result<Vec<(usize, u64)>> {
+    let numbered = columns.iter().enumerate();
+    let jagged: Vec<_> = numbered.filter(|(_, of)| of.dtype.is_some() && of.kind.is_jagged()).collect();
+    let first_of = |(part, of): (usize, &RowPart)| {
+        of.group_rows.iter().position(|&rows| rows > 0).map(|group| (part, group))
+    };
+    let Some((part, group)) = parts.iter().enumerate().find_map(first_of).filter(|_| !jagged.is_empty())
+    else {
+        return Ok(jagged.into_iter().map(|(number, _)| (number, OFFSET_BYTES)).collect());
+    };
+    let mut wanted: Vec<usize> = jagged.iter().map(|(_, column)| leaves[column.leaf].column()).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let rows = source.first(part, group, &wanted, SAMPLED_ROWS)?;
+    let each = jagged.into_iter().map(|(number, column)| {
+        let mean = row_bytes(source.fields(), &rows, column, &leaves[column.leaf]);
+        // What is wrong with them is told by who reads them.
+        (number, mean.unwrap_or(OFFSET_BYTES))
+    });
+    Ok(each.collect())
+}
+
+/// The mean bytes of the first rows of a column.
+fn row_bytes(fields: &[Field], rows: &RowGroup, column: &Column, leaf: &Leaf) -> Result<u64> {
+    let (batch, _) = rows.batch(0).ok_or_else(|| contradicts("it has no rows"))?;
+    let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?;
+    let count = batch.rows.min(SAMPLED_ROWS);
+    let mut page = Vec::new();
+    let shape = leaf.page(field, column_of(&batch.columns, leaf.column())?, (0, count), &mut page)?;
+    let (repetition, definition) = shape.level_bytes;
+    let values = match column.kind {
+        Kind::List | Kind::Lists => shape.values * column.dtype.map_or(1, Dtype::width),
+        _ => page.len() - repetition - definition,
+    };
+    let is_nested = column.kind.is_nested() || column.lists > 1;
+    let inner = if is_nested { shape.values as u64 * OFFSET_BYTES } else { 0 };
+    Ok((values as u64 + inner).div_ceil(count as u64) + OFFSET_BYTES)
+}
+
+/// Of each part, a hash of what all its rows hold: the same however arrays are cut, and whatever lies under nulls.
+///
+/// # Errors
+/// Those of reading; `Data` if arrays contradict themselves; `Interrupted` once `stop` is set.
+pub fn digests(
+    source: &dyn RowSource,
+    part_groups: &[usize],
+    stop: &AtomicBool,
+) -> Result<Vec<[u8; HASH_BYTES]>> {
+    let footer = FooterBytes::of(source.footer().to_vec()).parse()?;
+    let leaves = checked_leaves(source.fields(), footer.file().schema_descr())?;
+    let count = leaves.len().max(1);
+    let each = parallel::each(part_groups.len() * count, 1, parallel::cores(), stop, |number| {
+        let (part, leaf) = (number / count, leaves.get(number % count));
+        let mut hashers = [blake3::Hasher::new(), blake3::Hasher::new()];
+        let mut rows = 0;
+        for group in 0..part_groups[part] {
+            crate::error::check(stop)?;
+            let column = leaf.map(Leaf::column);
+            let read = source.read(part, group, column.as_slice())?;
+            let mut row = 0;
+            while let Some((batch, first)) = read.batch(row) {
+                for start in (first..batch.rows).step_by(SAMPLED_ROWS) {
+                    let Some(leaf) = leaf else { break };
+                    let some = SAMPLED_ROWS.min(batch.rows - start);
+                    let array = column_of(&batch.columns, leaf.column())?;
+                    let [levels, values] = &mut hashers;
+                    leaf.hash(&source.fields()[leaf.column()], array, (start, some), [levels, values])?;
+                }
+                row += batch.rows - first;
+            }
+            rows += read.rows();
+        }
+        Ok((rows, hashers.map(|hasher| hasher.finalize())))
+    })?;
+    let found = each.chunks(count).map(|leaves| {
+        let mut hasher = blake3::Hasher::new();
+        for (rows, hashes) in leaves {
+            hasher.update(&(*rows as u64).to_le_bytes());
+            for hash in hashes {
+                hasher.update(hash.as_bytes());
+            }
+        }
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&hasher.finalize().as_bytes()[..HASH_BYTES]);
+        hash
+    });
+    Ok(found.collect())
+}

@@ -1,0 +1,217 @@
+"""Rows of a source that users write: counted, asked for again after a fault, named where they don't come."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import fastresume as fr
+from fastresume.checkpoint import Checkpointer
+from fastresume.sources import RowSource, Segment, called
+from support.arrow_rows import TableSource, assert_same_rows, numbers_in, wide_table
+from support.audits import assert_proven
+
+ONE: dict[str, Any] = {"batch_size": 64, "tail": "short", "nulls": "mask", "world": (0, 1)}
+SIZES = (70_000, 0, 5, 40_000)
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rows = sum(SIZES)
+    return pa.table({"x": range(rows), "text": [f"row {row}" for row in range(rows)], "other": [0.5] * rows})
+
+
+def test_segments_are_read_in_their_order_and_columns_alone_that_are_asked_for(table: pa.Table) -> None:
+    source = TableSource(table, SIZES)
+    dataset = fr.ArrowDataset(source, batch_size=1000, tail="short", columns=["x"], world=(0, 1))
+    source.asked.clear()  # the first rows have told how large texts are
+    assert dataset.files == ("part-0", "part-1", "part-2", "part-3")
+    assert numbers_in(dataset) == list(range(table.num_rows))
+    assert {columns for *_, columns in source.asked} == {("x",)}
+    assert dataset.locate([69_999, 70_000, 70_005]) == [
+        ("part-0", 1, 4463),
+        ("part-2", 0, 0),
+        ("part-3", 0, 0),
+    ]
+    assert isinstance(source, RowSource)
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_reads_that_fail_or_end_early_lose_no_row_and_repeat_none(
+    table: pa.Table, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(called, "FIRST_WAIT_SECONDS", 0.001)
+    asked: dict[str, Any] = {
+        **ONE,
+        "batch_size": 500,
+        "shuffle": fr.Shuffle(window_rows=8192, block_rows=1024),
+    }
+    expected = list(fr.ArrowDataset(TableSource(table, SIZES), **asked))
+    for seed in range(3):
+        dataset = fr.ArrowDataset(TableSource(table, SIZES, fails=0.3, seed=seed), **asked)
+        state: dict[str, Any] = {}
+        with fr.Loader(dataset, threads=threads) as loader:
+            for place, batch in enumerate(loader):
+                assert_same_rows(batch, expected[place])
+                if place == 100:
+                    state = batch.state_dict()
+        resumed = fr.ArrowDataset(TableSource(table, SIZES, fails=0.3, seed=seed + 9), **asked)
+        resumed.load_state_dict(state)
+        for one, other in zip(resumed, expected[101:], strict=True):
+            assert_same_rows(one, other)
+
+
+@dataclass
+class Odd(TableSource):
+    """A source whose reads are as a test makes them."""
+
+    answer: Callable[[pa.Table], Any] = lambda rows: rows
+
+    def read(self, segment: int, start: int, stop: int, columns: list[str]) -> Any:
+        return self.answer(super().read(segment, start, stop, columns))
+
+
+def failing(error: Exception) -> Callable[[pa.Table], Any]:
+    def answer(_: pa.Table) -> Any:
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "told"),
+    [
+        (
+            failing(RuntimeError("no luck")),
+            fr.SourceError,
+            r"rows \[0, 10\) of segment 'part-0': RuntimeError: no luck",
+        ),
+        (failing(TypeError("a mistake")), fr.SourceError, "TypeError: a mistake"),
+        (lambda rows: rows.slice(0, 0), fr.SourceError, "ended early, again and again"),
+        (lambda rows: pa.concat_tables([rows, rows]), fr.DataError, r"more than the 10 rows of \[0, 10\)"),
+        (lambda rows: rows.rename_columns(["y"]), fr.DataError, "no column 'x'"),
+        (lambda _: 7, fr.SourceError, "__arrow_c_stream__"),
+        (lambda rows: rows.set_column(0, "x", pa.array(["a"] * 10)), fr.DataError, "other types"),
+    ],
+)
+def test_what_a_source_does_wrong_is_one_error_after_which_the_dataset_is_usable(
+    answer: Callable[[pa.Table], Any], kind: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(called, "FIRST_WAIT_SECONDS", 0.001)
+    source = Odd(pa.table({"x": range(10)}), (10,), answer=answer)
+    dataset = fr.ArrowDataset(source, **ONE)
+    with pytest.raises(kind, match=told):
+        list(dataset)
+    source.answer = lambda rows: rows
+    assert numbers_in(dataset) == list(range(10))
+
+
+def test_other_types_with_the_same_values_are_cast() -> None:
+    narrow = Odd(
+        pa.table({"x": range(10)}), (10,), answer=lambda rows: rows.cast(pa.schema([("x", pa.int8())]))
+    )
+    assert numbers_in(fr.ArrowDataset(narrow, **ONE)) == list(range(10))
+
+
+def test_a_session_that_has_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(called, "FIRST_WAIT_SECONDS", 0.001)
+
+    class Session(Odd):
+        def is_alive(self) -> bool:
+            return False
+
+    source = Session(pa.table({"x": range(10)}), (10,), answer=failing(RuntimeError("403")))
+    with pytest.raises(fr.SourceError, match=r"session .* has ended"):
+        list(fr.ArrowDataset(source, **ONE))
+
+
+def test_damaged_rows_are_masked_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(called, "FIRST_WAIT_SECONDS", 0.001)
+
+    class Half(TableSource):
+        def read(self, segment: int, start: int, stop: int, columns: list[str]) -> pa.Table:
+            if segment == 1:
+                raise RuntimeError("gone")
+            return super().read(segment, start, stop, columns)
+
+    source = Half(pa.table({"x": range(1, 31)}), (10, 10, 10))
+    dataset = fr.ArrowDataset(source, bad_rows=fr.MaskBadRows(at_most=10), **ONE)
+    (batch,) = list(dataset)
+    assert batch.valid.tolist() == [True] * 10 + [False] * 10 + [True] * 10
+    assert numbers_in([batch]) == [*range(1, 11), *[0] * 10, *range(21, 31)]
+
+
+def test_a_snapshot_and_the_segments_are_what_a_state_knows() -> None:
+    rows = pa.table({"x": range(30)})
+    first = fr.ArrowDataset(TableSource(rows, (10, 20)), **ONE)
+
+    class Later(TableSource):
+        def snapshot(self) -> str:
+            return "a later one"
+
+    assert fr.ArrowDataset(TableSource(rows, (10, 20)), **ONE).fingerprint == first.fingerprint
+    others = (
+        TableSource(rows, (20, 10)),
+        Later(rows, (10, 20)),
+        TableSource(rows.rename_columns(["y"]), (10, 20)),
+    )
+    assert first.fingerprint not in {fr.ArrowDataset(other, **ONE).fingerprint for other in others}
+
+
+def test_segments_that_are_added_are_read_in_the_pass() -> None:
+    rows = pa.table({"x": range(60)})
+    asked: dict[str, Any] = {**ONE, "batch_size": 10, "on_change": "append"}
+    first = fr.ArrowDataset(TableSource(rows, (10, 20)), **asked)
+    batches = iter(first)
+    seen = numbers_in([next(batches)])
+    grown = fr.ArrowDataset(TableSource(rows, (10, 20, 30)), **asked)
+    grown.load_state_dict(first.state_dict())
+    seen += numbers_in(grown)
+    assert seen == list(range(60))
+
+
+def test_a_source_is_pickled_with_its_dataset() -> None:
+    table = wide_table(50, 0.1)
+    dataset = fr.ArrowDataset(TableSource(table, (20, 30)), **ONE)
+    again = pickle.loads(pickle.dumps(dataset))
+    for one, other in zip(again, dataset, strict=True):
+        assert_same_rows(one, other)
+
+
+@pytest.mark.parametrize(
+    ("segments", "told"),
+    [
+        (7, "list of Segment"),
+        ([("a", 1), ("a", 2)], "two segments have one name: 'a'"),
+        ([("a", -1)], "a name and a number of rows"),
+        ([("a", True)], "a name and a number of rows"),
+        ([7], r"Segment\(name, rows\)"),
+    ],
+)
+def test_segments_that_are_none_are_refused(segments: Any, told: str) -> None:
+    class Wrong(TableSource):
+        def segments(self) -> list[Segment]:
+            return segments  # type: ignore[no-any-return]
+
+    with pytest.raises((TypeError, ValueError), match=told):
+        fr.ArrowDataset(Wrong(pa.table({"x": [1]}), (1,)), **ONE)
+
+
+def test_lives_of_a_job_are_proven_by_the_audit_and_kept_by_checkpoints(tmp_path: Path) -> None:
+    rows = pa.table({"x": range(3000)})
+    restored: dict[str, int] = {"step": 0}
+    for steps in (20, 30, 1000):
+        asked: dict[str, Any] = {"batch_size": 32, "shuffle": True, "tail": "pad", "world": (0, 1)}
+        dataset = fr.ArrowDataset(TableSource(rows, (1000, 1500, 500)), **asked)
+        with fr.Loader(dataset, audit=tmp_path / "logs") as loader, Checkpointer(tmp_path / "saved") as saved:
+            saved.restore(loader=loader)
+            for _, batch in zip(range(steps), loader, strict=False):
+                restored["step"] += 1
+                saved.save(restored["step"], loader=batch)
+    assert_proven(tmp_path / "logs", passes=1)
