@@ -42,6 +42,7 @@ KINDS = {
         "how-to/tables.md",
         "how-to/arrow.md",
         "how-to/add-a-source.md",
+        "how-to/kafka.md",
         "how-to/new-files-each-day.md",
         "how-to/late-files.md",
         "how-to/damaged-files.md",

@@ -31,6 +31,7 @@ from fastresume.reading.monitor.watchdog import Watchdog
 from fastresume.reading.random_access import batch_at, batch_of_row, made_again
 from fastresume.reading.replay import Trail
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
+from fastresume.reading.rounds import Rounds
 from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
 from fastresume.reading.workers.pool import Crew
 from fastresume.state.cursor import Cursor
@@ -119,6 +120,11 @@ class Loader:
         watchdog_seconds: float | None = None,
     ) -> None:
         self.dataset = _dataset_itself(dataset)
+        if self.dataset.is_stream and (audit is not None or num_workers):
+            raise ValueError(
+                "a stream is read by threads of this process, and has no audit log yet: leave out "
+                "num_workers= and audit="
+            )
         self._spec = self.dataset.spec
         self._log: DeliveryLog | None = None
         self._made_of = audit, prefetch_bytes is not None, multiprocessing_context
@@ -230,17 +236,30 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from where the cursor is to the end of the pass."""
         self.dataset.check_trainer(sys._getframe(1))
+        if self.dataset.is_stream:
+            return Rounds(self.dataset.follow, self._next_round)
         self._check_accumulation()
+        return self._taken()
+
+    def _taken(self) -> BatchIterator:
+        """The iterator of the next batch, which the caller draws from."""
         iterator = self._prepare()
         self._prepared = None
         self._latest = weakref.ref(iterator)
         return iterator
 
+    def _next_round(self) -> BatchIterator:
+        """The iterator over the round that the dataset of a stream has now."""
+        if self._spec is not self.dataset.spec:
+            self._spec = self._stats._spec = self.dataset.spec
+            self._trail[0] = Trail()
+        return self._taken()
+
     def _check_accumulation(self) -> None:
         if self.dataset.on_iter == "restart" or self.dataset.shared_cursor.is_kept:
             return
         added = added_up_by_accelerate()
-        if rest := len(self.dataset) % added:
+        if added > 1 and (rest := len(self.dataset) % added):
             warnings.warn(
                 f"Accelerate adds up the gradients of {added} batches, and knows not where a pass of this "
                 f"Loader ends: the last {rest} of its {len(self.dataset)} batches would be added to the "

@@ -253,7 +253,7 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
                 f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied, as "
                 f"{_flat(name, dataset, _weight(name, weight))}"
             )
-        if not isinstance(dataset, RowsDataset):
+        if not isinstance(dataset, RowsDataset) or dataset.is_stream:
             raise TypeError(
                 f"source {name!r} must be a ParquetDataset or an ArrowDataset, found {type(dataset).__name__}"
             )

@@ -63,6 +63,7 @@ PYTHON_ROOMS = [
     "rows_dataset",
     "dataset",
     "arrow_dataset",
+    "kafka",
     "mixture",
     "distributed",
     "loader",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data._utils.collate import default_collate_fn_map
@@ -158,6 +159,19 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         if sources is None:
             raise AttributeError  # `__getattr__` says why
         return torch.from_numpy(sources).to(self._device())
+
+    @property
+    def event_time(self) -> tuple[np.datetime64, np.datetime64]:
+        """The least and the greatest time of the batch's messages: two `datetime64[ms]`, in UTC.
+
+        Raises:
+            AttributeError: of a batch of no `KafkaDataset`: `hasattr(batch, "event_time")` is False.
+        """
+        share = self._origin.share
+        found = None if share is None else share.event_time(self._origin.runs)
+        if found is None:
+            raise AttributeError  # `__getattr__` says why
+        return np.datetime64(found[0], "ms"), np.datetime64(found[1], "ms")
 
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: `load_state_dict` takes it, and the next batch follows.

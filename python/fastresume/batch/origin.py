@@ -46,6 +46,10 @@ class Share(ABC):
     def before(self, step: int) -> _core.Cursor:
         """The cursor before a step's batch."""
 
+    def event_time(self, rows: Intervals) -> tuple[int, int] | None:  # noqa: ARG002
+        """The least and the greatest event time of rows, in milliseconds since 1970; None without any."""
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Planned(Share):

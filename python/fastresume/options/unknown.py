@@ -118,6 +118,16 @@ OF_ARROW = {
     "data": "the first argument, source",
 }
 
+OF_KAFKA = {
+    **OF_DATASETS,
+    "commit": "nothing yet: the state in the checkpoint has all offsets",
+    "topics": "topic=[...]",
+    "bootstrap_servers": "config={'bootstrap.servers': ...}",
+    "group_id": "nothing: there is no consumer group",
+    "auto_offset_reset": "start=",
+    "tail": "nothing: rows that make no global batch begin the next round",
+}
+
 METHODS_OF_DATASETS = {
     "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
     "shuffle": "ParquetDataset(paths, shuffle=True)",
@@ -154,6 +164,7 @@ METHODS_OF_BATCHES = {
     "size": "batch.num_rows, and batch['name'].shape",
     "to_pandas": "batch.to_arrow().to_pandas()",
     "source": "fr.Mixture({...}) of several datasets: a batch of one has no sources",
+    "event_time": "KafkaDataset: a batch of other rows has no event time",
     "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
 }
 

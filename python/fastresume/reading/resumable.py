@@ -40,13 +40,14 @@ BEHIND = (
 
 
 @dataclass(frozen=True)
-class _ComparedRanks:
+class ComparedRanks:
     """Compares with the other ranks what this one reads."""
 
     spec: ReadSpec
     ranks: SameRanks
 
     def __call__(self, cursor: _core.Cursor, workers: int) -> None:
+        """Refuses to read what other ranks do not."""
         self.ranks.check(lambda: self.spec.read_by_all(cursor, workers))
 
 
@@ -74,7 +75,7 @@ class ResumableDataset(IterableDataset[Batch]):
         self._length = spec.batches_of(start)
         if self._length == 0:
             raise ValueError(spec.no_batch_text(spec.row_text()))
-        self.shared_cursor = SharedCursor(start, _ComparedRanks(spec, SameRanks(spec.world)))
+        self.shared_cursor = SharedCursor(start, ComparedRanks(spec, SameRanks(spec.world)))
 
     @property
     def world(self) -> World:
@@ -87,7 +88,7 @@ class ResumableDataset(IterableDataset[Batch]):
         return self.spec.batch_size
 
     @property
-    def tail(self) -> Literal["drop", "short", "pad"]:
+    def tail(self) -> Literal["drop", "short", "pad", "carry"]:
         """How the rows after the last whole global batch are handled."""
         return self.spec.tail
 
@@ -201,6 +202,13 @@ class ResumableDataset(IterableDataset[Batch]):
         if worker is None:
             return BatchIterator(self.spec, self.shared_cursor, threads=0, prefetch_bytes=0)
         return WorkerIterator(self.spec, self.shared_cursor, worker.id, worker.num_workers)
+
+    is_stream = False
+    """Whether other rows follow the pass in the same iteration: `follow` makes them the dataset's."""
+
+    def follow(self) -> bool:
+        """Makes what has the next batch this dataset's pass, if it is a stream; False where there is none."""
+        return False
 
     def check_trainer(self, caller: FrameType) -> None:
         """Refuses Lightning's training from a frame, where nothing keeps the place.

@@ -66,7 +66,7 @@ class ReadSpec(ABC):
     world: World
     world_was_detected: bool
     batch_size: int
-    tail: Literal["drop", "short", "pad"]
+    tail: Literal["drop", "short", "pad", "carry"]
     lanes: int | None
     groups: int | None
     on_iter: Literal["continue", "restart"]
@@ -134,6 +134,11 @@ class ReadSpec(ABC):
         # Not a `functools.cached_property`: Python 3.11's has a lock, which a fork may find taken for ever.
         made: MaskedRows | None = self.__dict__.get("masked_rows")
         return made or self.__dict__.setdefault("masked_rows", MaskedRows(self.masking_bounds))
+
+    @property
+    def lag(self) -> dict[str, int] | None:
+        """How many offsets of each partition are not read yet, of a stream; None of others."""
+        return None
 
     @property
     @abstractmethod

@@ -197,6 +197,12 @@ class SharedCursor:
             self._passes.pop(cursor.epoch, None)
             self._write(cursor)
 
+    def follow(self, cursor: _core.Cursor) -> None:
+        """Takes the cursor of other rows that follow: of passes before, nothing can be read again."""
+        with self.moving:
+            self._passes.clear()
+            self.load(cursor)
+
     def begin(self, cursor: _core.Cursor, readers: Readers) -> None:
         """Records what reads a pass from a cursor on; it knows of the pass before."""
         self._passes.pop(cursor.epoch, None)

@@ -163,6 +163,22 @@ impl Cursor {
         })
     }
 
+    /// The round of a stream that the dataset is, as JSON text; None of other datasets.
+    #[getter]
+    fn round(&self) -> Option<String> {
+        self.inner.round()
+    }
+
+    /// The same place in a round of a stream.
+    fn with_round(&self, py: Python<'_>, round_: &str) -> PyResult<Self> {
+        gate::run(py, || self.inner.clone().with_round(round_).map(Self::from))
+    }
+
+    /// The start of a pass over another dataset that follows in the same job.
+    fn followed_by(&self, start: &Self) -> Self {
+        self.inner.followed_by(&start.inner).into()
+    }
+
     fn at_epoch(&self, epoch: u64) -> Self {
         self.inner.at_epoch(epoch).into()
     }

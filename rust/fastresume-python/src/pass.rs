@@ -24,7 +24,8 @@ fn to_tail(name: &str) -> Result<Tail> {
         "drop" => Ok(Tail::Drop),
         "short" => Ok(Tail::Short),
         "pad" => Ok(Tail::Pad),
-        _ => Err(Error::Argument(format!("tail must be 'drop', 'short' or 'pad', found '{name}'"))),
+        "carry" => Ok(Tail::Carry),
+        _ => Err(Error::Argument(format!("tail must be 'drop', 'short', 'pad' or 'carry', found '{name}'"))),
     }
 }
 

@@ -198,7 +198,12 @@ class Stats:
         pace = self.batches_per_second
         return self._spec.pass_from(self._shared.cursor, 1).batches_left / pace if pace else None
 
-    def __getitem__(self, name: str) -> float | int | None:
+    @property
+    def lag(self) -> dict[str, int] | None:
+        """Of a `KafkaDataset`, the offsets after the present round, by partition, when it was counted."""
+        return self._spec.lag
+
+    def __getitem__(self, name: str) -> float | dict[str, int] | None:
         """One of them by its name.
 
         Raises:
@@ -210,10 +215,10 @@ class Stats:
         """
         if name not in _NAMES:
             raise KeyError(name)
-        value: float | int | None = getattr(self, name)
+        value: float | dict[str, int] | None = getattr(self, name)
         return value
 
-    def as_dict(self) -> dict[str, float | int | None]:
+    def as_dict(self) -> dict[str, float | dict[str, int] | None]:
         """All of it at this moment, by name, for a log or a dashboard.
 
         Examples:
@@ -308,4 +313,5 @@ _NAMES = (
     "progress",
     "batches_per_second",
     "eta_seconds",
+    "lag",
 )

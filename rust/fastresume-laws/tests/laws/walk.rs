@@ -197,7 +197,7 @@ impl<'a> Walk<'a> {
         let whole = self.divided.len() as u64 / size;
         let rest = &self.divided[index(whole * size)..];
         let gives_rest = match life.tail {
-            Tail::Drop => false,
+            Tail::Drop | Tail::Carry => false,
             Tail::Short => !rest.is_empty() && rest.len() as u64 >= life.world_size,
             Tail::Pad => !rest.is_empty(),
         };

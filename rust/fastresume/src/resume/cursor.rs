@@ -70,6 +70,8 @@ pub struct Cursor {
     /// The global batches of the job before the cuts of this pass. `None` until the first batch that follows, if nobody
     /// counted them.
     pub(super) earlier_batches: Option<u64>,
+    /// Of a stream: the round that the dataset is, as who reads it describes it. `None` of other datasets.
+    pub(super) round: Option<Arc<serde_json::Value>>,
 }
 
 /// Rows of a pass that were there before others came.
@@ -121,6 +123,7 @@ impl Cursor {
             cuts: Vec::new(),
             generations: Vec::new(),
             earlier_batches: Some(0),
+            round: None,
         }
     }
 
@@ -194,6 +197,32 @@ impl Cursor {
     #[must_use]
     pub fn with_earlier_batches(self, earlier: u64) -> Self {
         Self { earlier_batches: Some(earlier.min(MAX_ROWS - 1)), ..self }
+    }
+
+    /// The round of a stream that the dataset is, as JSON text. `None` of other datasets.
+    #[must_use]
+    pub fn round(&self) -> Option<String> {
+        self.round.as_ref().map(ToString::to_string)
+    }
+
+    /// The same place in a round of a stream.
+    ///
+    /// # Errors
+    /// `State` if it is no JSON.
+    pub fn with_round(self, round: &str) -> Result<Self> {
+        let round = serde_json::from_str(round).map_err(damaged)?;
+        Ok(Self { round: Some(Arc::new(round)), ..self })
+    }
+
+    /// The start of a pass over another dataset, which follows in the same job: a stream's next round.
+    #[must_use]
+    pub fn followed_by(&self, start: &Self) -> Self {
+        Self {
+            first_epoch: self.first_epoch,
+            epoch: self.epoch,
+            earlier_batches: self.earlier_batches,
+            ..start.clone()
+        }
     }
 
     /// Those under earlier stages of a mixture.

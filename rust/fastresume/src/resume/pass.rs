@@ -150,7 +150,8 @@ impl Pass {
     /// policy, say.
     #[must_use]
     pub fn cursor_after(&self, done: u64) -> Cursor {
-        if done >= self.batches() && done > self.done {
+        let is_carried = self.tail == Tail::Carry && self.division.rest() > 0;
+        if done >= self.batches() && done > self.done && !is_carried {
             return self.next_pass();
         }
         self.before.with_cut(self.division.cut(), done)
@@ -168,7 +169,8 @@ impl Pass {
     /// The positions that no rank gets (the dropped tail).
     #[must_use]
     pub fn dropped(&self) -> Intervals {
-        let start = if self.tail_gives_batch() { u64::MAX } else { self.rest_start() };
+        let start =
+            if self.tail_gives_batch() || self.tail == Tail::Carry { u64::MAX } else { self.rest_start() };
         Intervals::of_sorted(self.division.remaining().slice(start..u64::MAX))
     }
 
@@ -328,6 +330,18 @@ mod tests {
             assert_eq!(end.remaining().unwrap(), Intervals::full(103));
             assert_eq!(pass.cursor_after(batches - 1).epoch(), 0);
         }
+    }
+
+    #[test]
+    fn a_carried_rest_stays_in_the_pass() {
+        let carried = pass(103, Tail::Carry, 2);
+        assert!(carried.batches() == 10 && carried.dropped().is_empty());
+        let end = carried.cursor_after(10);
+        assert_eq!(end.epoch(), 0);
+        assert_eq!(end.remaining().unwrap().ranges(), std::slice::from_ref(&(100..103)));
+        assert_eq!(Cursor::parse(&end.to_json()).unwrap(), end);
+        let whole = pass(100, Tail::Carry, 2);
+        assert_eq!(whole.cursor_after(10).epoch(), 1);
     }
 
     #[test]

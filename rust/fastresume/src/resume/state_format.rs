@@ -35,6 +35,9 @@ struct Text {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     generations: Vec<(u64, u64)>,
     order: serde_json::Value,
+    /// What a stream's round is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    round: Option<serde_json::Value>,
     selection: Option<String>,
 }
 
@@ -134,6 +137,7 @@ impl Cursor {
             cuts: Vec::with_capacity(text.cuts.len()),
             generations: Vec::with_capacity(text.generations.len()),
             earlier_batches: text.earlier_batches,
+            round: text.round.map(Arc::new),
         };
         for &(end, cuts) in &text.generations {
             let cuts = usize::try_from(cuts).unwrap_or(usize::MAX);
@@ -193,6 +197,7 @@ impl Cursor {
             first_epoch: self.first_epoch,
             generations: self.generations.iter().map(|found| (found.end, found.cuts as u64)).collect(),
             order: serde_json::to_value(order).unwrap_or_default(),
+            round: self.round.as_deref().cloned(),
             selection: selection.clone(),
         };
         let text = text.write();

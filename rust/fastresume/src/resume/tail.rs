@@ -15,6 +15,8 @@ pub enum Tail {
     Short,
     /// The rows are repeated until they fill a global batch.
     Pad,
+    /// The rows stay in the pass, which doesn't end: a stream's next rows follow them.
+    Carry,
 }
 
 /// The shape of a rank's batch: how many rows it has, how many are valid, and how many are read.
@@ -43,7 +45,7 @@ impl Tail {
     #[must_use]
     pub fn gives_batch(self, rest: u64, world_size: u64) -> bool {
         match self {
-            Self::Drop => false,
+            Self::Drop | Self::Carry => false,
             Self::Short => rest > 0 && rest >= world_size,
             Self::Pad => rest > 0,
         }

@@ -1,0 +1,350 @@
+"""What is asked of brokers: which partitions there are, their bounds, offsets for times, and messages."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import fastresume._core as _core
+from fastresume.kafka.place import Part
+from fastresume.kafka.settings import Settings
+
+_log = logging.getLogger("fastresume")
+
+OUTAGE_SECONDS = 120.0
+"""Brokers that don't answer are waited for so long."""
+
+_ASK_SECONDS = 10.0
+_POLL_SECONDS = 0.1
+_AT_ONCE = 1000
+
+_MOST_REFUSALS = 5
+"""A broker that ends a log-in may be starting; after this number of times the log-in is wrong."""
+
+
+class _Quiet:
+    """The log of librdkafka: what matters in it is raised."""
+
+    def log(self, _level: int, text: str, *given: object) -> None:
+        """Passes a line on, for who wants to see all."""
+        _log.debug(text, *given)
+
+
+class Message(NamedTuple):
+    """A message of a partition: its offset, its time in milliseconds since 1970, and its value."""
+
+    part: Part
+    offset: int
+    time: int
+    value: bytes | None
+
+
+class Topic(NamedTuple):
+    """A topic: the id that it got when it was made ("" if brokers tell none), and its partitions."""
+
+    id: str
+    parts: tuple[Part, ...]
+
+
+class ClosedError(Exception):
+    """The client was closed while it waited."""
+
+
+class Client(Protocol):
+    """The brokers, as a stream asks them. Calls may come from several threads."""
+
+    def topics(self) -> dict[str, Topic]:
+        """The topics that are read."""
+
+    def bounds(self, parts: Iterable[Part]) -> dict[Part, tuple[int, int]]:
+        """Of each partition, the first offset, and the one after the last that may be read."""
+
+    def offsets_at(self, parts: Iterable[Part], time: int) -> dict[Part, int]:
+        """Of each partition, the first offset from a time on, in milliseconds; the end if there is none."""
+
+    def committed(self, parts: Iterable[Part], group: str) -> dict[Part, int]:
+        """Of each partition, the offset that a consumer group has committed; without those that have none."""
+
+    def fetch(self, wanted: Mapping[Part, tuple[int, int]]) -> Iterator[list[Message]]:
+        """The messages of partitions between two offsets, in the order of each partition, some at a time.
+
+        It ends when each has reached its second offset.
+        """
+
+    def close(self) -> None:
+        """Ends what waits, and lets connections go; later calls make new ones."""
+
+
+class ConfluentClient:
+    """The brokers, asked by confluent-kafka: connections are made in the process that needs them.
+
+    Args:
+        settings: where they are.
+        isolation: "read_committed" or "read_uncommitted".
+    """
+
+    def __init__(self, settings: Settings, isolation: str) -> None:
+        self._settings = settings
+        self._isolation = isolation
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._admin: Any = None
+        self._idle: list[Any] = []
+        self._closed = threading.Event()
+        self._trouble: Any = None
+        self._refusals = 0
+
+    def _own(self) -> None:
+        """Leaves connections of the parent alone: their threads are not in a fork."""
+        if self._process != os.getpid():
+            self._left = self._admin, self._idle
+            self._begin()
+
+    def _config(self) -> dict[str, Any]:
+        config = dict(self._settings.config)
+        config.setdefault("client.id", "fastresume")
+        config.setdefault("enable.metrics.push", False)
+        config.update({"error_cb": self._hear, "logger": _Quiet()})
+        return config
+
+    def _made(self, make: Callable[[], Any]) -> Any:
+        kafka = confluent_kafka()
+        try:
+            return make()
+        except (kafka.KafkaException, TypeError, ValueError) as error:
+            raise ValueError(f"librdkafka refuses the settings: {self._settings.told(error)}") from None
+
+    def _hear(self, error: Any) -> None:
+        self._trouble = error
+        # Some brokers hang up where others say that the log-in is wrong.
+        is_refusal = error.code() == confluent_kafka().KafkaError._AUTHENTICATION
+        self._refusals += is_refusal or "SASL authentication error" in error.str()
+
+    def topics(self) -> dict[str, Topic]:
+        """The topics that are read."""
+        kafka = confluent_kafka()
+        names = list(self._settings.topics)
+        asked = kafka.TopicCollection(names)
+        found = self._asked(
+            lambda admin: admin.describe_topics(asked, request_timeout=_ASK_SECONDS), "the topics"
+        )
+        return {
+            name: Topic(str(told.topic_id), tuple(sorted(Part(name, each.id) for each in told.partitions)))
+            for name, told in found.items()
+        }
+
+    def bounds(self, parts: Iterable[Part]) -> dict[Part, tuple[int, int]]:
+        """The first offset of each partition, and the one after the last that may be read."""
+        admin = confluent_kafka_admin()
+        each = list(parts)
+        lows = self._offsets(each, admin.OffsetSpec.earliest())
+        highs = self._offsets(each, admin.OffsetSpec.latest())
+        return {part: (lows[part], max(highs[part], lows[part])) for part in each}
+
+    def offsets_at(self, parts: Iterable[Part], time: int) -> dict[Part, int]:
+        """The first offset of each partition from a time on."""
+        each = list(parts)
+        found = self._offsets(each, confluent_kafka_admin().OffsetSpec.for_timestamp(time))
+        late = [part for part in each if found[part] < 0]
+        ends = self.bounds(late) if late else {}
+        return {part: ends[part][1] if part in ends else found[part] for part in each}
+
+    def committed(self, parts: Iterable[Part], group: str) -> dict[Part, int]:
+        """The offsets that a consumer group has committed."""
+        kafka = confluent_kafka()
+        asked = [kafka.TopicPartition(*part) for part in parts]
+        consumer = self._made(lambda: kafka.Consumer({**self._config(), "group.id": group}))
+        try:
+            found = consumer.committed(asked, timeout=_ASK_SECONDS)
+        except kafka.KafkaException as error:
+            raise self._failed(f"the offsets of the group '{group}'", error.args[0]) from None
+        finally:
+            consumer.close()
+        return {Part(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
+
+    def _offsets(self, parts: Sequence[Part], spec: Any) -> dict[Part, int]:
+        kafka = confluent_kafka()
+        level = kafka.IsolationLevel[self._isolation.upper()]
+        wanted = {kafka.TopicPartition(*part): spec for part in parts}
+        if not wanted:
+            return {}
+        found = self._asked(
+            lambda admin: admin.list_offsets(wanted, isolation_level=level, request_timeout=_ASK_SECONDS),
+            "the offsets",
+        )
+        return {Part(of.topic, of.partition): told.offset for of, told in found.items()}
+
+    def _asked(self, ask: Callable[[Any], dict[Any, Any]], what: str) -> dict[Any, Any]:
+        """What brokers answer; they are asked again for up to two minutes."""
+        kafka = confluent_kafka()
+        self._own()
+        closed, ends = self._closed, time.monotonic() + OUTAGE_SECONDS
+        while True:
+            with self._lock:
+                if self._admin is None:
+                    self._admin = self._made(lambda: confluent_kafka_admin().AdminClient(self._config()))
+                admin = self._admin
+            try:
+                futures = ask(admin)
+                while not all(future.done() for future in futures.values()):
+                    admin.poll(0)  # which asks for tokens, and hears errors
+                    if self._refusals >= _MOST_REFUSALS:
+                        refusals, self._refusals = self._refusals, 0
+                        raise self._failed(f"{what}, and refused {refusals} times", self._trouble)
+                    if closed.wait(0.002):
+                        raise ClosedError
+                return {of: future.result() for of, future in futures.items()}
+            except kafka.KafkaException as error:
+                told = error.args[0]
+                if self._is_final(told) or time.monotonic() > ends:
+                    raise self._failed(what, told) from None
+                self._trouble = told
+                if closed.wait(0.5):
+                    raise ClosedError from None
+
+    def fetch(self, wanted: Mapping[Part, tuple[int, int]]) -> Iterator[list[Message]]:
+        """The messages of partitions between two offsets."""
+        kafka = confluent_kafka()
+        left = {part: bounds for part, bounds in wanted.items() if bounds[0] < bounds[1]}
+        if not left:
+            return
+        self._own()
+        closed = self._closed
+        with self._consumer(closed) as consumer:
+            assigned = [kafka.TopicPartition(*part, first) for part, (first, _) in left.items()]
+            consumer.assign(assigned)
+            consumer.resume(assigned)  # a pause outlives an assignment
+            heard = time.monotonic()
+            while left:
+                found: list[Message] = []
+                for one in consumer.consume(_AT_ONCE, _POLL_SECONDS):
+                    part, error = Part(one.topic(), one.partition()), one.error()
+                    if error is not None:
+                        self._check_error(error, part, one, left)
+                    elif part in left and one.offset() < left[part][1]:
+                        found.append(Message(part, one.offset(), one.timestamp()[1], one.value()))
+                    if part in left and error is None and one.offset() + 1 >= left[part][1]:
+                        del left[part]
+                        if left:
+                            consumer.pause([kafka.TopicPartition(*part)])
+                if closed.is_set():
+                    raise ClosedError
+                if found:
+                    heard = time.monotonic()
+                    yield found
+                elif time.monotonic() - heard > OUTAGE_SECONDS:
+                    part = min(left)
+                    raise self._failed(f"{part} from offset {left[part][0]} on", self._trouble)
+
+    def _check_error(self, error: Any, part: Part, event: Any, left: dict[Part, tuple[int, int]]) -> None:
+        kafka = confluent_kafka().KafkaError
+        if part not in left and error.code() in (kafka._PARTITION_EOF, kafka.OFFSET_OUT_OF_RANGE):
+            return
+        if error.code() == kafka._PARTITION_EOF:
+            if event.offset() >= left[part][1]:
+                del left[part]
+                return
+            _, high = self.bounds([part])[part]
+            if high < left[part][1]:
+                raise _core.SourceError(
+                    f"{part} ends at offset {high}, and was read up to {left[part][1]}: it was truncated, or "
+                    "created again"
+                )
+        elif error.code() in (kafka._AUTO_OFFSET_RESET, kafka.OFFSET_OUT_OF_RANGE):
+            low, high = self.bounds([part])[part]
+            raise _core.SourceError(
+                f"{part} has no offset {left[part][0]} any more: it has [{low}, {high}). Retention removed it"
+            )
+        elif self._is_final(error):
+            raise self._failed(str(part), error)
+        else:
+            self._trouble = error
+
+    @contextlib.contextmanager
+    def _consumer(self, closed: threading.Event) -> Iterator[Any]:
+        kafka = confluent_kafka()
+        with self._lock:
+            idle = self._idle
+            consumer = idle.pop() if idle else None
+        if consumer is None:
+            config = {
+                **self._config(),
+                "group.id": "fastresume",  # librdkafka asks for one, and joins none without a subscription
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "error",
+                "isolation.level": self._isolation,
+            }
+            consumer = self._made(lambda: kafka.Consumer(config))
+        try:
+            yield consumer
+        finally:
+            is_kept = not closed.is_set() and self._idle is idle
+            with contextlib.suppress(kafka.KafkaException, RuntimeError):
+                if is_kept:
+                    consumer.unassign()
+                else:
+                    consumer.close()
+            if is_kept:
+                with self._lock:
+                    idle.append(consumer)
+
+    def _is_final(self, error: Any) -> bool:
+        kafka = confluent_kafka().KafkaError
+        return error is not None and error.code() in (
+            kafka._AUTHENTICATION,
+            kafka.SASL_AUTHENTICATION_FAILED,
+            kafka.TOPIC_AUTHORIZATION_FAILED,
+            kafka.CLUSTER_AUTHORIZATION_FAILED,
+            kafka.GROUP_AUTHORIZATION_FAILED,
+            kafka.UNKNOWN_TOPIC_OR_PART,
+            kafka._UNKNOWN_TOPIC,
+            kafka._UNKNOWN_PARTITION,
+            kafka._SSL,
+        )
+
+    def _failed(self, what: str, error: Any) -> Exception:
+        heard = "" if self._trouble is None or self._trouble is error else f"; {self._trouble}"
+        told = self._settings.told(f"{error}{heard}")
+        return _core.SourceError(f"{self._settings.name} does not give {what}: {told}")
+
+    def close(self) -> None:
+        """Ends what waits, and lets connections go; later calls make new ones."""
+        self._own()
+        closed, idle = self._closed, self._idle
+        closed.set()
+        with self._lock:
+            self._idle, self._admin, self._closed = [], None, threading.Event()
+        for consumer in idle:
+            consumer.close()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ConfluentClient, (self._settings, self._isolation)
+
+
+def confluent_kafka() -> Any:
+    """The package confluent_kafka.
+
+    Raises:
+        ImportError: if it is not installed.
+    """
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ImportError as error:
+        raise ImportError("KafkaDataset needs confluent-kafka: pip install 'fastresume[kafka]'") from error
+
+
+def confluent_kafka_admin() -> Any:
+    """Its client for administration."""
+    confluent_kafka()
+    return importlib.import_module("confluent_kafka.admin")

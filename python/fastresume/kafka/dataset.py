@@ -1,0 +1,368 @@
+"""Kafka topics as an iterable dataset of batches."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+
+import numpy as np
+from torch.utils.data import IterableDataset, get_worker_info
+
+import fastresume._core as _core
+from fastresume.agreement.peers import Peers
+from fastresume.agreement.same_reads import SameRanks
+from fastresume.batch.batch import Batch
+from fastresume.columns.request import Columns
+from fastresume.filter.pyarrow_filter import is_of_arrow
+from fastresume.kafka.client import ConfluentClient, Message, Topic
+from fastresume.kafka.decoder import Decoder, found_schema
+from fastresume.kafka.follower import Limits
+from fastresume.kafka.place import Part, Place
+from fastresume.kafka.round import Round
+from fastresume.kafka.settings import Settings
+from fastresume.kafka.spec import RoundSpec
+from fastresume.kafka.starts import checked_start, checked_stop, start_offsets, stop_offsets
+from fastresume.kafka.stream import Stream
+from fastresume.kafka.values import value_of
+from fastresume.messages import bounds_messages
+from fastresume.options.checks import at_least, one_of, positive, quoted
+from fastresume.options.rows import Shuffle
+from fastresume.options.topology import World
+from fastresume.options.unknown import OF_KAFKA, takes_no_other
+from fastresume.reading.iterator import BatchIterator
+from fastresume.reading.resumable import ComparedRanks
+from fastresume.reading.rounds import Rounds
+from fastresume.reading.torch_dataloader.guards import check_caller
+from fastresume.rows_dataset import Asked, RowsDataset
+from fastresume.sources.schema import arrow
+from fastresume.state.cursor import KEY, Cursor
+from fastresume.state.shared_cursor import SharedCursor
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from torch.distributed import ProcessGroup
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+class _Opened(NamedTuple):
+    """What rank 0 found when the topics were opened."""
+
+    topics: dict[str, Topic]
+    begins: dict[Part, Place]
+    stops: dict[Part, int] | None
+    schema: pa.Schema
+
+
+class _Used:
+    """Is there as long as anybody reads a stream."""
+
+
+class KafkaDataset(RowsDataset):
+    """An iterable of `Batch`es over Kafka topics. A job that is killed resumes with the next row.
+
+    A topic is read in rounds: all ranks agree on where a round ends in each partition, once a round. A round
+    is then read as any other dataset, and the next one is fetched meanwhile. `epoch` counts rounds. The
+    iteration goes from round to round, and ends only if `stop` says where. It needs confluent-kafka and
+    pyarrow.
+
+    Args:
+        address: "kafka://broker:9092/topic?name=value", with settings as librdkafka names them. Several
+            brokers or topics have commas between them.
+        topic: a topic, or several, if the address has none.
+        config: more settings of librdkafka. "oauth_cb" is a function that returns a token.
+        batch_size: rows per rank and step.
+        global_batch_size: rows per step over all ranks, instead of `batch_size`.
+        columns: what is delivered, as of a `ParquetDataset`.
+        filter: keep the rows where a `pyarrow.compute.Expression` is true.
+        shuffle: deliver the rows of a round in a shuffled order.
+        seed: of the shuffled order, and of what transforms draw.
+        lanes: into how many contiguous parts a round is divided, as of a `ParquetDataset`.
+        unit: only None: rows are counted.
+        nulls: what happens to a null that `columns` says nothing of: "error" or "mask".
+        world: which of how many ranks this is. Several ranks need a process group.
+        start: where a job without a state begins: "earliest", "latest", a datetime, `{partition: offset}`
+            or "committed:group", the offsets of a consumer group.
+        value: what messages are: `fr.kafka.ArrowIPC()` (the default), `fr.kafka.JSON(schema)`, or a function
+            of a list of bytes that returns Arrow: a row for each, or a list with a table for each.
+        round_rows: the most rows of a round.
+        round_bytes: a round ends when messages of this size were fetched.
+        max_wait: seconds after which a round ends that has rows for a batch, if the loop waits.
+        stop: where to stop: None for never, "end" for what is there now, a datetime or `{partition: offset}`.
+        bad_rows: what happens to messages that can't be decoded: "error", or "skip" with a line in the log.
+        on_gap: what happens if messages were removed before they were read: "error" or "skip".
+        isolation: "read_committed" leaves out messages of transactions that were not committed.
+
+    Raises:
+        TypeError, ValueError: for arguments of another type, or out of range.
+        SourceError: if brokers don't answer for two minutes, or refuse.
+        DataError: if the first message can't be decoded, or columns can't be delivered.
+        ImportError: if confluent-kafka or pyarrow is not installed.
+
+    Rows that make no whole global batch begin the next round. A state has the places of all partitions; it
+    fits any number of ranks and batch sizes. Secrets are in no state, error, log or `repr`.
+
+    Threads and forks: connections are made in the process that uses them. Draw batches in one thread.
+
+    Examples:
+        >>> dataset = KafkaDataset("kafka://localhost:9092/clicks", batch_size=512)  # doctest: +SKIP
+        >>> for batch in fr.Loader(dataset):  # doctest: +SKIP
+        ...     train(batch)
+    """
+
+    spec: RoundSpec
+    is_stream = True
+
+    @bounds_messages
+    @takes_no_other("KafkaDataset", OF_KAFKA)
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        topic: str | Sequence[str] | None = None,
+        config: Mapping[str, Any] | None = None,
+        batch_size: int | None = None,
+        global_batch_size: int | None = None,
+        columns: Columns | None = None,
+        filter: object = None,  # noqa: A002  (what users call it)
+        shuffle: bool | Shuffle = False,
+        seed: int | None = None,
+        lanes: int | None = None,
+        unit: None = None,
+        nulls: Literal["error", "mask"] = "error",
+        world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
+        start: str | datetime | Mapping[Any, int] = "earliest",
+        value: object = None,
+        round_rows: int = 1_000_000,
+        round_bytes: int = 256 << 20,
+        max_wait: float = 5.0,
+        stop: str | datetime | Mapping[Any, int] | None = None,
+        bad_rows: Literal["error", "skip"] = "error",
+        on_gap: Literal["error", "skip"] = "error",
+        isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+    ) -> None:
+        IterableDataset.__init__(self)
+        arrow()
+        settings = Settings(address, topic, config)
+        if unit is not None:
+            raise ValueError("unit= is not there yet for streams: rows are counted. Leave it out")
+        if filter is not None and not is_of_arrow(filter):
+            raise TypeError(
+                "filter must be a pyarrow expression, as pyarrow.compute.field('x') > 3, found "
+                f"{quoted(filter)}"
+            )
+        asked = Asked.of(
+            batch_size=batch_size,
+            global_batch_size=global_batch_size,
+            columns=columns,
+            rows=None,
+            filter=None,
+            shuffle=shuffle,
+            seed=seed,
+            lanes=lanes,
+            groups=None,
+            tail="drop",
+            nulls=nulls,
+            cache=None,
+            on_iter="continue",
+            on_change="append",
+            bad_rows="error",
+            unit=None,
+            world=world,
+        )
+        if asked.rows_of_rank is None:
+            raise TypeError("one of batch_size and global_batch_size must be given, found neither")
+        of_batch = asked.rows_of_rank * asked.world.world_size
+        if at_least(1, "round_rows", round_rows) < of_batch:
+            raise ValueError(f"round_rows is {round_rows}, less than the {of_batch} rows of a global batch")
+        asked.request.check_appendable()
+        limits = Limits(round_rows, at_least(1, "round_bytes", round_bytes), positive("max_wait", max_wait))
+        own_start, own_stop, own_value = checked_start(start), checked_stop(stop), value_of(value)
+        skips = one_of("bad_rows", bad_rows, ("error", "skip"))
+        gaps = one_of("on_gap", on_gap, ("error", "skip"))
+        level = one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
+        peers = _peers_of(asked.world)
+        client = ConfluentClient(settings, level)
+
+        def opened() -> _Opened:
+            topics = client.topics()
+            parts = [part for found in topics.values() for part in found.parts]
+            offsets = start_offsets(own_start, parts, client)
+
+            def first() -> Message | None:
+                for messages in client.fetch(client.bounds(parts)):
+                    for message in messages:
+                        if message.value is not None:
+                            return message
+                return None
+
+            schema = found_schema(own_value, first, settings.name)
+            begins = {part: Place(offset) for part, offset in offsets.items()}
+            return _Opened(topics, begins, stop_offsets(own_stop, parts, client), schema)
+
+        found = opened() if peers is None else peers.lead("open the topics", opened)
+        if own_value.schema is None:
+            own_value.schema = found.schema
+        decoder = Decoder(own_value, found.schema, filter, skips)
+        self._stream = Stream(asked, settings.name, client, decoder, limits, gaps, peers, found.stops)
+        self._used = _Used()  # which datasets that `map` makes share
+        weakref.finalize(self._used, self._stream.close)
+        self._topics = tuple((name, topic.id) for name, topic in sorted(found.topics.items()))
+        self._begins = found.begins
+        self.spec = self._stream.empty(self._topics, found.begins)
+        self.spec.cut(1)
+        self._length = 0
+        self._filter_report = None
+        self.shared_cursor = SharedCursor(
+            self.spec.start(), ComparedRanks(self.spec, SameRanks(self.spec.world))
+        )
+
+    def follow(self) -> bool:
+        """Makes the round of the next batch this dataset's; False if the stream has ended. It waits.
+
+        All ranks call it together.
+        """
+        found = self._stream.opened(self.spec, self.shared_cursor.cursor)
+        if found is None:
+            return False
+        spec, cursor = found
+        self.spec = spec
+        if cursor != self.shared_cursor.cursor:
+            self.shared_cursor.follow(cursor)
+        return True
+
+    def __iter__(self) -> Iterator[Batch]:
+        """The batches of this rank from the cursor on, from round to round.
+
+        Raises:
+            FastresumeError: in a worker of a torch DataLoader.
+        """
+        caller = sys._getframe(1)
+        check_caller(caller)
+        self.check_trainer(caller)
+        if get_worker_info() is not None:
+            raise _core.FastresumeError(
+                "a KafkaDataset can't be read by workers of a torch DataLoader: write fr.Loader(dataset)"
+            )
+        return Rounds(self.follow, lambda: BatchIterator(self.spec, self.shared_cursor, 0, 0))
+
+    def __len__(self) -> NoReturn:
+        """Refused: a topic has no end.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(
+            "a KafkaDataset has no length, since its topics have no end: count steps, or use "
+            "dataset.batches_left for the present round"
+        )
+
+    @property
+    def watermark(self) -> np.datetime64 | None:
+        """The event time up to which all partitions that have rows were delivered, a `datetime64[ms]`.
+
+        It is the least over the partitions of the round. None before it is known.
+        """
+        cursor = self.shared_cursor.cursor
+        round_ = Round.parse(cursor.round or "null")
+        if round_ == self.spec.round:
+            found = self.spec.watermark(cursor)
+        else:
+            found = round_.watermarks[cursor.epoch > round_.number]
+        return None if found is None else np.datetime64(found, "ms")
+
+    @bounds_messages
+    def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
+        """Resumes from a state at the next `iter()`, on any number of ranks. It asks no broker.
+
+        Args:
+            state: from `state_dict()` of a batch, dataset or `Loader`; its parsed JSON; or a `Cursor`. Or
+                offsets of the last messages that were read, as TorchEasyRec has them: `{"topic:0": 41}`.
+            reset_epochs: keep the position, and count the rounds of this job from here.
+
+        Raises:
+            StateError: if the state is empty, damaged, or of other topics. The dataset stays as it was.
+
+        Warns:
+            UserWarning: that offsets don't tell of messages that were read in part.
+        """
+        self.shared_cursor.check_process()
+        cursor = self._imported(state) if _are_offsets(state) else Cursor.from_state(state)._core
+        if cursor.round is None:
+            raise _core.StateError("the state is of a dataset of files or tables, and this is a Kafka stream")
+        names = [name for name, _ in Round.parse(cursor.round).topics]
+        own = [name for name, _ in self._topics]
+        if names != own:
+            raise _core.StateError(f"the state is of the topics {quoted(names)}, these are {quoted(own)}")
+        self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
+
+    def _imported(self, state: Any) -> _core.Cursor:
+        places = dict(self._begins)
+        for key, offset in state.items():
+            topic, _, number = key.rpartition(":")
+            part = Part(topic, int(number))
+            if part not in places:
+                raise _core.StateError(f"the state has the partition '{key}', which is not there")
+            places[part] = Place(offset + 1)
+        warnings.warn(
+            "offsets tell which message was read last: rows of it that were not trained are lost, and "
+            "partitions that are not named begin where start= says",
+            stacklevel=4,
+        )
+        return self._stream.empty(self._topics, places).start()
+
+    def peek(self) -> Batch:
+        """The batch that comes next, read without delivering it; it waits for one. All ranks call it.
+
+        Raises:
+            IndexError: if the stream has ended.
+        """
+        if not self.follow():
+            raise IndexError("the stream has ended: stop= says where")
+        return super().peek()
+
+    def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
+        """The batch of this rank at a step of the present round again; see `ParquetDataset.batch_at`.
+
+        Raises:
+            StateError: for another round.
+        """
+        self._check_present()
+        return super().batch_at(epoch, step, state)
+
+    def _check_present(self) -> None:
+        if self.shared_cursor.cursor.round != self.spec.start().round:
+            raise _core.StateError("the round of the state that was loaded is not open yet: draw a batch")
+
+    def close(self) -> None:
+        """Ends the search for the next round, and the connections. A new `iter()` makes new ones."""
+        self._stream.close()
+
+
+def _peers_of(world: World) -> Peers | None:
+    """The ranks that agree on rounds; None for one alone.
+
+    Raises:
+        ValueError: if there is no process group of its size.
+    """
+    if world.world_size == 1:
+        return None
+    if World.of_default_group() != world:
+        raise ValueError(
+            f"{world} needs a process group of {world.world_size} ranks, which agree on each round: call "
+            "torch.distributed.init_process_group before"
+        )
+    return Peers()
+
+
+def _are_offsets(state: object) -> bool:
+    """Whether it is a mapping of "topic:partition" to offsets."""
+    if not isinstance(state, Mapping) or not state or KEY in state:
+        return False
+    return all(
+        isinstance(key, str) and key.rpartition(":")[2].isdigit() and isinstance(offset, int) and offset >= -1
+        for key, offset in state.items()
+    )

@@ -1,0 +1,323 @@
+"""What rank 0 does: it fetches messages, counts their rows, and divides them into rounds."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import fastresume._core as _core
+from fastresume.kafka.buffer import Buffer, Index, Taken
+from fastresume.kafka.client import Client, Message, Topic
+from fastresume.kafka.decoder import Decoder
+from fastresume.kafka.place import Part, Place
+from fastresume.kafka.round import Generation, Round, Stretch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("fastresume")
+
+_LOOK_SECONDS = (0.02, 0.25)
+"""So often a topic that has no new messages is asked, at most and at least; a tenth of `max_wait` between."""
+
+_TELL_SECONDS = 20.0
+"""After so long without a round the other ranks hear that there is none yet."""
+
+_TOPICS_SECONDS = 30.0
+"""So often it is asked whether there are new partitions."""
+
+
+class Limits(NamedTuple):
+    """When a round ends: by its rows, by the bytes of its messages, or by time."""
+
+    rows: int
+    bytes: int
+    wait_seconds: float
+
+
+class Counted(NamedTuple):
+    """Rows that make whole global batches, as rank 0 tells the other ranks of them."""
+
+    generation: Generation
+    indices: tuple[Index, ...]
+    behind: dict[Part, int]
+
+
+class Found(NamedTuple):
+    """What was counted, and the rows, where they are held."""
+
+    counted: Counted | None
+    tables: list[list[pa.Table]] | None
+    is_end: bool = False
+    is_cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Offsets of a partition that were gone before they were read."""
+
+    part: Part
+    first: int
+    end: int
+
+
+class Follower:
+    """Fetches what follows places of all partitions.
+
+    Args:
+        client: the brokers.
+        decoder: what makes rows of messages.
+        limits: when a round ends.
+        on_gap: what happens if messages were removed before they were read.
+        stops: where to stop reading; None for never.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        decoder: Decoder,
+        limits: Limits,
+        on_gap: Literal["error", "skip"],
+        stops: Mapping[Part, int] | None,
+    ) -> None:
+        self._client = client
+        self._decoder = decoder
+        self._limits = limits
+        self._on_gap = on_gap
+        self._stops = stops
+        self._buffers: dict[Part, Buffer] = {}
+        self._topics_asked = 0.0
+        self.gaps: list[Gap] = []
+
+    def gather(
+        self,
+        begins: Mapping[Part, Place],
+        rest: int,
+        of_batch: int,
+        began: float,
+        is_asked: threading.Event,
+        is_cancelled: threading.Event,
+    ) -> Found:
+        """The rows after places that make whole global batches with `rest` rows that are left.
+
+        Args:
+            begins: where they begin.
+            rest: rows that are left of the round before.
+            of_batch: the rows of a global batch.
+            began: when the search began, by the monotonic clock.
+            is_asked: set when somebody waits. Before, more rows are taken in, up to the limits.
+            is_cancelled: set when the rows are not needed any more.
+
+        Raises:
+            SourceError: if brokers don't give messages, or messages were removed.
+            DataError: if a message can't be decoded.
+        """
+        self._begin_at(begins)
+        tells_at = time.monotonic() + _TELL_SECONDS
+        while not is_cancelled.is_set():
+            self._add_partitions()
+            bounds = self._client.bounds(self._buffers)
+            ends = self._ends(bounds)
+            self._fetch(ends, rest, of_batch, is_cancelled)
+            rows = rest + sum(buffer.rows for buffer in self._buffers.values())
+            now = time.monotonic()
+            is_full = rows >= self._least_rows(of_batch) or self._bytes >= self._limits.bytes
+            is_at_stop = self._is_at_stop()
+            is_late = is_asked.is_set() and now - began >= self._limits.wait_seconds
+            if rows >= of_batch and (is_full or is_at_stop or is_late):
+                highs = {part: high for part, (_, high) in bounds.items()}
+                return self._divided(rest, rows, of_batch, highs)
+            if is_at_stop and not is_cancelled.is_set():
+                return Found(None, None, is_end=True)
+            if now > tells_at:
+                return Found(None, None)
+            is_cancelled.wait(min(max(self._limits.wait_seconds / 10, _LOOK_SECONDS[0]), _LOOK_SECONDS[1]))
+        return Found(None, None, is_cancelled=True)
+
+    def again(self, round_: Round, topics: Mapping[str, Topic]) -> Found:
+        """The rows of a round that a state describes.
+
+        Raises:
+            StateError: if the topic does not have them any more.
+        """
+        self._check_topics(round_, topics)
+        self._check_bounds(round_)
+        indices, tables = [], []
+        buffers = {part: Buffer(place) for part, place in round_.begins.items()}
+        stops = dict.fromkeys(buffers, 0)
+        for one in (one for generation in round_.generations for one in generation):
+            stops[one.part] = max(stops[one.part], one.stop)
+        wanted = {part: (buffer.reached, stops[part]) for part, buffer in buffers.items()}
+        for messages in self._client.fetch(wanted):
+            self._add(buffers, messages)
+        for stretch in round_.stretches:
+            buffer = buffers[stretch.part]
+            if buffer.rows < stretch.rows:
+                raise _core.StateError(
+                    f"the state has {stretch.rows} rows of {stretch.part} from {stretch.begin} to "
+                    f"{stretch.end}, found {buffer.rows}: messages were removed (by compaction, say), or "
+                    "value=, filter= or bad_rows= differ from then"
+                )
+            taken = buffer.take(stretch.rows)
+            indices.append(taken.index)
+            tables.append(taken.tables)
+        self._buffers = buffers
+        return Found(Counted(round_.generations[-1], tuple(indices), {}), tables)
+
+    def _begin_at(self, begins: Mapping[Part, Place]) -> None:
+        """Keeps what was fetched after these places already."""
+        own = {part: buffer.begin for part, buffer in self._buffers.items()}
+        if any(own.get(part) != place for part, place in begins.items()):
+            self._buffers = {part: Buffer(place) for part, place in begins.items()}
+
+    @property
+    def _bytes(self) -> int:
+        return sum(buffer.bytes for buffer in self._buffers.values())
+
+    def _least_rows(self, of_batch: int) -> int:
+        return max(self._limits.rows, of_batch)
+
+    def _add_partitions(self) -> None:
+        """New partitions begin at their first offset."""
+        if time.monotonic() - self._topics_asked < _TOPICS_SECONDS and self._topics_asked:
+            return
+        found = [part for topic in self._client.topics().values() for part in topic.parts]
+        self._topics_asked = time.monotonic()
+        if new := [part for part in found if part not in self._buffers]:
+            for part, (low, _) in self._client.bounds(new).items():
+                _log.info("partition %s is new: it is read from offset %d on", part, low)
+                self._buffers[part] = Buffer(Place(low))
+
+    def _ends(self, bounds: Mapping[Part, tuple[int, int]]) -> dict[Part, int]:
+        """Up to where each partition can be read now."""
+        ends = {}
+        for part, (low, high) in bounds.items():
+            reached = self._buffers[part].reached
+            if high < reached:
+                raise _core.SourceError(
+                    f"{part} ends at offset {high}, and was read up to {reached}: it was truncated. Write "
+                    f"start={{{part.partition}: {high}}} to start without a state"
+                )
+            if low > reached:
+                self._skip(part, reached, low)
+            stop = high if self._stops is None else min(high, self._stops.get(part, high))
+            ends[part] = stop
+        return ends
+
+    def _skip(self, part: Part, reached: int, low: int) -> None:
+        if self._on_gap == "error":
+            raise _core.SourceError(
+                f"retention removed the messages [{reached}, {low}) of {part} before they were read. Write "
+                "on_gap='skip' to continue after them"
+            )
+        self.gaps.append(Gap(part, reached, low))
+        _log.warning(
+            "the messages [%d, %d) of %s were removed before they were read: skipped", reached, low, part
+        )
+        buffer = self._buffers[part]
+        if buffer.rows == 0:
+            self._buffers[part] = Buffer(Place(low))
+        else:
+            buffer.reached = low
+
+    def _fetch(
+        self, ends: Mapping[Part, int], rest: int, of_batch: int, is_cancelled: threading.Event
+    ) -> None:
+        limit = self._least_rows(of_batch) - rest
+        wanted = {part: (self._buffers[part].reached, end) for part, end in ends.items()}
+        if sum(buffer.rows for buffer in self._buffers.values()) >= limit:
+            return
+        messages = self._client.fetch(wanted)
+        try:
+            for some in messages:
+                self._add(self._buffers, some)
+                rows = sum(buffer.rows for buffer in self._buffers.values())
+                if rows >= limit or self._bytes >= self._limits.bytes or is_cancelled.is_set():
+                    return
+        finally:
+            messages.close()  # type: ignore[attr-defined]  # a generator
+        for part, end in ends.items():
+            # After the last message there may be offsets without one.
+            self._buffers[part].reached = max(self._buffers[part].reached, end)
+
+    def _add(self, buffers: dict[Part, Buffer], messages: list[Message]) -> None:
+        by_part: dict[Part, list[Message]] = {}
+        for message in messages:
+            by_part.setdefault(message.part, []).append(message)
+        for part, some in by_part.items():
+            buffers[part].add(self._decoder.chunk(some), some[-1].offset + 1)
+
+    def _is_at_stop(self) -> bool:
+        if self._stops is None:
+            return False
+        return all(
+            buffer.reached >= self._stops[part]
+            for part, buffer in self._buffers.items()
+            if part in self._stops
+        )
+
+    def _divided(self, rest: int, rows: int, of_batch: int, highs: Mapping[Part, int]) -> Found:
+        """Takes as many rows as make whole global batches with the rest, from all partitions alike."""
+        most = max(self._limits.rows // of_batch, 1) * of_batch
+        wanted = min(rows // of_batch * of_batch, most) - rest
+        shares = fair_shares({part: buffer.rows for part, buffer in self._buffers.items()}, wanted)
+        stretches, indices, tables = [], [], []
+        for part, buffer in sorted(self._buffers.items()):
+            begin = buffer.begin
+            taken: Taken = buffer.take(shares[part])
+            stretches.append(Stretch(part, begin, taken.end, shares[part]))
+            if shares[part]:
+                indices.append(taken.index)
+                tables.append(taken.tables)
+        behind = {part: high - self._buffers[part].begin.offset for part, high in highs.items()}
+        return Found(Counted(tuple(stretches), tuple(indices), behind), tables)
+
+    def _check_topics(self, round_: Round, topics: Mapping[str, Topic]) -> None:
+        for name, id_ in round_.topics:
+            if name not in topics:
+                raise _core.StateError(f"the state is of the topic '{name}', which is not read here")
+            if id_ and topics[name].id and topics[name].id != id_:
+                raise _core.StateError(
+                    f"the topic '{name}' was created again since the state was saved: its id was {id_}, "
+                    f"and is {topics[name].id}. Offsets of the state mean other messages now: start without "
+                    "it, as start='earliest'"
+                )
+
+    def _check_bounds(self, round_: Round) -> None:
+        bounds = self._client.bounds(round_.begins)
+        for part, place in round_.begins.items():
+            low, high = bounds[part]
+            stop = max(
+                one.stop for generation in round_.generations for one in generation if one.part == part
+            )
+            if place.offset < low and stop > place.offset:
+                raise _core.StateError(
+                    f"retention overtook the state: it is in the middle of a round that begins at offset "
+                    f"{place.offset} of {part}, whose first one is {low} now. Write start={{...}} to begin "
+                    "without the state, after the rows that are gone"
+                )
+            if stop > high:
+                raise _core.StateError(
+                    f"{part} was truncated: the state has read up to offset {stop}, and it ends at {high}. "
+                    "Start without the state, as start={...}"
+                )
+
+
+def fair_shares(rows: Mapping[Part, int], wanted: int) -> dict[Part, int]:
+    """How many rows each partition gives, so that none waits for the others: as equal as can be.
+
+    Examples:
+        >>> list(fair_shares({Part("a", 0): 10, Part("a", 1): 2, Part("a", 2): 9}, 14).values())
+        [6, 2, 6]
+    """
+    shares: dict[Part, int] = {}
+    left, parts = wanted, len(rows)
+    for part, count in sorted(rows.items(), key=lambda item: (item[1], item[0])):
+        shares[part] = min(count, -(-left // parts) if parts else 0)
+        left -= shares[part]
+        parts -= 1
+    return {part: shares[part] for part in rows}

@@ -1,0 +1,172 @@
+"""The rows of a round as a source of rows."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import fastresume._core as _core
+from fastresume.buffers import Intervals
+from fastresume.kafka.buffer import Index
+from fastresume.kafka.client import Client
+from fastresume.kafka.decoder import Decoder
+from fastresume.kafka.round import Round, Stretch
+from fastresume.sources.row_source import Segment
+from fastresume.sources.schema import arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KEPT = 8
+"""The number of ranges of rows that are kept: other columns of them are asked for next."""
+
+
+class RoundSource:
+    """The rows of a round, a segment for each partition that has some.
+
+    Args:
+        round_: which rows they are.
+        indices: of each stretch of the round that has rows, which messages have them.
+        client: the brokers.
+        decoder: what makes rows of messages.
+        tables: the rows of each stretch, where they were fetched already; else they are fetched when they are
+            read.
+    """
+
+    def __init__(
+        self,
+        round_: Round,
+        indices: Sequence[Index],
+        client: Client,
+        decoder: Decoder,
+        tables: Sequence[Sequence[pa.Table]] | None,
+    ) -> None:
+        self._round = round_
+        self._stretches = round_.stretches
+        self._indices = list(indices)
+        self._client = client
+        self._decoder = decoder
+        self._tables = None if tables is None else [list(each) for each in tables]
+        self._begin()
+
+    def _begin(self) -> None:
+        self._firsts = np.cumsum([0, *(one.rows for one in self._stretches)])
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[int, int, int], pa.Table] = OrderedDict()
+
+    @property
+    def indices(self) -> list[Index]:
+        """Of each stretch that has rows, which messages have them."""
+        return self._indices
+
+    @property
+    def tables(self) -> list[list[pa.Table]] | None:
+        """The rows of each stretch, where they were fetched already."""
+        return self._tables
+
+    @property
+    def all_rows(self) -> Intervals:
+        """All rows, as one range: int64 `[1, 2]`."""
+        return np.array([[0, self._firsts[-1]]], np.int64)
+
+    def snapshot(self) -> str:
+        """The topics, as the brokers know them, and how messages are decoded."""
+        return f"{self._round.topics} {self._decoder.text()}"
+
+    def segments(self) -> list[Segment]:
+        """The stretches that have rows."""
+        found = [Segment(one.name, one.rows) for one in self._stretches]
+        return found or [Segment("nothing", 0)]
+
+    def schema(self) -> pa.Schema:
+        """The columns."""
+        return self._decoder.schema
+
+    def read(self, segment: int, start: int, stop: int, columns: list[str]) -> pa.Table:
+        """Rows of a stretch."""
+        if not self._stretches:
+            return self._decoder.schema.empty_table().select(columns)
+        if self._tables is not None:
+            found, before = [], 0
+            for table in self._tables[segment]:
+                first, last = max(start - before, 0), min(stop - before, table.num_rows)
+                if first < last:
+                    found.append(table.slice(first, last - first))
+                before += table.num_rows
+            return arrow().concat_tables(found).select(columns)
+        return self._fetched(segment, start, stop).select(columns)
+
+    def _fetched(self, segment: int, start: int, stop: int) -> pa.Table:
+        key = segment, start, stop
+        with self._lock:  # columns are asked for one after another, of the same rows
+            if key not in self._kept:
+                self._kept[key] = self._fetch(self._stretches[segment], self._indices[segment], start, stop)
+                while len(self._kept) > _KEPT:
+                    self._kept.popitem(last=False)
+            self._kept.move_to_end(key)
+            return self._kept[key]
+
+    def _fetch(self, of: Stretch, index: Index, start: int, stop: int) -> pa.Table:
+        first = int(np.searchsorted(index.starts, start, "right")) - 1
+        last = int(np.searchsorted(index.starts, stop, "left"))
+        wanted = {of.part: (int(index.offsets[first]), int(index.offsets[last - 1]) + 1)}
+        chunks = [self._decoder.chunk(messages) for messages in self._client.fetch(wanted)]
+        offsets = np.concatenate([np.zeros(0, np.int64), *(chunk.offsets for chunk in chunks)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(chunk.counts for chunk in chunks)])
+        skipped = of.begin.row if first == 0 and index.offsets[0] == of.begin.offset else 0
+        inside = start - int(index.starts[first]) + skipped
+        if not np.array_equal(offsets, index.offsets[first:last]) or counts.sum() < inside + stop - start:
+            raise _core.DataError(
+                f"the messages of {of.part} at offsets {wanted[of.part]} are not those that were counted: "
+                "messages were removed, or value= decodes them in another way"
+            )
+        return arrow().concat_tables([chunk.table for chunk in chunks]).slice(inside, stop - start)
+
+    def _messages(self, rows: Intervals) -> list[tuple[int, int, int]]:
+        """Of rows of the round: the segment, and the range of its messages that have them."""
+        found = []
+        for first, end in rows.tolist():
+            segment = int(np.searchsorted(self._firsts, first, "right")) - 1
+            while segment < len(self._indices) and self._firsts[segment] < end:
+                base, starts = int(self._firsts[segment]), self._indices[segment].starts
+                begin = int(np.searchsorted(starts, max(first - base, 0), "right")) - 1
+                last = int(np.searchsorted(starts, min(end - base, int(starts[-1])), "left"))
+                found.append((segment, begin, last))
+                segment += 1
+        return found
+
+    def event_time(self, rows: Intervals) -> tuple[int, int] | None:
+        """The least and the greatest time of the messages of rows, in milliseconds since 1970."""
+        times = [self._indices[segment].times[begin:end] for segment, begin, end in self._messages(rows)]
+        if not any(map(len, times)):
+            return None
+        return min(int(each.min()) for each in times), max(int(each.max()) for each in times)
+
+    def watermark(self, rows: Intervals) -> int | None:
+        """The least over partitions of the greatest time of these rows' messages.
+
+        None as long as a partition with rows in the round has none of them.
+        """
+        greatest: dict[object, int] = {}
+        for segment, begin, end in self._messages(rows):
+            part = self._stretches[segment].part
+            greatest[part] = max(
+                greatest.get(part, 0), int(self._indices[segment].times[begin:end].max(initial=0))
+            )
+        parts = {one.part for one in self._stretches}
+        return min(greatest.values()) if parts and len(greatest) == len(parts) else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_anew = ("_tables", "_lock", "_kept", "_firsts")
+        return {
+            **{name: one for name, one in self.__dict__.items() if name not in made_anew},
+            "_tables": None,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._begin()

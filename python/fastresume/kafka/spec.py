@@ -1,0 +1,108 @@
+"""What a round delivers: the spec of its rows, whose batches know the times of their messages."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+
+import fastresume._core as _core
+from fastresume.batch.origin import Planned, Share
+from fastresume.buffers import Intervals, of_buffer
+from fastresume.kafka.round import Round
+from fastresume.kafka.source import RoundSource
+from fastresume.reading.files_spec import Door, FilesSpec
+
+OF_PARTITIONS = Door("KafkaDataset", "address", "partitions with rows")
+
+
+@dataclass(frozen=True, slots=True)
+class OfRound(Planned):
+    """The share of a rank's batches in a round.
+
+    Args:
+        source: what knows the times of messages.
+    """
+
+    source: RoundSource
+
+    def event_time(self, rows: Intervals) -> tuple[int, int] | None:
+        """The least and the greatest time of the messages that rows are of."""
+        return self.source.event_time(rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundSpec(FilesSpec):
+    """What a round of a stream delivers.
+
+    Args:
+        round: which rows it has.
+        source: its rows.
+        lag_then: how many offsets each partition has after the round, as it was when the round was counted.
+    """
+
+    round: Round
+    source: RoundSource
+    lag_then: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: FilesSpec, round_: Round, source: RoundSource, lag: Mapping[str, int]) -> Self:
+        """The spec of a round's rows."""
+        given = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.init}
+        return cls(**{**given, "tail": "carry"}, round=round_, source=source, lag_then=lag)
+
+    @property
+    def lag(self) -> dict[str, int]:
+        """How many offsets each partition has after the round, as it was when the round was counted."""
+        return dict(self.lag_then)
+
+    def start(self) -> _core.Cursor:
+        """The cursor before the round's first batch, in a job that begins with it."""
+        return super().start().with_round(self.round.text())
+
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of the round, or of its beginning where rows were added after it."""
+        return self.fitted_to_files(cursor).with_round(self.round.text())
+
+    def share(self, planned: _core.Pass, cursor: _core.Cursor) -> Share:  # type: ignore[override]
+        """The share of this rank's batches in the round."""
+        return OfRound(self.world.rank, self.seed_at(cursor), planned, self.source)
+
+    def watermark(self, cursor: _core.Cursor) -> int | None:
+        """The event time up to which rows were delivered at a cursor, in milliseconds since 1970."""
+        before, after = self.round.watermarks
+        if cursor.epoch > self.round.number:
+            return after
+        if not self.num_rows:
+            return before
+        order = self.row_order(cursor)
+        left = of_buffer(order.row_set(of_buffer(cursor.remaining())))
+        ends = np.concatenate([left.ravel(), [self.num_rows]])
+        done = np.concatenate([[0], ends]).reshape(-1, 2)
+        found = self.source.watermark(done[done[:, 0] < done[:, 1]])
+        told = [one for one in (before, found) if one is not None]
+        return max(told) if told else None
+
+    def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
+        """The beginning of the present round.
+
+        Raises:
+            StateError: for another one.
+        """
+        if epoch != present.epoch:
+            raise _core.StateError(
+                f"round {epoch} can't be read again in round {present.epoch}: load a state of it first"
+            )
+        return super().at_epoch(present, epoch, workers)
+
+    def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
+        """What has to be the same on all ranks."""
+        told = super().read_by_all(cursor, workers)
+        return {**told, "round": self.round.text()}
+
+    def config(self) -> dict[str, Any]:
+        """What was asked for, as plain values."""
+        return {**super().config(), "topics": [name for name, _ in self.round.topics]}

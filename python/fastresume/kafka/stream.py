@@ -1,0 +1,295 @@
+"""From one round to the next: which rows they have is agreed on by all ranks, once a round."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import fastresume._core as _core
+from fastresume.agreement.peers import Peers
+from fastresume.kafka.buffer import Index
+from fastresume.kafka.client import Client, ClosedError
+from fastresume.kafka.decoder import Decoder
+from fastresume.kafka.follower import Counted, Follower, Found, Limits
+from fastresume.kafka.place import Part, Place
+from fastresume.kafka.round import Round
+from fastresume.kafka.source import RoundSource
+from fastresume.kafka.spec import OF_PARTITIONS, RoundSpec
+from fastresume.rows_dataset import Asked
+from fastresume.sources.opened import opened
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger("fastresume")
+
+
+class _Request(NamedTuple):
+    """Which rows are looked for: those after places, and `rest` rows that are left before them."""
+
+    begins: dict[Part, Place]
+    rest: int
+    of_batch: int
+
+
+class _Ahead:
+    """The search for the next round, in a thread of its own."""
+
+    def __init__(self, request: _Request, find: Callable[[_Ahead], Found], before: _Ahead | None) -> None:
+        self.request = request
+        self.began = time.monotonic()
+        self._before = before  # ranks look for one round at a time
+        self.is_asked, self.is_cancelled = threading.Event(), threading.Event()
+        self._is_done = threading.Event()
+        self._found: Found | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(find,), name="fastresume-rounds", daemon=True)
+
+    def start(self) -> None:
+        """Begins to search, if it has not: `close()` finds the search before its thread is there."""
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _run(self, find: Callable[[_Ahead], Found]) -> None:
+        try:
+            if self._before is not None:
+                self._before.wait()
+                self._before = None
+            self._found = find(self)
+        except BaseException as error:  # noqa: BLE001  (raised where the round is asked for)
+            self._error = error
+        finally:
+            self._is_done.set()
+
+    def found(self) -> Found:
+        """What was found; waits for it."""
+        self.is_asked.set()
+        self._is_done.wait()
+        if self._found is None:
+            raise self._error or _core.FastresumeError("the search for a round ended without one")
+        return self._found
+
+    def cancel(self) -> None:
+        """Ends the search, soon."""
+        self.is_cancelled.set()
+
+    def wait(self) -> None:
+        """Waits for its end, if it has begun."""
+        if self._thread.ident is not None:
+            self._is_done.wait()
+
+
+class Stream:
+    """The rounds of topics, one after another.
+
+    Args:
+        asked: what a dataset of each round is asked for.
+        name: the brokers and topics.
+        client: the brokers.
+        decoder: what makes rows of messages.
+        limits: when a round ends.
+        on_gap: what happens if messages were removed before they were read.
+        peers: the ranks; None where this one reads alone.
+        stops: where to stop reading; None for never.
+    """
+
+    def __init__(
+        self,
+        asked: Asked,
+        name: str,
+        client: Client,
+        decoder: Decoder,
+        limits: Limits,
+        on_gap: Literal["error", "skip"],
+        peers: Peers | None,
+        stops: Mapping[Part, int] | None,
+    ) -> None:
+        self._asked = asked
+        self._name = name
+        self._client = client
+        self._decoder = decoder
+        self._peers = peers
+        self._follower = Follower(client, decoder, limits, on_gap, stops)
+        self._ahead: _Ahead | None = None
+        self._latest: _Ahead | None = None
+        self._process = os.getpid()
+        # Rounds without transforms are compared: a dataset and what `map` makes of it share the stream.
+        self._spec: RoundSpec | None = None
+
+    def empty(self, topics: tuple[tuple[str, str], ...], places: Mapping[Part, Place]) -> RoundSpec:
+        """The round before the first one, which has no rows."""
+        return self._spec_of(Round.empty(topics, places), [], None, {})
+
+    def opened(self, spec: RoundSpec, cursor: _core.Cursor) -> tuple[RoundSpec, _core.Cursor] | None:
+        """The round with the next batch after a cursor, and the cursor in it; None if the stream has ended.
+
+        All ranks call it together.
+
+        Raises:
+            SourceError, DataError, StateError: on all ranks.
+        """
+        self._own()
+        round_ = Round.parse(cursor.round or "null")
+        batch = spec.global_batch_size
+        left = _left(cursor)
+        is_done = cursor.epoch > round_.number or round_.rows == 0
+        if not is_done and spec.round == round_ and _whole(spec, cursor):
+            return spec, cursor
+        begins = round_.ends
+        if not is_done and not cursor.consumed_rows() and left % batch:
+            is_done, begins = True, round_.begins  # nothing was delivered: it is cut for these ranks
+        if is_done:
+            counted, tables = self._next(_Request(begins, 0, batch))
+            if counted is None:
+                return None
+            round_ = Round(cursor.epoch, round_.topics, (counted.generation,), (round_.watermarks[1], None))
+            found = self._spec_of(round_, counted.indices, tables, _named(counted.behind))
+            found = self._marked(found, round_)
+            return self._ready(spec, found, cursor.followed_by(found.start()))
+        if spec.round != round_:
+            read, tables = self._together("read a round again", lambda: self._again(round_))
+            spec = self._with_transforms(spec, self._spec_of(round_, read.indices, tables, {}))
+            cursor = spec.fitted(cursor)
+        if not _whole(spec, cursor):
+            counted, more = self._next(_Request(round_.ends, left, batch))
+            if counted is None:
+                return None
+            grown = round_.grown(counted.generation, None)
+            tables = spec.source.tables
+            both = None if tables is None or more is None else [*tables, *more]
+            indices = [*spec.source.indices, *counted.indices]
+            found = self._marked(self._spec_of(grown, indices, both, _named(counted.behind)), grown)
+            return self._ready(spec, found, found.fitted(cursor))
+        return self._ready(spec, spec, cursor)
+
+    def close(self) -> None:
+        """Ends the search for the next round, and lets connections go."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            # Other ranks hear of it from rank 0, which may close later: it is not waited for here.
+            ahead.cancel()
+        self._client.close()
+
+    def _own(self) -> None:
+        if self._process != os.getpid():  # the thread is not in a fork
+            self._process, self._ahead, self._latest = os.getpid(), None, None
+
+    def _ready(
+        self, before: RoundSpec, found: RoundSpec, cursor: _core.Cursor
+    ) -> tuple[RoundSpec, _core.Cursor]:
+        """A round that is begun: the search for the next one begins."""
+        found = self._with_transforms(before, found)
+        rest = _left(cursor) % found.global_batch_size
+        self._look_ahead(_Request(found.round.ends, rest, found.global_batch_size))
+        _log.info(
+            "round %d has %s of %d partitions", found.round.number, found.row_text(), len(found.round.ends)
+        )
+        return found, cursor
+
+    def _with_transforms(self, before: RoundSpec, found: RoundSpec) -> RoundSpec:
+        return dataclasses.replace(found, transforms=before.transforms, masking=before.masking)
+
+    def _marked(self, spec: RoundSpec, round_: Round) -> RoundSpec:
+        """The same with the watermark after it."""
+        everything = spec.source.watermark(spec.source.all_rows)
+        before = round_.watermarks[0]
+        told = [one for one in (before, everything) if one is not None]
+        watermarks = (before, max(told) if told else None)
+        return dataclasses.replace(spec, round=dataclasses.replace(round_, watermarks=watermarks))
+
+    def _spec_of(
+        self,
+        round_: Round,
+        indices: list[Index] | tuple[Index, ...],
+        tables: list[list[pa.Table]] | None,
+        behind: Mapping[str, int],
+    ) -> RoundSpec:
+        source = RoundSource(round_, indices, self._client, self._decoder, tables)
+        spec, _ = self._asked.found(opened(source), (self._name,), OF_PARTITIONS)
+        return RoundSpec.of(spec, round_, source, behind)
+
+    def _next(self, request: _Request) -> tuple[Counted | None, list[list[pa.Table]] | None]:
+        """What was counted after places; None if the stream ends."""
+        if self._ahead is not None and self._ahead.request != request:
+            self._ahead.cancel()
+            self._ahead = None
+        ahead = self._look_ahead(request)
+        try:
+            found = ahead.found()
+        except Exception:
+            self._ahead = None  # it is looked for again
+            raise
+        self._ahead = None
+        if found.is_cancelled:
+            raise _core.FastresumeError("the stream was closed while it waited for the next round")
+        return found.counted, found.tables
+
+    def _look_ahead(self, request: _Request) -> _Ahead:
+        if self._ahead is None:
+            self._ahead = self._latest = _Ahead(request, self._find, self._latest)
+        ahead = self._ahead
+        ahead.start()
+        return ahead
+
+    def _find(self, ahead: _Ahead) -> Found:
+        """Looks for rows until there are some, on rank 0; the others hear what it found."""
+        own: list[Found] = []
+
+        def gather() -> Found:
+            try:
+                found = self._follower.gather(*ahead.request, ahead.began, ahead.is_asked, ahead.is_cancelled)
+            except ClosedError:
+                found = Found(None, None, is_cancelled=True)
+            own.append(found)
+            return found._replace(tables=None)
+
+        while True:
+            told = self._lead("look for the next round", gather)
+            if told.counted is not None or told.is_end or told.is_cancelled:
+                return own[-1] if own else told
+
+    def _again(self, round_: Round) -> Found:
+        try:
+            return self._follower.again(round_, self._client.topics())
+        except ClosedError:
+            raise _core.FastresumeError("the stream was closed while it read a round again") from None
+
+    def _together(self, step: str, work: Callable[[], Found]) -> tuple[Counted, list[list[pa.Table]] | None]:
+        """Does work on rank 0, in this thread, after what is looked for ahead."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            self._ahead = None
+        if self._latest is not None:
+            self._latest.wait()
+        own: list[Found] = []
+
+        def done() -> Found:
+            own.append(work())
+            return own[0]._replace(tables=None)
+
+        counted = self._lead(step, done).counted
+        if counted is None:
+            raise _core.FastresumeError(f"{step}: it was not found")
+        return counted, own[0].tables if own else None
+
+    def _lead(self, step: str, work: Callable[[], Found]) -> Found:
+        return work() if self._peers is None else self._peers.lead(step, work)
+
+
+def _left(cursor: _core.Cursor) -> int:
+    """How many rows of the cursor's round are left."""
+    return cursor.num_rows - cursor.consumed_rows()
+
+
+def _whole(spec: RoundSpec, cursor: _core.Cursor) -> bool:
+    """Whether a whole global batch is left of the cursor's round."""
+    return spec.pass_from(cursor, 1).batches_left > 0
+
+
+def _named(behind: Mapping[Part, int]) -> dict[str, int]:
+    return {str(part): count for part, count in sorted(behind.items())}

@@ -1,0 +1,74 @@
+"""Who waits for messages is let go at once: by `close()`, by Ctrl-C."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import fastresume as fr
+from fastresume.kafka import ArrowIPC, KafkaDataset
+from support.child import Child, say
+from support.kafka_broker import SCHEMA, Broker, message
+
+Start = Callable[..., Broker]
+
+
+def opened(address: str) -> KafkaDataset:
+    """A dataset of a topic without messages."""
+    return KafkaDataset(address, batch_size=4, value=ArrowIPC(SCHEMA), max_wait=0.1, world=(0, 1))
+
+
+def wait(address: str) -> str:
+    """Wait for a batch until Ctrl-C."""
+    dataset = opened(address)
+    try:
+        say("waits")
+        next(iter(dataset))
+    except KeyboardInterrupt:
+        dataset.close()
+        return "interrupted"
+    return "not interrupted"
+
+
+def test_close_ends_a_wait(broker: Start) -> None:
+    kafka = broker()
+    dataset = opened(kafka.address)
+    raised: list[BaseException] = []
+
+    def draw() -> None:
+        try:
+            next(iter(dataset))
+        except fr.FastresumeError as error:
+            raised.append(error)
+
+    waits = threading.Thread(target=draw)
+    waits.start()
+    while not any(thread.name == "fastresume-rounds" for thread in threading.enumerate()):
+        waits.join(0.01)
+    dataset.close()
+    waits.join(20)
+    assert not waits.is_alive()
+    assert "closed while it waited" in str(raised[0])
+    kafka.send([(0, message(range(4)))])  # and goes on later
+    assert next(iter(dataset))["id"].tolist() == [0, 1, 2, 3]
+    dataset.close()
+
+
+def test_ctrl_c_ends_a_wait(broker: Start) -> None:
+    kafka = broker()
+    with Child() as child:
+        child.start(wait, kafka.address)
+        assert child.heard(120) == "waits"
+        child.interrupt()
+        assert child.result(20) == "interrupted"
+        assert child.end() == 0
+
+
+def test_brokers_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+    monkeypatch.setattr("fastresume.kafka.client.OUTAGE_SECONDS", 0.5)
+    monkeypatch.setattr("fastresume.kafka.client._ASK_SECONDS", 0.5)
+    with pytest.raises(fr.SourceError, match=r"kafka://127.0.0.1:1/rows does not give the topics"):
+        opened("kafka://127.0.0.1:1/rows")

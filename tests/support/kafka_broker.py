@@ -1,0 +1,137 @@
+"""A Kafka broker on loopback for tests: kfake, built once from tests/kafka/broker, in a process."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "tests" / "kafka" / "broker"
+GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
+
+NO_GO = "" if GO else "Go, which builds the broker, is not installed"
+
+
+def program() -> Path:
+    """The broker's program, built if it is not there yet."""
+    digest = hashlib.sha256()
+    for path in sorted(SOURCES.iterdir()):
+        digest.update(path.read_bytes())
+    cache = Path(os.environ.get("FASTRESUME_TEST_CACHE", ROOT / "target")) / "kafka-broker"
+    cache.mkdir(parents=True, exist_ok=True)
+    built = cache / digest.hexdigest()[:16]
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built.exists():
+            draft = built.with_suffix(".draft")
+            command = [str(GO), "build", "-o", str(draft), "."]
+            subprocess.run(command, cwd=SOURCES, check=True, timeout=600)
+            draft.rename(built)
+    return built
+
+
+class Broker:
+    """The broker; a context manager that ends it."""
+
+    def __init__(self, *topics: str, partitions: int = 1, user: str = "") -> None:
+        """Start it with these topics, of so many partitions each."""
+        names = ",".join(topics) or "rows"
+        command = [program(), "-topics", names, "-partitions", str(partitions), "-user", user]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.servers = self._process.stdout.readline().strip()
+        assert self.servers
+        self.topic = names.split(",")[0]
+        self._producer: Any = None
+
+    @property
+    def address(self) -> str:
+        """Of the first topic."""
+        return f"kafka://{self.servers}/{self.topic}"
+
+    def producer(self, **settings: Any) -> Any:
+        """A producer of its own."""
+        from confluent_kafka import Producer
+
+        return Producer(
+            {"bootstrap.servers": self.servers, "linger.ms": 0, "enable.metrics.push": False, **settings}
+        )
+
+    def admin(self) -> Any:
+        """What asks for administration."""
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.servers})
+
+    def send(self, values: Iterable[tuple[int, bytes | None]], producer: Any = None, **given: Any) -> None:
+        """Write values to partitions of the first topic, and wait until they are there."""
+        if producer is None:
+            self._producer = self._producer or self.producer()
+            producer = self._producer
+        for partition, value in values:
+            producer.produce(self.topic, value, partition=partition, **given)
+        assert producer.flush(30) == 0
+
+    def delete_before(self, partition: int, offset: int) -> None:
+        """Let retention remove what is before an offset."""
+        from confluent_kafka import TopicPartition
+
+        asked = [TopicPartition(self.topic, partition, offset)]
+        admin = self.admin()  # it must outlive what it is asked
+        for future in admin.delete_records(asked).values():
+            future.result(30)
+
+    def add_partitions(self, total: int) -> None:
+        """Let the first topic have so many partitions."""
+        from confluent_kafka.admin import NewPartitions
+
+        admin = self.admin()
+        for future in admin.create_partitions([NewPartitions(self.topic, total)]).values():
+            future.result(30)
+
+    def close(self) -> None:
+        """End it."""
+        self._producer = None
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+SCHEMA = pa.schema(
+    [pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)]
+)
+"""The columns of what tests send."""
+
+
+def message(rows: Iterable[int]) -> bytes:
+    """An Arrow IPC stream with these numbers in the column `id`."""
+    ids = list(rows)
+    table = pa.table({"id": ids, "text": [f"row {number}" for number in ids]}, SCHEMA)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, SCHEMA) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def messages(sizes: Iterable[tuple[int, int]]) -> tuple[list[tuple[int, bytes]], dict[int, list[int]]]:
+    """Messages of (partition, rows) with numbers from 0 on; also the numbers in each partition."""
+    sent, by_partition, number = [], dict[int, list[int]](), 0
+    for partition, size in sizes:
+        rows = range(number, number + size)
+        sent.append((partition, message(rows)))
+        by_partition.setdefault(partition, []).extend(rows)
+        number += size
+    return sent, by_partition

@@ -1,0 +1,100 @@
+"""Ranks that train from a topic in lockstep, in processes of their own, until they are killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+
+import fastresume as fr
+from fastresume.kafka import KafkaDataset
+from support.child import Child
+from support.forks import join
+from support.rank import replace, write
+
+
+def train(rank: int, world_size: int, directory: str, life: int, address: str, given: dict[str, Any]) -> int:
+    """Go on from the saved state up to the end of the topic, or until the process is killed."""
+    place = Path(directory)
+    join(place / f"store-{life}", rank, world_size)
+    dataset = KafkaDataset(address, **given)
+    loader = fr.Loader(dataset, threads=1)
+    saved = place / "state.json"
+    if saved.exists():
+        loader.load_state_dict(json.loads(saved.read_text())["state"])
+    log = os.open(place / f"{life}-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+    steps = 0
+    for batch in loader:
+        steps += 1
+        write(log, {"rows": batch["id"].tolist(), "epoch": batch.epoch, "step": batch.step})
+        together = batch["id"].sum().reshape(1)
+        dist.all_reduce(together)  # as gradients are: nobody is a step ahead
+        if rank == 0:
+            replace(saved, {"state": batch.state_dict(), "life": life, "steps": steps})
+    dist.barrier()
+    loader.close()
+    dataset.close()
+    return steps
+
+
+@dataclass(frozen=True)
+class Life:
+    """The ranks of a life, their batch size, and after how many steps of rank 0 they are killed."""
+
+    world_size: int
+    batch_size: int
+    killed_after: int | None
+
+
+def live(directory: Path, number: int, life: Life, address: str, given: dict[str, Any]) -> None:
+    """Run the ranks of a life to their end, or kill them with SIGKILL."""
+    children = [Child() for _ in range(life.world_size)]
+    try:
+        arguments = {**given, "batch_size": life.batch_size}
+        for rank, child in enumerate(children):
+            child.start(train, rank, life.world_size, str(directory), number, address, arguments)
+        if life.killed_after is None:
+            steps = {child.result(120) for child in children}
+            assert len(steps) == 1  # even steps
+            return
+        log = directory / f"{number}-0.jsonl"
+        while not log.exists() or log.read_bytes().count(b"\n") < life.killed_after:
+            if any(child.process.exitcode is not None for child in children):
+                break
+            children[0].process.join(0.02)
+        for child in children:
+            os.kill(child.process.pid or 0, signal.SIGKILL)
+    finally:
+        for child in children:
+            child.close()
+
+
+def trained(directory: Path, lives: int, world_sizes: list[int]) -> list[int]:
+    """The rows that count: those of each life up to the state from which the next one began."""
+    counted = json.loads((directory / "counted.json").read_text())
+    rows: list[int] = []
+    for number, world_size in zip(range(lives), world_sizes, strict=True):
+        for rank in range(world_size):
+            log = directory / f"{number}-{rank}.jsonl"
+            lines = log.read_text().splitlines() if log.exists() else []
+            for line in lines[: counted[number]]:
+                rows += json.loads(line)["rows"]
+    return rows
+
+
+def run(directory: Path, lives: list[Life], address: str, given: dict[str, Any], between: Any) -> list[int]:
+    """Run lives one after another; `between(number)` is called after each. Returns the rows that count."""
+    counted = []
+    for number, life in enumerate(lives):
+        live(directory, number, life, address, given)
+        saved = directory / "state.json"
+        told = json.loads(saved.read_text()) if saved.exists() else {"life": -1, "steps": 0}
+        counted.append(told["steps"] if told["life"] == number else 0)
+        between(number)
+    (directory / "counted.json").write_text(json.dumps(counted))
+    return trained(directory, len(lives), [life.world_size for life in lives])
