@@ -9,7 +9,7 @@ from torch import Tensor
 
 __all__ = [
     "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
-    "FastresumeError", "Field", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
+    "FastresumeError", "Field", "FilterCache", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture", "Order",
     "PageLock", "Pass", "Reader", "Rows", "SourceError", "StateError", "Statistics",
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
     "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import warnings
 from collections.abc import Callable
 from types import FunctionType, TracebackType
 from typing import ParamSpec, TypeVar
@@ -28,6 +30,14 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
         return bounded(f"{os.fsdecode(error.filename)}: {error.strerror.lower()}")
     return bounded(str(error))
+
+
+def warn(message: str) -> None:
+    """Warns where the user's code called the package, however deep inside of it the reason was noticed."""
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fastresume":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, stacklevel=level)
 
 
 def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

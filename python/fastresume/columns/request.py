@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,6 +9,7 @@ import fastresume._core as _core
 from fastresume.columns.expression import Column
 from fastresume.columns.stack import Stack
 from fastresume.filter.condition import Condition
+from fastresume.messages import warn
 from fastresume.options.checks import one_of
 
 Entry = str | Column | Stack
@@ -64,16 +64,13 @@ class ColumnRequest(NamedTuple):
         for name in sorted(named - {*there, *self.of_paths}):
             if any(other.startswith(f"{name}.") for other in there):  # it is a struct
                 continue
-            warnings.warn(
-                f"no file has the column {name!r}, which .optional() allows: batches have no such tensor",
-                stacklevel=5,
-            )
+            warn(f"no file has the column {name!r}, which .optional() allows: batches have no such tensor")
 
     @staticmethod
     def warn_of_misfits(layout: _core.Layout) -> None:
         """Warns of integers that a cast does not hold, where footers tell of some."""
         for told in layout.misfits:
-            warnings.warn(told, stacklevel=5)
+            warn(told)
 
     @property
     def optional(self) -> list[str]:

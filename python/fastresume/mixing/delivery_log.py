@@ -47,9 +47,12 @@ class MixtureLog(DeliveryLog):
         each = (digest(rows[sources == of], key_of(names[of][0])) for of in np.unique(sources).tolist())
         return sum(each) % (1 << 64), None
 
-    def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int:
-        """What the places at the end of a stage hold that no rank gets counts for nothing: they go back."""
-        return 0
+    def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
+        """What the places at the end of a stage hold that no rank gets counts for nothing: they go back.
+
+        None for rows, whose numbers alone are logged.
+        """
+        return 0 if self.spec.is_audited else None
 
     def stage_at(self, before: _core.Cursor) -> Mapping[str, Any]:
         """The state as the stage has it that begins there or goes on; the sources' files, and older names."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-import warnings
 from typing import NamedTuple
 
 import fastresume._core as _core
+from fastresume.messages import warn
 from fastresume.options.topology import default_threads
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
@@ -70,7 +70,7 @@ def index_of(
         layout = numbers_of(manifest, unit.name)
     core, damage, files_read, not_kept = _core.UnitTable.of(manifest, (columns, layout), asked, how, told)
     if not_kept is not None:
-        warnings.warn(not_kept, stacklevel=7)
+        warn(not_kept)
     readable, left_out = manifest, 0
     if most_bad is not None:
         readable, left_out = without(manifest, damage, most_bad)
@@ -86,10 +86,9 @@ def index_of(
 def _warn_of_drops(dropped: int, kept: int) -> None:
     """Warns where the ends of files that fill no sequence are many tokens."""
     if dropped > _MANY * (dropped + kept):
-        warnings.warn(
+        warn(
             f"fr.Packed drops {dropped:,} of {dropped + kept:,} tokens, which fill no sequence at the ends "
-            "of files: rest='pad' keeps them",
-            stacklevel=8,
+            "of files: rest='pad' keeps them"
         )
 
 
