@@ -214,7 +214,7 @@ class Mixture(ResumableDataset):
         return remaining_by_group(self.spec, cursor._core)
 
     def plan(self, workers: int = 0) -> MixturePlan:
-        """What is left of the present pass: steps, and what each source gives; prints as a table.
+        """What is left of the present pass: steps, what each source gives, and memory; prints as a table.
 
         Args:
             workers: how many workers a torch DataLoader over the mixture will have.

@@ -147,7 +147,7 @@ def make_plan(spec: FilesSpec, cursor: _core.Cursor, workers: int) -> Plan:
     lanes, groups, lane_rows = planned.cut
     remaining = spec.num_rows - cursor.consumed_rows()
     dropped = row_count(planned.dropped())
-    bytes_per_rank, bytes_per_thread = spec.memory_bound(order, planned, processes)
+    bound = spec.planned_reader(planned).memory_bound(processes)
     decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
     per_row = decoded / max(remaining - dropped, 1)
     advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
@@ -174,8 +174,8 @@ def make_plan(spec: FilesSpec, cursor: _core.Cursor, workers: int) -> Plan:
         windows=windows,
         window_rows=window_rows,
         row_bytes=spec.row_bytes,
-        bytes_per_rank=bytes_per_rank,
-        bytes_per_thread=bytes_per_thread,
+        bytes_per_rank=bound.rank_bytes,
+        bytes_per_thread=bound.thread_bytes,
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
         max_bad_rows=spec.most_bad_rows,

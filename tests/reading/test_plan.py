@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
-import fastresume._core as _core
 from support.jobs import make, parallel
 from support.strategies import Dataset
 
@@ -79,8 +78,7 @@ def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
 def of_footers(dataset: fr.ParquetDataset) -> tuple[int, int]:
     """What is kept of footers, and what a thread has beside that while it opens a file."""
     cursor, spec = dataset.shared_cursor.cursor, dataset.spec
-    order = _core.Order(cursor, spec.manifest)
-    bound = spec.layout.memory_bound(spec.manifest, order, spec.pass_from(cursor, 1), 1)
+    bound = spec.planned_reader(spec.pass_from(cursor, 1)).memory_bound(1)
     return bound.footer_bytes, bound.opening_bytes
 
 

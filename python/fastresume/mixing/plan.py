@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import fastresume._core as _core
+from fastresume.amounts import in_units
 from fastresume.buffers import of_buffer, row_count
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.reading.masked_rows import bound_of
+
+LARGE_BYTES = 8 << 30
+"""If a rank holds more than this in several lanes, the plan gives advice."""
+
+WARN_ABOVE = 1.5
+"""So it does if more rows are decoded per delivered row than this."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,13 @@ class MixturePlan:
         rounded: the share that was asked for, of each source whose whole weight makes another one.
         rows: how many rows each source gives to what is left.
         passes: how many passes of each source that is.
+        bytes_per_rank: the most that a rank holds in decoded rows. Of each lane and source, in file order a
+            part of a row group, and shuffled a window; an eighth is added. Then the batches that are being
+            made, dictionaries and footers. A `Loader` adds its `prefetch_bytes`. None of a mixture of units.
+        bytes_per_thread: what each decoding thread adds to that, as for `Plan`.
+        rows_decoded: the number of rows that this rank decodes. None of a mixture of units.
+        rows_decoded_per_row: the same per row that it gets: 1.0 is best.
+        advice: what could be better, and which setting helps.
         max_bad_rows: how many rows of a pass may be masked in each process; None if no bound is named.
     """
 
@@ -47,6 +61,11 @@ class MixturePlan:
     rounded: Mapping[str, float]
     rows: Mapping[str, int]
     passes: Mapping[str, float]
+    bytes_per_rank: int | None
+    bytes_per_thread: int | None
+    rows_decoded: int | None
+    rows_decoded_per_row: float | None
+    advice: tuple[str, ...]
     max_bad_rows: int | None = None
 
     def __repr__(self) -> str:
@@ -65,14 +84,36 @@ class MixturePlan:
                 f"  ranks    {self.world_size:,}{workers}",
                 f"  steps    {steps}",
                 f"  tail     {self.tail}: {self.dropped_rows:,} dropped",
+                *self._memory_text(),
                 *([] if most is None else [f"  masked   at most {most:,} rows of a pass in each process"]),
+                *(f"  advice   {line}" for line in self.advice),
             ]
         )
+
+    def _memory_text(self) -> list[str]:
+        if self.bytes_per_rank is None or self.bytes_per_thread is None:
+            return []
+        of_rank, of_thread = in_units(self.bytes_per_rank), in_units(self.bytes_per_thread)
+        return [
+            f"  memory   {of_rank} of decoded rows per rank, {of_thread} per decoding thread",
+            f"  decoded  {self.rows_decoded_per_row:.2f} rows per row delivered",
+        ]
 
     def _share_text(self, name: str) -> str:
         if name not in self.rounded:
             return f"{self.shares[name]:.2%}"
         return f"{self.shares[name]:.6%} (rounded from {self.rounded[name]:.6%})"
+
+
+def _advice(rank_bytes: int, per_row: float, lanes: int, sources: int) -> tuple[str, ...]:
+    remedy = "name fewer lanes, or a smaller window_rows of shuffled sources"
+    advice = []
+    if per_row > WARN_ABOVE:
+        advice.append(f"{per_row:.1f} rows are decoded per row delivered: {remedy}")
+    if rank_bytes > LARGE_BYTES and lanes > 1:
+        large = in_units(rank_bytes)
+        advice.append(f"each of {lanes} lanes holds rows of {sources} sources, {large} in all: {remedy}")
+    return tuple(advice)
 
 
 def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> MixturePlan:
@@ -81,6 +122,11 @@ def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> 
     here = planned.cursor_after(planned.batches - planned.batches_left) if planned.batches_left else cursor
     axes, left = _core.Axes(here), of_buffer(here.remaining()).tolist()
     places = {name: place for place, name in enumerate(axes.names)}
+    reader, decoded, per_row = spec.planned_reader(planned), None, None
+    bound = reader.memory_bound(workers)
+    if bound is not None:
+        decoded = reader.rows_decoded(workers)
+        per_row = decoded / max(planned.batches_left * spec.batch_size, 1)
     shares, sizes = spec.shares(cursor.epoch), dict(spec.sources)
     rows = {
         name: sum(row_count(axes.ordinals(places[name], start, end)) for start, end in left)
@@ -101,5 +147,10 @@ def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> 
         rounded=spec.rounded(cursor.epoch),
         rows=rows,
         passes={name: count / sizes[name].num_rows for name, count in rows.items()},
+        bytes_per_rank=None if bound is None else bound.rank_bytes,
+        bytes_per_thread=None if bound is None else bound.thread_bytes,
+        rows_decoded=decoded,
+        rows_decoded_per_row=per_row,
+        advice=() if bound is None else _advice(bound.rank_bytes, per_row or 0, planned.cut[0], len(shares)),
         max_bad_rows=None if spec.max_bad_rows is None else bound_of(spec.max_bad_rows, spec.rows_of_rank),
     )

@@ -22,10 +22,6 @@ Digests = npt.NDArray[np.uint64]
 Packing = tuple[tuple[str, ...], int, list[bytes] | None]
 
 
-ANCHOR_TOKENS = 1 << 16
-"""Between two anchors of the index are so many tokens at most, but for one list that is longer."""
-
-
 @dataclass(frozen=True)
 class PackedTable:
     """The sequences of all files.

@@ -18,7 +18,7 @@ from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.content import held_by, total, with_proof
 from fastresume.packing.index import index_of
-from fastresume.packing.packed_table import ANCHOR_TOKENS, Digests, PackedTable, Packing
+from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
 from fastresume.reading.spec import PassReader
@@ -110,42 +110,6 @@ class UnitsSpec(FilesSpec):
     def dropped_tokens(self) -> int:
         """How many tokens of all files are in no unit."""
         return self.units_table.dropped_tokens
-
-    def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
-        """The most bytes that a rank holds, and what each decoding thread adds.
-
-        Of what the core's threads decode, that of as many rows as units have on the average, in windows as
-        large; and the lists of windows, of sequences.
-        """
-        lanes, groups, units = planned.cut
-        are_bins, windows = isinstance(self.units_table, BinsTable), order.sizes
-        choice = None
-        if are_bins and windows is not None:
-            blocks, count, window_units = windows
-            rows = self._rows_of(window_units)
-            choice = 0, max(rows // max(blocks // max(count, 1), 1), 1), rows
-        start = _core.Cursor.start(self.manifest, choice)
-        of_rows = _core.Pass(start, (lanes, groups, self._rows_of(units)), self.tail, self.world.world_size)
-        of_rank, of_thread = super().memory_bound(self.row_order(start), of_rows, processes)
-        if not are_bins:
-            of_rank += 2 * self.batch_bytes
-            if windows is not None:
-                of_rank += processes * self._window_bytes(windows, lanes, processes)
-        return of_rank, of_thread
-
-    def _rows_of(self, units: int) -> int:
-        """How many rows so many units have on the average; at least 1."""
-        return max(-(-units * self.manifest.num_selected // max(self.num_rows, 1)), 1)
-
-    def _window_bytes(self, sizes: tuple[int, int, int], lanes: int, processes: int) -> int:
-        """The bytes of the lists of a reader's windows: one of each lane, and one that comes next."""
-        blocks, windows, window_units = sizes
-        tokens = window_units * self.unit.length if isinstance(self.unit, Packed) else 0
-        # Around each block, tokens are decoded up to the next anchors of the index.
-        tokens += 2 * ANCHOR_TOKENS * -(-blocks // max(windows, 1))
-        open_windows = max(lanes // (self.world.world_size * processes), 1) + 1
-        token_bytes = sum(self.schema.row_widths[:-2]) // max(self.schema.row_widths[-1] // 4, 1)
-        return min(open_windows, windows) * tokens * token_bytes
 
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The unit at each position of the pass that a cursor is in."""

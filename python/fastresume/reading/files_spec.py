@@ -202,11 +202,6 @@ class FilesSpec(ReadSpec):
         """How many tokens of all files are in no unit; 0 of rows."""
         return 0
 
-    def memory_bound(self, order: _core.Order, planned: _core.Pass, processes: int) -> tuple[int, int]:
-        """The most bytes that a rank holds, and what each decoding thread adds."""
-        bound = self.layout.memory_bound(self.manifest, order, planned, processes)
-        return bound.rank_bytes, bound.thread_bytes
-
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The row, or unit, at each position of the pass that a cursor is in."""
         return self.row_order(cursor)

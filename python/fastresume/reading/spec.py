@@ -186,6 +186,11 @@ class ReadSpec(ABC):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
 
+    def planned_reader(self, planned: _core.Pass) -> Any:
+        """What reads single batches of this rank in the rest of a pass, and says what all of it takes."""
+        here = planned.cursor_after(planned.batches - planned.batches_left)
+        return self.reader(here, planned, (self.world.rank, self.world.world_size, 0, 1))
+
     def planned_batch(self, planned: _core.Pass, number: int) -> Batch:
         """This rank's batch with a number in the cut of a pass, read again; no transform has seen it."""
         cursor, after = planned.cursor_after(number), planned.cursor_after(number + 1)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use fastresume::filter_layout::{self, Asked};
 use fastresume::vectors::collected;
 use fastresume::{
-    Bound as CoreBound, Details, Layout as CoreLayout, MemoryBound as CoreMemoryBound, ReadRows, Request,
-    Result, Sources, Vocabulary, page_stats, random_access, row_group_stats,
+    Bound as CoreBound, Details, Layout as CoreLayout, ReadRows, Request, Result, Sources, Vocabulary,
+    page_stats, random_access, row_group_stats,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -18,10 +18,8 @@ use crate::error::to_python;
 use crate::gate;
 use crate::intervals;
 use crate::manifest::Manifest;
-use crate::order::Order;
-use crate::pass::Pass;
 use crate::tensor::Memory;
-use crate::values::{ChunkDetails, Field, MemoryBound, Statistics, Value, Written};
+use crate::values::{ChunkDetails, Field, Statistics, Value, Written};
 
 /// Which columns are read, and which tensor of a batch each is a part of.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -150,20 +148,5 @@ impl Layout {
         let ReadRows { fields, written } =
             gate::run_stoppable(py, |stop| random_access::read(&sources(), &runs, count, stop))?;
         Ok((fields.into(), Written::new(written, count, None)))
-    }
-
-    /// The most memory that reading what is left of a pass takes, with so many workers of each rank (0 without any).
-    fn memory_bound(
-        &self,
-        py: Python<'_>,
-        manifest: &Manifest,
-        order: &Order,
-        pass_: &Pass,
-        workers: u64,
-    ) -> PyResult<MemoryBound> {
-        gate::run(py, || {
-            let (manifest, order, pass) = (&manifest.inner, &order.inner, &pass_.inner);
-            Ok(CoreMemoryBound::new(manifest, &self.inner, order, pass, workers).into())
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! The reader of one rank's (or worker's) share of a pass, as a Python class.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fastresume::vectors::collected;
 use fastresume::{
@@ -25,7 +25,7 @@ use crate::stores::Stores;
 use crate::tensor::Memory;
 use crate::unit_table::UnitTable;
 use crate::units::Units;
-use crate::values::{Damaged, Written};
+use crate::values::{Damaged, MemoryBound, Written};
 
 /// One batch, in its parts.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -139,16 +139,25 @@ type Source<'py> = (String, (PyRef<'py, Manifest>, PyRef<'py, Layout>), Option<C
 /// What units are made of: a table, the selected rows, and of sequences how lists are packed.
 type MadeOf = (CoreTable, Arc<Selection>, Vec<String>, Option<Vec<Vec<u8>>>);
 
+/// What decodes the batches from the next one on: who reads single ones needs none.
+enum Decoding {
+    Due,
+    Begun(Box<Pipeline>),
+    Closed,
+}
+
 /// Returns the batches of what is left of a pass, in order.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Reader {
-    pipeline: ProcessLock<Option<Pipeline>>,
+    decoding: ProcessLock<Decoding>,
     front: Mutex<Option<Py<Delivered>>>,
-    activity: Py<Activity>,
+    activity: OnceLock<Py<Activity>>,
     stores: Vec<Arc<Py<Stores>>>,
     of: Arc<BatchReader>,
     is_mixed: bool,
-    rank: u64,
+    place: WorkerId,
+    threads: usize,
+    prefetch_bytes: u64,
     page_lock: Option<&'static dyn CorePageLock>,
 }
 
@@ -219,8 +228,13 @@ impl Reader {
 
     /// What the reader's threads are doing.
     #[getter]
-    fn activity(&self, py: Python<'_>) -> Py<Activity> {
-        self.activity.clone_ref(py)
+    fn activity(&self, py: Python<'_>) -> PyResult<Py<Activity>> {
+        if let Some(activity) = self.activity.get() {
+            return Ok(activity.clone_ref(py));
+        }
+        let view = gate::run(py, || self.with(|pipeline| Ok(pipeline.view())))?;
+        let activity = Py::new(py, Activity::new(view, Arc::clone(self.of.sources())))?;
+        Ok(self.activity.get_or_init(|| activity).clone_ref(py))
     }
 
     /// Starts the threads before the first batch is asked for.
@@ -266,6 +280,17 @@ impl Reader {
         self.wrapped(py, delivered)
     }
 
+    /// The most memory that reading what is left of the pass takes on this rank, with so many workers; `None` of a mixture of
+    /// units.
+    fn memory_bound(&self, py: Python<'_>, workers: u64) -> PyResult<Option<MemoryBound>> {
+        gate::run(py, || Ok(self.of.memory_bound(workers)?.map(Into::into)))
+    }
+
+    /// The number of rows that this rank decodes of what is left of the pass, with so many workers.
+    fn rows_decoded(&self, py: Python<'_>, workers: u64) -> PyResult<u64> {
+        gate::run_stoppable(py, |stop| self.of.rows_decoded(workers, stop))
+    }
+
     /// Releases the front batch.
     fn advance(&self) {
         let front = locked(&self.front).take();
@@ -275,8 +300,8 @@ impl Reader {
     /// Stops the threads and closes the files.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            if let Ok(mut pipeline) = self.pipeline.lock() {
-                drop(pipeline.take());
+            if let Ok(mut decoding) = self.decoding.lock() {
+                *decoding = Decoding::Closed;
             }
         });
     }
@@ -361,32 +386,36 @@ impl Reader {
         order: impl FnOnce(&Sources, &Arc<CorePass>) -> Result<PassOrder, Error> + Send,
         (place, (threads, prefetch_bytes, page_lock)): (Place, Ahead<'_>),
     ) -> PyResult<Self> {
-        let (pipeline, of, is_mixed) = gate::run(py, || {
+        let (of, is_mixed) = gate::run(py, || {
             let (sources, pass) = (Arc::new(sources()?), Arc::clone(&pass_.inner));
             let order = order(&sources, &pass)?;
             let is_mixed = matches!(order.units, UnitOrder::Mixed(_));
-            let own = (Arc::clone(&sources), order.clone(), Arc::clone(&pass));
-            let made = Pipeline::new(sources, order, pass, to_reader(place), threads, prefetch_bytes)?;
-            Ok((made, Arc::new(BatchReader::new(own.0, own.1, own.2, place.0)), is_mixed))
+            Ok((Arc::new(BatchReader::new(sources, order, pass, place.0)), is_mixed))
         })?;
-        let activity = Activity::new(pipeline.view(), Arc::clone(of.sources()));
         Ok(Self {
-            pipeline: ProcessLock::new(Some(pipeline)),
+            decoding: ProcessLock::new(Decoding::Due),
             front: Mutex::new(None),
-            activity: Py::new(py, activity)?,
+            activity: OnceLock::new(),
             stores,
             of,
             is_mixed,
-            rank: place.0,
+            place: to_reader(place),
+            threads,
+            prefetch_bytes,
             page_lock: page_lock.as_deref().map(PageLock::of_core),
         })
     }
 
     /// Call this only without the GIL: another thread may hold the lock and want the GIL.
     fn with<T>(&self, work: impl FnOnce(&mut Pipeline) -> Result<T, Error>) -> Result<T, Error> {
-        match self.pipeline.lock()?.as_mut() {
-            Some(pipeline) => work(pipeline),
-            None => Err(Error::State("the reader is closed".into())),
+        let mut decoding = self.decoding.lock()?;
+        if matches!(*decoding, Decoding::Due) {
+            let pipeline = self.of.pipeline(self.place, self.threads, self.prefetch_bytes)?;
+            *decoding = Decoding::Begun(Box::new(pipeline));
+        }
+        match &mut *decoding {
+            Decoding::Begun(pipeline) => work(pipeline),
+            _ => Err(Error::State("the reader is closed".into())),
         }
     }
 
@@ -407,7 +436,7 @@ impl Reader {
             ends_pass,
             pass: delivered.pass,
             number: delivered.batch,
-            rank: self.rank,
+            rank: self.place.rank,
             units: delivered.units,
             of: Arc::clone(&self.of),
         })

@@ -68,17 +68,25 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let rows = manifest.num_rows();
+    let (delivered, taken) = peak(way.threads, || {
+        let sources = Arc::new(Sources::one(manifest, layout));
+        Pipeline::new(sources, PassOrder::of_rows(order), pass, place, way.threads, way.prefetch_bytes)
+            .unwrap()
+    });
+    assert_eq!(delivered, rows);
+    (taken, stated)
+}
+
+/// The rows that a pipeline delivers, and the peak of bytes meanwhile.
+pub fn peak(threads: usize, make: impl FnOnce() -> Pipeline) -> (u64, u64) {
     release();
     // The second call sees what exists now.
     most_paged();
     let paged_before = most_paged();
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
-    let sources = Arc::new(Sources::one(manifest, layout));
-    let mut pipeline =
-        Pipeline::new(sources, PassOrder::of_rows(order), pass, place, way.threads, way.prefetch_bytes)
-            .unwrap();
-    if way.threads > 0 {
+    let mut pipeline = make();
+    if threads > 0 {
         // The test takes no batch until the threads have done all that they may.
         pipeline.start().unwrap();
         let mut held = 0;
@@ -95,19 +103,18 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
             Polled::End => break,
         }
     }
-    assert_eq!(delivered, rows);
     // Mapped pages are in no allocator's count.
     let paged = most_paged() - paged_before;
-    ((PEAK.load(Ordering::Relaxed) - before + paged) as u64, stated)
+    (delivered, (PEAK.load(Ordering::Relaxed) - before + paged) as u64)
 }
 
-fn path(name: &str) -> PathBuf {
+pub fn path(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     directory.join(format!("memory-{name}-{}.parquet", std::process::id()))
 }
 
 /// Writes a file of row groups; `write` writes the columns of each.
-fn write_groups(
+pub fn write_groups(
     path: &Path,
     schema: &str,
     groups: u64,
@@ -136,7 +143,7 @@ fn write_compressed(
     writer.close().unwrap();
 }
 
-fn write_column<T: DataType>(
+pub fn write_column<T: DataType>(
     group: &mut SerializedRowGroupWriter<'_, File>,
     values: &[T::T],
     repetition: Option<&[i16]>,

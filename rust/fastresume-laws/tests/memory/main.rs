@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mod allocations;
 mod bound;
+mod mixed;
+mod units;
 
 /// Counts the bytes in use, their peak, and how often memory was asked for.
 struct Counting;

@@ -87,6 +87,20 @@ impl Segment {
         }
     }
 
+    /// The rows that are decoded, those between ascending ranges among them.
+    pub fn decoded_rows(&self) -> u64 {
+        match &self.places {
+            Places::Pieces(pieces) | Places::Combed { pieces, .. } => {
+                let ends = pieces.first().zip(pieces.last());
+                ends.map_or(0, |(first, last)| last.rows.end - first.rows.start)
+            }
+            Places::Scattered { stretches, .. } => stretches.iter().map(Stretch::count).sum(),
+            Places::Lists { spans, .. } => {
+                spans.iter().map(|span| span.ordinals.end - span.ordinals.start).sum()
+            }
+        }
+    }
+
     /// The first batch that may need it.
     pub fn first_batch(&self) -> u64 {
         match &self.places {

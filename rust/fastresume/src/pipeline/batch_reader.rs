@@ -16,10 +16,14 @@ use crate::error::{Result, locked};
 use crate::memory::buffer::Pool;
 use crate::memory::vectors::{collected, push};
 use crate::pipeline::counted::Counted;
+use crate::pipeline::decode_cost::rows_scheduled;
+use crate::pipeline::memory_bound::MemoryBound;
+use crate::pipeline::mixture_bound::of_mixture;
 use crate::pipeline::schedule::PassOrder;
 use crate::pipeline::sequence_pass::SequencePass;
-use crate::pipeline::thread_pool::Delivered;
+use crate::pipeline::thread_pool::{Delivered, Pipeline};
 use crate::pipeline::waiting_lists::WaitingLists;
+use crate::resume::lanes::WorkerId;
 use crate::resume::mixed_order::Standing;
 use crate::resume::pass::Pass;
 use crate::resume::unit_order::UnitOrder;
@@ -45,6 +49,19 @@ impl BatchReader {
     #[must_use]
     pub fn sources(&self) -> &Arc<Sources> {
         &self.sources
+    }
+
+    /// The batches of a reader from the next one on, decoded ahead by threads up to so many bytes.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::new`].
+    pub fn pipeline(&self, reader: WorkerId, threads: usize, budget_bytes: u64) -> Result<Pipeline> {
+        let (sources, pass) = (Arc::clone(&self.sources), Arc::clone(&self.pass));
+        Pipeline::new(sources, self.order(), pass, reader, threads, budget_bytes)
+    }
+
+    fn order(&self) -> PassOrder {
+        PassOrder { units: locked(&self.units).clone(), counted: self.counted.clone() }
     }
 
     /// The rows or units of a batch that are no copies, in its order.
@@ -79,6 +96,40 @@ impl BatchReader {
     fn of_all(&self, source: usize, rows: Range<u64>) -> Range<u64> {
         let before = self.sources.rows_before(source);
         before + rows.start..before + rows.end
+    }
+
+    /// The most memory that reading the rest of the pass takes on this rank, with so many readers that share it; `None` if it
+    /// is of a mixture of units.
+    ///
+    /// # Errors
+    /// `Argument` if so many readers have no share in the pass's cut.
+    pub fn memory_bound(&self, workers: u64) -> Result<Option<MemoryBound>> {
+        let (source, pass) = (&self.sources.each()[0], &self.pass);
+        Ok(match (&*locked(&self.units), &self.counted) {
+            (UnitOrder::Mixed(order), Counted::Rows) => {
+                Some(of_mixture(&self.sources, order, pass, (self.rank, workers.max(1)))?)
+            }
+            (UnitOrder::Mixed(_), Counted::Bins(_) | Counted::Sequences(_)) => None,
+            (UnitOrder::One(order), Counted::Rows) => {
+                Some(MemoryBound::new(&source.manifest, &source.layout, order, pass, workers))
+            }
+            (UnitOrder::One(order), Counted::Bins(bins)) => {
+                Some(MemoryBound::of_bins(source, (order, bins), pass, workers))
+            }
+            (UnitOrder::One(order), Counted::Sequences(of)) => {
+                Some(MemoryBound::of_sequences(source, (order, of), pass, workers))
+            }
+        })
+    }
+
+    /// The number of rows that this rank decodes in the rest of the pass, with so many readers that share it.
+    ///
+    /// # Errors
+    /// As for [`rows_scheduled`].
+    pub fn rows_decoded(&self, workers: u64, stop: &AtomicBool) -> Result<u64> {
+        let (rank, world_size, workers) = (self.rank, self.pass.world_size(), workers.max(1));
+        let readers = (0..workers).map(|worker| WorkerId { rank, world_size, worker, workers });
+        readers.map(|reader| rows_scheduled(&self.sources, self.order(), &self.pass, reader, stop)).sum()
     }
 
     fn bins(&self, of: &BinRows, batch: u64, stop: &AtomicBool) -> Result<Delivered> {

@@ -1,10 +1,13 @@
 //! How many rows a pass decodes, worked out before it is read.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use crate::batch::sources::Sources;
 use crate::error::{Result, check};
 use crate::order::pass_order::Order;
+use crate::pipeline::schedule::{PassOrder, Schedule};
 use crate::pipeline::stream_queue::StreamQueue;
 use crate::resume::lanes::WorkerId;
 use crate::resume::pass::Pass;
@@ -50,6 +53,26 @@ pub fn rows_decoded_by(pass: &Pass, order: &Order, reader: WorkerId, stop: &Atom
         return Ok(streams.iter().map(|of| of.counted(of.rows() - 1) + 1 - of.counted(0)).sum());
     }
     rows_opened(pass, order, StreamQueue::new(streams), stop)
+}
+
+/// The number of rows that one reader decodes of what stands at the positions of a pass: all its segments are cut.
+///
+/// # Errors
+/// As for `rows_decoded`, and if a segment can't be cut.
+pub fn rows_scheduled(
+    sources: &Arc<Sources>,
+    order: PassOrder,
+    pass: &Arc<Pass>,
+    reader: WorkerId,
+    stop: &AtomicBool,
+) -> Result<u64> {
+    let mut schedule = Schedule::new(Arc::clone(sources), order, Arc::clone(pass), reader)?;
+    let mut decoded = 0_u64;
+    while let Some(segment) = schedule.next_segment() {
+        check(stop)?;
+        decoded = decoded.saturating_add(segment.map_err(|(_, error)| error)?.decoded_rows());
+    }
+    Ok(decoded)
 }
 
 /// The rows of all windows that the streams of a reader open.

@@ -2,6 +2,7 @@
 
 use std::num::Saturating;
 
+use crate::batch::bin_rows::BinRows;
 use crate::batch::bunch_size::BunchSize;
 use crate::batch::filler::DIVIDED_BYTES;
 use crate::batch::segment::SEGMENT_BYTES;
@@ -9,15 +10,18 @@ use crate::batch::slots::fields::TURNED_LAST_BYTES;
 use crate::batch::slots::interleave::GAP_BYTES;
 use crate::batch::slots::partition::PIECES;
 use crate::batch::slots::pending::STRIPS;
+use crate::batch::sources::FileSource;
 use crate::dataset::manifest::Manifest;
 use crate::format::compression::brotli::MOST_WINDOW_BYTES;
 use crate::format::metadata::size_estimate::{PAGE_BYTES, PAGE_VALUES};
 use crate::format::page::kept_pages::KEPT_PAGES_BYTES;
 use crate::order::pass_order::Order;
+use crate::pipeline::sequence_pass::SequencePass;
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
 use crate::projection::memory_estimate::Footprint;
 use crate::resume::pass::Pass;
+use crate::units::sequence_table::ANCHORS;
 
 /// What a row of a shuffled segment takes beside its values: its place, and its number.
 const PLACE_BYTES: usize = 32;
@@ -30,11 +34,14 @@ const READ_AHEAD_BYTES: usize = 4 << 20;
 const CONNECTION_BYTES: u64 = 100 << 20;
 
 /// A number of bytes or rows. It saturates: the greatest number is more than any memory.
-type Count = Saturating<u64>;
+pub(super) type Count = Saturating<u64>;
 
-const ZERO: Count = Saturating(0);
+pub(super) const ZERO: Count = Saturating(0);
 
-fn count(number: usize) -> Count {
+/// Batches that are ended each for itself.
+const ALONE: BunchSize = BunchSize { shift: 0, own_bytes: 0 };
+
+pub(super) fn count(number: usize) -> Count {
     Saturating(number as u64)
 }
 
@@ -59,27 +66,116 @@ impl MemoryBound {
     /// The bound for the rest of a pass that `workers` readers of each rank share: 1 without workers.
     #[must_use]
     pub fn new(manifest: &Manifest, layout: &Layout, order: &Order, pass: &Pass, workers: u64) -> Self {
+        let bunch = BunchSize::new(layout, order, pass.rank_rows());
+        Self::of_rows(manifest, layout, Reads::of(order, pass), bunch, workers)
+    }
+
+    /// That of bins, with as many rows in each one.
+    #[must_use]
+    pub fn of_bins(
+        source: &FileSource,
+        (order, bins): (&Order, &BinRows),
+        pass: &Pass,
+        workers: u64,
+    ) -> Self {
+        let reads = Reads::of(order, pass).of_units(bins.bins(0).rows.count());
+        Self::of_rows(&source.manifest, &source.layout, reads, ALONE, workers)
+    }
+
+    /// That of sequences: of as many rows as they have on the average, of themselves, and of the lists of windows.
+    #[must_use]
+    pub fn of_sequences(
+        source: &FileSource,
+        (order, of): (&Order, &SequencePass),
+        pass: &Pass,
+        workers: u64,
+    ) -> Self {
+        let reads = Reads::of(order, pass);
+        let rows = Reads { sizes: None, ..reads }.of_units(of.of(0).rows.count());
+        let bound = Self::of_rows(&source.manifest, &source.layout, rows, ALONE, workers);
+        let made = reads.rank_rows * count(2 * of.layout.row_bytes());
+        let held = made + Saturating(workers.max(1)) * of_sequence_windows(of, &reads, workers);
+        Self { rank_bytes: bound.rank_bytes.saturating_add(held.0), ..bound }
+    }
+
+    fn of_rows(manifest: &Manifest, layout: &Layout, reads: Reads, bunch: BunchSize, workers: u64) -> Self {
         let footprint = Footprint::new(manifest, layout);
-        let most = Most::new(manifest, layout, order, pass, footprint);
+        let most = Most::new(manifest, layout, reads, bunch, footprint);
         let workers = Saturating(workers.max(1));
         let kept = most.dictionary_bytes() + Saturating(footprint.footer_bytes);
-        let held = match order.sizes() {
-            Some(sizes) => most.window_bytes(order, pass, workers, sizes),
-            None => most.segment_and_strip_bytes(pass, workers),
+        let held = match reads.sizes {
+            Some(sizes) => most.window_bytes(workers, sizes),
+            None => most.segment_and_strip_bytes(workers),
         };
         let (objects, objects_of_thread) = most.object_bytes(manifest);
         Self {
             rank_bytes: (held + workers * (kept + objects) + most.batch_bytes()).0,
-            thread_bytes: (most.thread_bytes(order.sizes().is_some()) + objects_of_thread).0,
+            thread_bytes: (most.thread_bytes(reads.sizes.is_some()) + objects_of_thread).0,
             footer_bytes: footprint.footer_bytes,
             opening_bytes: footprint.opening_bytes,
         }
     }
 }
 
+/// The bytes of the lists of the windows of sequences that a reader has open: one of each lane, and one that comes next.
+fn of_sequence_windows(of: &SequencePass, reads: &Reads, workers: u64) -> Count {
+    let Some((blocks, windows)) = reads.sizes else { return ZERO };
+    let (blocks, windows) = (count(blocks), count(windows));
+    // Around each block, tokens are decoded up to the next anchors of the index.
+    let around = Saturating(2 * ANCHORS.cost) * rounded_up(blocks, windows);
+    let tokens = reads.window_rows * Saturating(of.of(0).table.length) + around;
+    let lanes = reads.lanes / (reads.world_size * Saturating(workers.max(1)));
+    (lanes.max(count(1)) + count(1)).min(windows) * tokens * Saturating(of.token_bytes())
+}
+
+/// How many rows, or units, are read, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Reads {
+    /// All of the pass, and those of the largest window.
+    pub num_rows: Count,
+    pub window_rows: Count,
+    /// The numbers of blocks and windows of a shuffled order.
+    pub sizes: Option<(usize, usize)>,
+    /// Those of a batch of one rank, and those that are left of the pass.
+    pub rank_rows: Count,
+    pub rows_left: Count,
+    pub lanes: Count,
+    pub world_size: Count,
+}
+
+impl Reads {
+    fn of(order: &Order, pass: &Pass) -> Self {
+        Self {
+            num_rows: Saturating(order.num_rows()),
+            window_rows: Saturating(order.largest_window()),
+            sizes: order.sizes(),
+            rank_rows: Saturating(pass.rank_rows()),
+            rows_left: Saturating(pass.rows_left()),
+            lanes: Saturating(pass.division().cut().lanes()),
+            world_size: Saturating(pass.world_size()),
+        }
+    }
+
+    /// The rows of units, of which there are so many rows, as many in each one.
+    fn of_units(self, rows: u64) -> Self {
+        let rows_of = |units: Count| {
+            let found = u128::from(units.0) * u128::from(rows);
+            Saturating(u64::try_from(found.div_ceil(u128::from(self.num_rows.0.max(1)))).unwrap_or(u64::MAX))
+        };
+        Self {
+            num_rows: Saturating(rows),
+            window_rows: rows_of(self.window_rows),
+            rank_rows: rows_of(self.rank_rows).max(count(1)),
+            rows_left: rows_of(self.rows_left),
+            ..self
+        }
+    }
+}
+
 /// The largest sizes of rows, batches and pages in the pass.
-struct Most<'a> {
+pub(super) struct Most<'a> {
     layout: &'a Layout,
+    reads: Reads,
     /// All rows of the pass.
     num_rows: Count,
     /// Rows of the largest row group.
@@ -101,19 +197,19 @@ struct Most<'a> {
 }
 
 impl<'a> Most<'a> {
-    fn new(
+    pub(super) fn new(
         manifest: &Manifest,
         layout: &'a Layout,
-        order: &Order,
-        pass: &Pass,
+        reads: Reads,
+        bunch: BunchSize,
         footprint: Footprint,
     ) -> Self {
-        let bunch = BunchSize::new(layout, order, pass.rank_rows());
         Self {
             layout,
-            num_rows: Saturating(order.num_rows()),
+            reads,
+            num_rows: reads.num_rows,
             group_rows: Saturating(manifest.largest_group()),
-            batch_rows: Saturating(bunch.rows(pass.rank_rows())),
+            batch_rows: Saturating(bunch.rows(reads.rank_rows.0)),
             bunch_bytes: Saturating(bunch.own_bytes),
             row_bytes: count(layout.row_bytes()),
             mark_bytes: count(mark_bytes(layout)),
@@ -125,14 +221,19 @@ impl<'a> Most<'a> {
     }
 
     /// Bytes of `rows` rows from `groups` row groups.
-    fn bytes_of(&self, rows: Count, groups: Count) -> Count {
+    pub(super) fn bytes_of(&self, rows: Count, groups: Count) -> Count {
         let all = self.num_rows * (self.row_bytes + self.mark_bytes);
         (rows * self.densest_bytes + groups * self.large_bytes).min(all.max(count(1)))
     }
 
     /// Rows of a row group that are decoded in one go.
     fn segment_rows(&self) -> Count {
-        self.group_rows.min(Saturating(SEGMENT_BYTES / self.row_bytes.0.max(1)) + count(1))
+        self.part_rows(SEGMENT_BYTES)
+    }
+
+    /// The same where no more than so many bytes are.
+    pub(super) fn part_rows(&self, bytes: u64) -> Count {
+        self.group_rows.min(Saturating(bytes / self.row_bytes.0.max(1)) + count(1))
     }
 
     /// Bytes that are decoded in one go in a sequential order.
@@ -151,28 +252,19 @@ impl<'a> Most<'a> {
     }
 
     /// Bytes of a batch, whose padding repeats rows.
-    fn batch_bytes(&self) -> Count {
+    pub(super) fn batch_bytes(&self) -> Count {
         self.batch_rows * self.densest_bytes + self.large_bytes
     }
 
     /// Bytes of the windows that the readers of a rank have open.
-    fn window_bytes(
-        &self,
-        order: &Order,
-        pass: &Pass,
-        workers: Count,
-        (blocks, windows): (usize, usize),
-    ) -> Count {
+    fn window_bytes(&self, workers: Count, (blocks, windows): (usize, usize)) -> Count {
         let (blocks, windows) = (count(blocks), count(windows));
-        let window_rows = Saturating(order.largest_window());
-        let lanes = Saturating(pass.division().cut().lanes());
-        let of_reader = (lanes / (Saturating(pass.world_size()) * workers)).max(count(1));
-        let open =
-            workers * open_windows(of_reader, Saturating(pass.rows_left()) / lanes, windows, window_rows);
-        // Each block may come from another row group. A shuffled row is held with its number. Of the sorted
-        // pieces, the last may not be full, and the first one stays until its last row is delivered.
+        let Reads { window_rows, lanes, world_size, rows_left, .. } = self.reads;
+        let of_reader = (lanes / (world_size * workers)).max(count(1));
+        let open = workers * open_windows(of_reader, rows_left / lanes, windows, window_rows);
+        // Each block may come from another row group. A shuffled row is held with its number.
         let rows = self.bytes_of(window_rows, rounded_up(blocks, windows));
-        let held = rows * count(PIECES + 2) / count(PIECES);
+        let held = in_pieces(rows);
         let number_bytes = count(size_of::<u64>());
         let bunches = rounded_up(window_rows, self.batch_rows) + count(1);
         open * (held + window_rows * number_bytes + bunches * self.bunch_bytes)
@@ -181,9 +273,9 @@ impl<'a> Most<'a> {
 
     /// Bytes of the segments that the lanes of a rank have open, and of the strips that hold columns
     /// meanwhile.
-    fn segment_and_strip_bytes(&self, pass: &Pass, workers: Count) -> Count {
-        let lanes = Saturating(pass.division().cut().lanes());
-        let open = if lanes > count(1) { lanes / Saturating(pass.world_size()) } else { workers };
+    fn segment_and_strip_bytes(&self, workers: Count) -> Count {
+        let Reads { lanes, world_size, .. } = self.reads;
+        let open = if lanes > count(1) { lanes / world_size } else { workers };
         let held = self.segment_bytes().min(self.num_rows * (self.row_bytes + self.mark_bytes));
         open * (held + self.strip_bytes())
     }
@@ -202,7 +294,7 @@ impl<'a> Most<'a> {
     }
 
     /// Bytes of objects that are on their way to a reader, and those that each of its threads adds.
-    fn object_bytes(&self, manifest: &Manifest) -> (Count, Count) {
+    pub(super) fn object_bytes(&self, manifest: &Manifest) -> (Count, Count) {
         if !manifest.has_objects() {
             return (ZERO, ZERO);
         }
@@ -215,7 +307,7 @@ impl<'a> Most<'a> {
     }
 
     /// Bytes that a thread holds while it decodes a segment.
-    fn thread_bytes(&self, is_shuffled: bool) -> Count {
+    pub(super) fn thread_bytes(&self, is_shuffled: bool) -> Count {
         // Lists and strings of a row: mean bytes, and bytes where they are longest.
         let flat_bytes = self.flat().map(whole_bytes).fold(ZERO, |sum, bytes| sum + bytes);
         let (jagged, densest) = (self.row_bytes - flat_bytes, self.densest_bytes - flat_bytes);
@@ -270,6 +362,12 @@ impl<'a> Most<'a> {
     fn is_turned_last(&self, matrix: &Field) -> bool {
         self.batch_rows * count(matrix.row_bytes()) <= count(TURNED_LAST_BYTES)
     }
+}
+
+/// What rows take that are sorted into pieces: the last of these may not be full, and the first one stays until all of its rows
+/// were taken.
+pub(super) fn in_pieces(bytes: Count) -> Count {
+    bytes * count(PIECES + 2) / count(PIECES)
 }
 
 /// The most that the marks of a row's elements take on the average.

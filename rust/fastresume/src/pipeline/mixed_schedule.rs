@@ -206,7 +206,7 @@ fn unit_bytes(sources: &Sources, counted: &Counted, source: usize) -> u64 {
 
 /// How many segments the windows of all shuffled sources have together, and how many rows of a mixture the shortest of them
 /// reaches over; `None` where all are in file order.
-fn windows(sources: &Sources, order: &MixedOrder) -> Option<(u64, u64)> {
+pub(super) fn windows(sources: &Sources, order: &MixedOrder) -> Option<(u64, u64)> {
     let each = order.sources().filter_map(|source| {
         let (rows, comb) = (order.window_rows(source)?, order.comb(source)?);
         let bytes = rows.saturating_mul(sources.each()[source].layout.row_bytes() as u64);
@@ -218,7 +218,10 @@ fn windows(sources: &Sources, order: &MixedOrder) -> Option<(u64, u64)> {
 
 /// Of each source, the most bytes that are decoded in one go of each of so many streams: all together take no more than
 /// `PARTS_BYTES`, unless that makes them too small.
-fn part_bytes((sources, order, counted): (&Sources, &MixedOrder, &Counted), streams: u64) -> Vec<u64> {
+pub(super) fn part_bytes(
+    (sources, order, counted): (&Sources, &MixedOrder, &Counted),
+    streams: u64,
+) -> Vec<u64> {
     let given: Vec<u128> = (0..sources.each().len())
         .map(|source| {
             let weight = order.comb(source).map_or(0, |comb| comb.weight());

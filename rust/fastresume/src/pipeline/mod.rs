@@ -21,5 +21,6 @@ pub mod task;
 pub mod task_queue;
 pub mod activity;
 pub mod memory_bound;
+pub mod mixture_bound;
 pub mod thread_pool;
 pub mod batch_reader;

@@ -1,0 +1,125 @@
+//! Sequences and bins take no more memory than the bound stated before they are read.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fastresume::stretches::Most;
+use fastresume::{
+    BatchReader, BinRows, BinTable, Bins, CostSource, Counted, Cursor, Cut, Identity, Layout, Making,
+    Manifest, Order, OrderChoice, PackedRows, Packing, Pass, PassOrder, Progress, Request, Rule, Selection,
+    SequencePass, SequenceTable, Sources, Tail, UnitOrder, UnitRows, Units, WorkerId,
+};
+use parquet::data_type::Int32Type;
+
+use crate::bound::{path, peak, write_column, write_groups};
+use crate::{GO, alone};
+
+const LENGTH: u64 = 2048;
+const BIN_TOKENS: u64 = 16_384;
+
+/// How units are read.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    are_bins: bool,
+    batch: u64,
+    lanes: u64,
+    /// Units of a window; `None` reads in the order of the files.
+    window: Option<u64>,
+    threads: usize,
+    prefetch_bytes: u64,
+}
+
+/// Lists of 1 to some 1400 numbers, in a row group each.
+fn write(path: &Path, groups: u64, rows: u64) {
+    let list = "required group tokens (LIST) { repeated group list { required int32 element; } }";
+    write_groups(path, &format!("message m {{ {list} }}"), groups, |number, group| {
+        let mut levels = Vec::new();
+        for row in 0..rows {
+            levels.push(0);
+            levels.extend(vec![1; usize::try_from((number + row * row * 31) % 1400).unwrap()]);
+        }
+        let values: Vec<i32> = (0..levels.len()).map(|at| i32::try_from(at * at % 49_999).unwrap()).collect();
+        write_column::<Int32Type>(group, &values, Some(&levels));
+    });
+}
+
+/// The peak of bytes in a pass, and the stated bound.
+fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
+    let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
+    let layout = Layout::resolve(&manifest, &Request::default()).unwrap();
+    let rows = Arc::new(Selection::everything(manifest.group_starts()));
+    let source = CostSource::Lists(vec!["tokens".into()]);
+    let read = UnitRows { manifest: &manifest, selection: &rows, source: &source };
+    let rule = if way.are_bins {
+        Rule::Bins { most: Most { cost: BIN_TOKENS, rows: u64::MAX }, is_error: false }
+    } else {
+        Rule::Sequences { has_separator: true }
+    };
+    let making = Making { rule, threads: 1, most_bad: None, cache: None };
+    let index = read.index(making, &Progress::default(), &GO).unwrap();
+    let bins = Arc::new(BinTable::of_files(&index.files).unwrap());
+    let table = Arc::new(SequenceTable::of_files(LENGTH, false, &index.files).unwrap());
+    let (starts, file_starts) = if way.are_bins {
+        (&bins.starts, bins.file_starts.clone())
+    } else {
+        (&table.starts, table.starts.clone())
+    };
+    let units = Units::new(starts, file_starts, "units".into());
+    let counted = Arc::clone(units.selection());
+    let choice = way.window.map_or(OrderChoice::Sequential, |units| OrderChoice::Shuffled {
+        seed: None,
+        block_rows: Some(units / 8),
+        window_rows: Some(units),
+    });
+    let kind = choice.resolve(counted.count(), 1, counted.count()).unwrap();
+    let identity = Identity {
+        fingerprint: manifest.fingerprint().to_owned(),
+        num_rows: counted.count(),
+        selection: None,
+        order: kind.clone(),
+    };
+    let order = Order::new(&kind, 0, counted).unwrap();
+    let cut = Cut::new(way.lanes, 1, way.batch / way.lanes).unwrap();
+    let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
+    let sources = Arc::new(Sources::one(manifest, layout));
+    let units = UnitOrder::One(Box::new(order));
+    let counted = if way.are_bins {
+        let bins = BinRows::new(vec![Bins { table: bins, rows }], units.clone(), Arc::clone(&pass), 0);
+        Counted::Bins(Arc::new(bins))
+    } else {
+        let separators = Some(vec![(-1_i32).to_ne_bytes().to_vec()]);
+        let length = usize::try_from(LENGTH).unwrap();
+        let packing = Arc::new(Packing { names: vec!["tokens".into()], length, separators });
+        let of = vec![PackedRows { packing, table, rows }];
+        let sequences = SequencePass::new(&sources, of, units.clone(), (Arc::clone(&pass), 0)).unwrap();
+        Counted::Sequences(Arc::new(sequences))
+    };
+    let reader = BatchReader::new(sources, PassOrder { units, counted }, pass, 0);
+    let bound = reader.memory_bound(1).unwrap().unwrap();
+    let threads = way.threads.max(1) as u64;
+    let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
+    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let (delivered, taken) =
+        peak(way.threads, || reader.pipeline(place, way.threads, way.prefetch_bytes).unwrap());
+    assert!(delivered > 0);
+    (taken, stated)
+}
+
+#[test]
+fn sequences_and_bins_take_what_is_stated() {
+    let _alone = alone();
+    for (groups, rows) in [(1, 12_288), (8, 1024)] {
+        let path = path(&format!("units-{groups}"));
+        write(&path, groups, rows);
+        for are_bins in [false, true] {
+            for window in [None, Some(if are_bins { 512 } else { 4096 })] {
+                for (lanes, threads, prefetch_bytes) in [(1, 0, 0), (8, 2, 8 << 20)] {
+                    let way = Way { are_bins, batch: 8, lanes, window, threads, prefetch_bytes };
+                    let (taken, stated) = taken_and_stated(&path, way);
+                    assert!(taken <= stated, "{way:?} took {taken} bytes, {stated} were stated");
+                }
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
