@@ -141,13 +141,9 @@ class AuditedJob:
                 made.load_state_dict(self.state)
             return fr.Loader(made, threads=0, audit=self.logs)
 
-        if not self.is_mixture and self._is_too_little_for(how):
+        if _gives_no_batch(make):
             how["tail"] = self._tail = "pad"
         return make
-
-    def _is_too_little_for(self, how: Mapping[str, Any]) -> bool:
-        """Whether there are too few rows, or units, for a batch on each rank."""
-        return self._source(NAMES[0]).num_rows < how["batch_size"] * how["world_size"]
 
     def live(self) -> None:
         """All lives: at the end of each, some ranks have delivered a batch more than others."""
@@ -295,6 +291,17 @@ class AuditedJob:
 
     def _cut(self, path: Path, at: int) -> None:
         write_bodies(path, bodies(path)[:at])
+
+
+def _gives_no_batch(make: Callable[[int], fr.Loader]) -> bool:
+    """Whether a life is refused, as there are too few rows, or units, for a batch on each rank."""
+    try:
+        make(0)
+    except ValueError as error:
+        if "no batch would come" not in str(error):
+            raise
+        return True
+    return False
 
 
 def _rank_process(make: Callable[[int], fr.Loader], saved: Path, rank: int, pipes: Pipes) -> None:

@@ -154,7 +154,8 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
     """
     if hasattr(paths, "columns"):  # to iterate over one gives the names of its columns, or their values
         raise TypeError(
-            f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first"
+            f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first, or "
+            "fr.ArrowDataset(table) if it stays in memory"
         )
     entries: list[object] = [] if isinstance(paths, (str, os.PathLike)) else list(_sequence("paths", paths))
     are_lists = [isinstance(entry, (list, tuple)) for entry in entries]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
@@ -82,6 +83,11 @@ def _table(given: Any) -> pa.Table:
             raise TypeError(f"source must have columns, found {type(given).__name__}: {error}") from None
     if hasattr(given, "__arrow_c_array__"):
         return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
+    if isinstance(given, str | os.PathLike):
+        raise TypeError(
+            f"source must hold rows, found the path {quoted(str(given))}: fr.ParquetDataset(path) reads "
+            "Parquet files, and pyarrow.ipc.open_file(path).read_all() makes a table of an Arrow file"
+        )
     raise TypeError(
         "source must be a pyarrow.Table, RecordBatches, a polars DataFrame, a fastresume.sources.RowSource "
         f"or anything with __arrow_c_stream__, found {quoted(given)}"
