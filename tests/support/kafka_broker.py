@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import shutil
@@ -12,12 +13,26 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
+import pytest
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "kafka" / "broker"
 GO = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
 
 NO_GO = "" if GO else "Go, which builds the broker, is not installed"
+
+
+@functools.cache
+def not_fetched() -> str:
+    """Why the modules that the broker is made of can't be had, if so."""
+    try:
+        command = [str(GO), "mod", "download"]
+        fetched = subprocess.run(
+            command, cwd=SOURCES, capture_output=True, text=True, timeout=120, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "nothing came within two minutes"
+    return fetched.stderr.strip()[-200:] if fetched.returncode else ""
 
 
 def program() -> Path:
@@ -31,6 +46,8 @@ def program() -> Path:
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists():
+            if reason := not_fetched():
+                pytest.skip(f"Go can't fetch the modules of the broker: {reason}")
             draft = built.with_suffix(".draft")
             command = [str(GO), "build", "-o", str(draft), "."]
             subprocess.run(command, cwd=SOURCES, check=True, timeout=600)
