@@ -98,7 +98,7 @@ def test_stages_and_passes_are_proven_by_their_sequences_and_tokens(root: Path, 
         "pass 0, stage 0: web 75.00%, code 25.00%: 44 sequences, each exactly once, with all its tokens",
         "batches 0-4 on 1 rank, 5-7 on 2 ranks",
         "56 sequences, each exactly once, with all its tokens; batches 8-17 on 3 ranks",
-        *(f"with every token of every document but {dropped[name]} behind" for name in ("code", "books")),
+        *(f"with every token of every document but {dropped[name]} after" for name in ("code", "books")),
     ):
         assert words in told, told
     assert "can't be told" not in told
