@@ -117,10 +117,4 @@ class ArrowDataset(RowsDataset):
             world=world,
         )
         manifest = opened(source)
-        spec, report = asked.found(manifest, manifest.files, OF_SEGMENTS)
-        if on_change == "append":
-            asked.request.check_appendable()
-        asked.request.warn_of_absent(manifest)
-        super().__init__(spec)
-        self._filter_report = report
-        self._log_opened(manifest)
+        self._begin(asked, asked.found(manifest, manifest.files, OF_SEGMENTS), manifest)

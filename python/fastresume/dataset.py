@@ -229,17 +229,10 @@ class ParquetDataset(RowsDataset):
             names = tuple(path for generation in files for path in generation)
             return asked.found(live, names, OF_FILES, None if table is None else table.name)
 
-        spec, report = found(opened, table)
-        if on_change == "append":
-            asked.request.check_appendable()
-        asked.request.warn_of_absent(opened)
-        asked.request.warn_of_misfits(spec.layout)
-        super().__init__(spec)
+        self._begin(asked, found(opened, table), opened)
         self._orders = None
         if table is not None and table.other_orders:
             self._orders = Orders(table, opened, found)
-        self._filter_report = report
-        self._log_opened(opened)
 
     @classmethod
     def of_spec(cls, spec: FilesSpec) -> Self:

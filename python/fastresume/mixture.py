@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import fastresume._core as _core
 from fastresume.batch.schema import Field
 from fastresume.buffers import Intervals
-from fastresume.messages import bounds_messages
+from fastresume.messages import bounds_messages, warn
 from fastresume.mixing.blend import Blend
 from fastresume.mixing.plan import MixturePlan, make_mixture_plan
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
@@ -299,7 +298,7 @@ def _tell_rounded(blend: Blend, core: _core.Mixture) -> None:
     """Says which shares are others than those that the weights ask for."""
     text, is_much = blend.rounded_text(core.weights)
     if is_much:
-        warnings.warn(text, stacklevel=5)
+        warn(text)
     elif text:
         _log.info("%s", text)
 

@@ -109,6 +109,8 @@ class Asked:
         if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
             columns, nulls = unit.names if columns is None else columns, "mask"
         request = column_request(columns, nulls)
+        if one_of("on_change", on_change, ("error", "append")) == "append":
+            request.check_appendable()
         kept = Cache.checked(cache)
         masked = checked_bad_rows(bad_rows)
         return cls(
@@ -124,7 +126,7 @@ class Asked:
             lanes=named_lanes,
             groups=named_groups,
             on_iter=iter_means,
-            on_change=one_of("on_change", on_change, ("error", "append")),
+            on_change=on_change,
             masks_damage=masked.damaged,
             max_bad_rows=masked.at_most,
             unit=unit,
@@ -184,7 +186,12 @@ class RowsDataset(FilesDataset):
 
     _filter_report: FilterReport | None
 
-    def _log_opened(self, opened: _core.Manifest) -> None:
+    def _begin(self, asked: Asked, found: Found, opened: _core.Manifest) -> None:
+        """Reads what was found of rows that were opened, after it warned of what a user may not expect."""
+        asked.request.warn_of_absent(opened)
+        asked.request.warn_of_misfits(found.spec.layout)
+        FilesDataset.__init__(self, found.spec)
+        self._filter_report = found.report
         spec = self.spec
         _log.info(
             "opened %d %s: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -18,6 +17,7 @@ from fastresume.filter.damaged_rows import DamagedRows
 from fastresume.filter.pruning import decide
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
+from fastresume.messages import warn
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -111,7 +111,7 @@ def select_filtered(
         try:
             found.keep_selected(cached)
         except _core.SourceError as cause:
-            warnings.warn(str(cause), stacklevel=4)
+            warn(str(cause))
     evidence = replace(report, kept=found.num_selected, left_out_by_damage=damaged.count)
     told = sum(
         getattr(evidence, field.name) for field in fields(evidence) if field.name.startswith("left_out")

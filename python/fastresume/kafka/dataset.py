@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -28,7 +27,7 @@ from fastresume.kafka.spec import RoundSpec
 from fastresume.kafka.starts import checked_start, checked_stop, start_offsets, stop_offsets
 from fastresume.kafka.stream import Stream
 from fastresume.kafka.values import value_of
-from fastresume.messages import bounds_messages
+from fastresume.messages import bounds_messages, warn
 from fastresume.options.checks import at_least, one_of, positive, quoted
 from fastresume.options.rows import Shuffle
 from fastresume.options.topology import World
@@ -178,7 +177,6 @@ class KafkaDataset(RowsDataset):
         of_batch = asked.rows_of_rank * asked.world.world_size
         if at_least(1, "round_rows", round_rows) < of_batch:
             raise ValueError(f"round_rows is {round_rows}, less than the {of_batch} rows of a global batch")
-        asked.request.check_appendable()
         limits = Limits(round_rows, at_least(1, "round_bytes", round_bytes), positive("max_wait", max_wait))
         own_start, own_stop, own_value = checked_start(start), checked_stop(stop), value_of(value)
         skips = one_of("bad_rows", bad_rows, ("error", "skip"))
@@ -307,10 +305,9 @@ class KafkaDataset(RowsDataset):
             if part not in places:
                 raise _core.StateError(f"the state has the partition '{key}', which is not there")
             places[part] = Place(offset + 1)
-        warnings.warn(
+        warn(
             "offsets tell which message was read last: rows of it that were not trained are lost, and "
-            "partitions that are not named begin where start= says",
-            stacklevel=4,
+            "partitions that are not named begin where start= says"
         )
         return self._stream.empty(self._topics, places).start()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import fastresume._core as _core
+from fastresume.messages import warn
 from fastresume.options.checks import at_least, quoted
 from fastresume.tables.delta import open_delta
 from fastresume.tables.iceberg import of_scan, open_iceberg
@@ -117,7 +117,7 @@ def open_files(
             "passed on: storage_options= or credentials= say it otherwise"
         ) from None
     if (cause := manifest.not_cached()) is not None:
-        warnings.warn(cause, stacklevel=5)
+        warn(cause)
     if (names := manifest.second_names()) is not None:  # some link files in order to read them twice
         _log.warning(names)
     return manifest
