@@ -187,7 +187,7 @@ OLD_ROOMS = {
 }
 """Rooms of Python whose docstrings, comments and messages still have such words. No room is to be added."""
 
-INLINE = re.compile(r"`[^`]*`|\]\([^)]*\)|<[^>]*>")
+INLINE = re.compile(r"`[^`]*`|\]\([^)]*\)|<[^>\n]*>")
 
 
 def old_words(text: str) -> list[str]:
