@@ -37,7 +37,7 @@ class ArrowDataset(RowsDataset):
         global_batch_size: rows per step over all ranks, instead of `batch_size`.
         columns: what is delivered, in this order; every column as it is if None. As of a `ParquetDataset`.
         rows: which rows the dataset consists of, as of a `ParquetDataset`.
-        filter: keep the rows of which a condition is true, as of a `ParquetDataset`. Its columns are read.
+        filter: keep the rows for which a condition is true, as in a `ParquetDataset`. Its columns are read.
         shuffle: deliver the rows in a shuffled order, another one in each pass.
         seed: of the shuffled order, and of what transforms draw.
         lanes: into how many contiguous parts the order is divided, as of a `ParquetDataset`.

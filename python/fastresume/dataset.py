@@ -50,7 +50,7 @@ class ParquetDataset(RowsDataset):
         paths: a file, a directory (all files below it that end in `.parquet`, names that begin with `_` or
             `.` left out), a glob pattern, or a list of these. `~` is the home directory; `file:///data` is
             `/data`. Addresses of objects, `s3://bucket/day=*/`, `gs://`, `az://`, `abfss://`, `http(s)://`,
-            `hf://datasets/owner/name@revision/path`, stand for the same: a web server lists nothing, so each
+            `hf://datasets/owner/name@revision/path`, mean the same: a web server lists nothing, so each
             of its files is named. A list of lists
             holds generations (days, say): they keep its order. `delta://` before a path or address,
             `iceberg://catalog/namespace.table`, a `deltalake.DeltaTable`, a `pyiceberg.table.Table` or its
@@ -61,11 +61,11 @@ class ParquetDataset(RowsDataset):
             by the bytes of the files' paths, whatever the order of a list: `part-10` is before `part-2`.
             `[[path] for path in paths]` keeps the order of the list; another order is another dataset.
         batch_size: rows per rank and step.
-        global_batch_size: rows per step over all ranks, in place of `batch_size`.
+        global_batch_size: rows per step over all ranks, instead of `batch_size`.
         columns: what is delivered, in this order; every column as it is if None. Names and glob patterns
             deliver columns as they are (the members of a struct `a` are columns `a.b`, and `a` names all of
-            them); what a `!` stands before is left out of these: `["*", "!payload"]`, or `"!payload"` alone,
-            are all columns but `payload`. `fr.col(...)` says what becomes of columns, and `fr.stack(...)`
+            them); a `!` before a name leaves it out: `["*", "!payload"]`, or `"!payload"` alone,
+            are all columns but `payload`. `fr.col(...)` says what happens to columns, and `fr.stack(...)`
             makes a matrix of several. What `fr.col` makes takes the place of a plain column of the same name:
             `["*", fr.col("label").cast(torch.float32)]` is all columns, one of them cast. A column may be
             delivered more than once under different names.
@@ -75,7 +75,7 @@ class ParquetDataset(RowsDataset):
             or a `fr.Split`, a share of the rows by a hash of their numbers. `~` is all rows but these, `&`
             what two have in common, `|` what is in one of two: `~fr.Intervals([[512, 640]])` leaves rows out.
             All rows if None. A state belongs to one selection of rows.
-        filter: keep the rows of which a condition is true: one on `fr.col(name)`, terms as `pyarrow.parquet`
+        filter: keep the rows for which a condition is true: one on `fr.col(name)`, terms as `pyarrow.parquet`
             takes them (`[("a", ">", 3), ("b", "in", [1, 2])]`, lists of these for "or"), or an expression of
             pyarrow. It is resolved once, here, into a selection of rows; its columns need not be among
             `columns`. With `rows`, of these. It asks what files hold: a null
@@ -92,10 +92,10 @@ class ParquetDataset(RowsDataset):
             same at every world size that divides `lanes / groups`. With 1, every global batch is one
             contiguous stretch of the order.
         groups: groups of lanes that take turns, a multiple of the loader workers; by default one per worker.
-        tail: what becomes of the rows after the last whole global batch: "drop" drops them, "short" shares
+        tail: what happens to the rows after the last whole global batch: "drop" drops them, "short" shares
             them among the ranks (fewer rows than ranks are dropped), "pad" repeats them up to a whole batch,
             in which `batch.valid` tells copies apart. All ranks get the same number of batches.
-        nulls: what becomes of a null of a column of which `columns` says nothing else: "error" raises a
+        nulls: what happens to a null of a column for which `columns` says nothing else: "error" raises a
             DataError that names it (where footers count nulls here, with all columns that have some; else,
             where `schema[name].null_count` is None, when its batch is read), "mask" gives a bool tensor
             `name + "_valid"` beside the tensor `name` (False, and a value of 0, where there is a null) and
@@ -119,22 +119,22 @@ class ParquetDataset(RowsDataset):
             asked before each request, in other threads, and should keep what has not expired.
         read_bytes: how many bytes of objects may be on their way, or there and not decoded yet, in each
             process that reads. More of them hide longer delays of the network.
-        on_change: what becomes of a state where files were added since: "error" refuses it, "append" goes on
-            with it if the files that it knew come first, as they were. What was left of the pass is left, and
-            the new rows come behind it, in an order of their own if it is shuffled. A state between passes
-            goes back into the one that was done, of which the new rows are left. So a job that is started
+        on_change: what happens to a state where files were added since: "error" refuses it, "append"
+            resumes from it if the files that it knew come first, unchanged. What was left of the pass is
+            left, and the new rows follow it, in an order of their own if it is shuffled. A state between
+            passes goes back into the pass that was done, whose new rows are left. So a job that is started
             again each day trains on what is new, once: see docs/how-to/new-files-each-day.md.
         on_iter: what `iter()` means: "continue" after the last delivered batch, or "restart" the pass, for an
             evaluation that breaks off and is to see the same rows each time.
-        bad_rows: what becomes of rows that can't be read or decoded (a damaged page or chunk, a file that was
+        bad_rows: what happens to rows that can't be read or decoded (a damaged page or chunk, a file that was
             cut off or is gone): "error" raises, "mask" delivers them as not valid, a thousandth of a pass at
             most; `fr.MaskBadRows(at_most=n)` sets another limit. `batch.valid` is False
             there, values of the columns that can't be read are 0 or empty, others as they are. No state, step
-            or order changes, so a state of a run that died on a page goes on under "mask". What a rule
+            or order changes, so a run that died on a page resumes under "mask". What a rule
             refuses (a null, a cast) is no damage. See docs/how-to/damaged-files.md.
-        unit: what is counted in the place of rows: `fr.Packed(...)` sequences of one length, or
-            `fr.Bins(...)` of rows by cost; None for rows. Under `bad_rows="mask"`, rows of which the cost
-            can't be read are in none. See docs/how-to/pack.md.
+        unit: what is counted instead of rows: `fr.Packed(...)` sequences of one length, or
+            `fr.Bins(...)` of rows by cost; None for rows. Under `bad_rows="mask"`, rows whose cost can't
+            be read are in none. See docs/how-to/pack.md.
         world: which of how many ranks this is: `(rank, world_size)`, a `World`, a process group or a
             one-dimensional device mesh. `World.detect()` if None.
 
@@ -151,11 +151,11 @@ class ParquetDataset(RowsDataset):
     Warns:
         UserWarning: if what `cache` names can't be written or read; if footers tell of integers that a
             `.cast()` does not hold; if no file has an `.optional()` column. That a file was found under two
-            names (hard links), so that its rows come twice, the logger "fastresume" says.
+            names (hard links), so that its rows are delivered twice, the logger "fastresume" says.
 
-    Threads and forks: share a dataset between threads only if one of them iterates. A forked child goes on
-    from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer is read
-    again.
+    Threads and forks: share a dataset between threads only if one of them iterates. A forked child
+    continues from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer
+    is read again.
 
     Examples:
         >>> import fastresume as fr
@@ -252,7 +252,7 @@ class ParquetDataset(RowsDataset):
         spec = dataclasses.replace(found.spec, transforms=self.spec.transforms, masking=self.spec.masking)
         fitted = spec.fitted(cursor)
         self.spec, self._filter_report = spec, found.report
-        _log.info("the files stand in the order of the state, of which the table's history tells no more")
+        _log.info("the files are in the order of the state, which the table's history no longer shows")
         return fitted
 
     @property

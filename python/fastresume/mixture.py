@@ -36,38 +36,38 @@ _MOST_WEIGHT = 1e300
 _log = logging.getLogger("fastresume")
 
 _MOST_TOLD = 8
-"""So many differences between sources are in an error."""
+"""An error names this many differences between sources."""
 
 
 class Mixture(ResumableDataset):
     """An iterable of `Batch`es of several datasets, each with its share of the rows, that resumes exactly.
 
     At every prefix of a stage each source is within one row of its share. A source is read in its own order,
-    pass after pass, and each of its rows comes once in each of its passes. Nothing is lost or repeated by a
+    pass after pass, and each of its passes delivers each of its rows once. Nothing is lost or repeated by a
     change of ranks, workers, batch size, weights or sources: a state loads under all of these.
 
     Args:
         sources: `{"web": (dataset, 0.7), "code": (dataset, 0.3)}`. The datasets are made without a batch
-            size; where one has a batch size, ranks or lanes, the mixture's own count. What becomes of files
-            that come (`on_change`) and of rows that can't be read (`bad_rows`) is each dataset's own. Weights
-            are numbers above 0; they become integers that sum to at most 65,536. Integers whose sum is no
-            more, once their common divisor is gone, stay exact. Where others are rounded, a warning or the
-            log says to what, and so does `plan()`.
+            size; where one has a batch size, ranks or lanes, the mixture's own count. Each dataset says
+            for itself what happens to new files (`on_change`) and to rows that can't be read (`bad_rows`).
+            Weights are numbers above 0; they become integers that sum to at most 65,536. Integers whose sum
+            is no more, once their common divisor is gone, stay exact. Where others are rounded, a warning or
+            the log says to what, and so does `plan()`.
         batch_size: rows per rank and step.
-        global_batch_size: rows of all ranks per step, in the place of `batch_size`.
+        global_batch_size: rows of all ranks per step, instead of `batch_size`.
         stop: where a pass ends: "first", before a source would pass the end of its present pass; "all", as
-            soon as each source has ended its present pass; or a number of rows. The next pass of the mixture
-            goes on in each source where it stands.
+            soon as each source has ended its present pass; or a number of rows. The next pass of the
+            mixture continues in each source where the last one ended.
         stages: passes before those under `sources`' own weights: `[(rows, {"web": 0.9, "code": 0.1}), ...]`.
-            Each is a pass of so many rows, which `iter()` ends with, and `batch.epoch` counts. A source that
-            is not named in one is not read in it. `len()` is that of the present pass.
+            Each is a pass of that many rows, after which `iter()` ends, and `batch.epoch` counts it. A source
+            that is not named in one is not read in it. `len()` is that of the present pass.
         renamed: names that sources had when a state was saved, each with the one that it has now:
             `{"crawl": "web"}`. It is looked at where a state has an old name, and changes nothing elsewhere:
-            so it may stay in the script. With None, files of a source that is gone are read anew.
+            so it may stay in the script. With None, files of a source that is gone are read again.
         seed: that of `batch.row_seeds()` and `batch.generator()`; each source's order has its own.
         lanes: as of a `ParquetDataset`, and so are `tail` and `on_iter`.
-        tail: what becomes of rows that make no whole batch.
-        on_iter: whether `iter()` goes on or begins anew.
+        tail: what happens to rows that make no whole batch.
+        on_iter: whether `iter()` continues or starts over.
         bad_rows: `fr.MaskBadRows(at_most=n)` limits how many rows of a pass may be masked in this process
             over all sources: damaged ones, and those that functions given to `map` mask or fail over. A float
             is a share of the rows that this rank gets. A source's own limit counts beside it, if its dataset
@@ -154,13 +154,13 @@ class Mixture(ResumableDataset):
         """Refuses what would give no batch for ever, once the stages have ended.
 
         Raises:
-            ValueError: if passes behind the stages give none.
+            ValueError: if passes after the stages give none.
         """
         spec = self.spec
         start = spec.last[1].start(spec.global_batch_size)
         planned = _core.Pass(start, spec.cut(1), spec.tail, spec.world.world_size)
         if planned.batches == 0:
-            raise ValueError(spec.no_batch_text(f"the {start.num_rows} rows of a pass behind the stages"))
+            raise ValueError(spec.no_batch_text(f"the {start.num_rows} rows of a pass after the stages"))
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ class Mixture(ResumableDataset):
     def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> dict[str, RowIntervals]:
         """The rows of each source that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
 
-        A row that comes several times in the rest of the pass is told once. Given to a dataset over the
+        A row that the rest of the pass has several times is listed once. Given to a dataset over the
         files of a source as `rows=`, they make a dataset of what is left. Of packed sequences, they are the
         rows that have a token in one that is left.
 
@@ -219,7 +219,7 @@ class Mixture(ResumableDataset):
             workers: how many workers a torch DataLoader over the mixture will have.
 
         Raises:
-            ValueError: if so many workers can't share the lanes.
+            ValueError: if that many workers can't share the lanes.
 
         Examples:
             >>> mixture.plan().rows
@@ -262,7 +262,7 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:
-    """What to write in the place of a mixture among the sources."""
+    """What to write instead of a mixture among the sources."""
     blend, core = inner.spec.last
     parts = zip(blend.weights, core.weights, strict=True)
     each = (f'"{name}/{own}": ({own}, {weight * part / sum(core.weights):.12g})' for own, part in parts)
@@ -277,8 +277,8 @@ def _limit(bad_rows: object) -> int | float | None:
     """
     if bad_rows is not None and not isinstance(bad_rows, MaskBadRows):
         raise TypeError(
-            f"bad_rows of a Mixture must be fr.MaskBadRows(at_most=n), found {quoted(bad_rows)}: each source "
-            "says what becomes of its own, as ParquetDataset(paths, bad_rows='mask')"
+            f"bad_rows of a Mixture must be fr.MaskBadRows(at_most=n), found {quoted(bad_rows)}: each "
+            "source says what happens to its own, as ParquetDataset(paths, bad_rows='mask')"
         )
     return None if bad_rows is None else bad_rows.at_most
 
@@ -383,7 +383,7 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
                 )
         codes = first.dictionaries
         told += [
-            f"the codes of {key!r} stand for other values in {first_name!r} than in {name!r}: fix them, as "
+            f"the codes of {key!r} mean other values in {first_name!r} than in {name!r}: fix them, as "
             ".codes(values=[...])"
             for key, values in dataset.dictionaries.items()
             if key in codes and codes[key] != values

@@ -241,7 +241,7 @@ class RowsDataset(FilesDataset):
     def column_names(self) -> tuple[str, ...]:
         """The names of the columns of the files, in the order of the first files that have them.
 
-        Those of structs, maps and lists of these are `a.b`; what stands in paths is not among them.
+        Those of structs, maps and lists of these are `a.b`; what is in paths is not among them.
 
         Examples:
             >>> dataset.column_names
@@ -264,7 +264,7 @@ class RowsDataset(FilesDataset):
             workers: how many workers a torch DataLoader over the dataset will have.
 
         Raises:
-            ValueError: if so many workers can't share the lanes.
+            ValueError: if that many workers can't share the lanes.
 
         Warns:
             UserWarning: if more than 1.5 rows are decoded per row delivered; it says which setting helps.

@@ -173,20 +173,6 @@ ALLOWED = {
 }
 """Pages and files in which such a word is the right one."""
 
-OLD_ROOMS = {
-    "arrow_dataset.py",
-    "dataset.py",
-    "filter",
-    "mixing",
-    "mixture.py",
-    "packing",
-    "reading",
-    "rows_dataset.py",
-    "sources",
-    "tables",
-}
-"""Rooms of Python whose docstrings, comments and messages still have such words. No room is to be added."""
-
 INLINE = re.compile(r"`[^`]*`|\]\([^)]*\)|<[^>\n]*>")
 
 
@@ -219,10 +205,8 @@ def test_a_page_uses_the_words_of_today(page: Path) -> None:
 
 
 def test_docstrings_comments_and_messages_use_the_words_of_today() -> None:
-    package, found, seen = ROOT / "python/fastresume", [], 0
+    found, seen = [], 0
     for path in PYTHON:
-        if path.relative_to(package).parts[0] in OLD_ROOMS:
-            continue
         seen += 1
         name = path.relative_to(ROOT).as_posix()
         for text in python_texts(path.read_text(encoding="utf-8")):

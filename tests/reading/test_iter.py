@@ -66,7 +66,7 @@ def test_an_older_iterator_is_an_error(small_dataset: Dataset, threads: int | No
     older = iter(loader)
     next(older)
     newer = iter(loader)
-    with pytest.raises(fr.FastresumeError, match="a newer iterator of this dataset goes on"):
+    with pytest.raises(fr.FastresumeError, match="a newer iterator of this dataset continues"):
         next(older)
     assert next(newer).step == 1
     with pytest.raises(fr.FastresumeError, match="a newer iterator"):

@@ -175,7 +175,7 @@ def test_of_a_dataset_and_its_mapped_one_only_the_newest_iterator_goes_on(small_
     dataset = make(small_dataset)
     older = iter(dataset)
     newer = iter(dataset.map(add_one))
-    with pytest.raises(fr.FastresumeError, match="a newer iterator of this dataset goes on"):
+    with pytest.raises(fr.FastresumeError, match="a newer iterator of this dataset continues"):
         next(older)
     assert next(newer).step == 0
 

@@ -148,7 +148,7 @@ def test_a_dead_worker_is_an_error_that_names_it_and_new_ones_go_on(
         assert time.monotonic() - began < 60
         assert words in str(told.value)
         assert "worker 0 of 2 (process " in str(told.value)
-        assert f"The cursor stands before step {len(found)}" in str(told.value)
+        assert f"The cursor is before step {len(found)}" in str(told.value)
         assert [batch.step for batch in found] == list(range(len(found)))
         found += loader
         assert [batch.step for batch in found] == list(range(STEPS))

@@ -163,7 +163,7 @@ def test_states_load_on_loader_and_dataset_at_any_time(loader: fr.Loader) -> Non
     loader.reset()
     first, second = iter(loader), iter(loader)
     assert next(second).step == 0
-    with pytest.raises(fr.FastresumeError, match="a newer iterator of this dataset goes on"):
+    with pytest.raises(fr.FastresumeError, match="a newer iterator of this dataset continues"):
         next(first)
     assert next(iter(loader.dataset)).step == 1  # in this process, from the same cursor
     assert next(iter(loader)).step == 2

@@ -30,7 +30,7 @@ FEW = 16
 
 @dataclass(frozen=True)
 class Named:
-    """A column of a filter: its name, whether files may lack it, and whether it stands in their paths."""
+    """A column of a filter: its name, whether files may lack it, and whether it is in their paths."""
 
     name: str
     optional: bool = False

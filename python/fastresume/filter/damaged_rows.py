@@ -1,4 +1,4 @@
-"""Rows of which a filter can't tell whether it keeps them, or what they cost, since a page is damaged."""
+"""Rows for which a damaged page hides whether a filter keeps them, or what they cost."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fastresume.batch.damage import Range, among, of_rows
 _log = logging.getLogger("fastresume")
 
 _NAMED = 3
-"""So many causes are named in an error."""
+"""An error names this many causes."""
 
 
 class DamagedRows:
     """Counts the rows that are left out since they are damaged, and logs each range of them once.
 
     Args:
-        most: so many may be left out; None if damage is an error.
+        most: this many may be left out; None if damage is an error.
         by: who reads them, in words.
         of: what they are left out of.
 

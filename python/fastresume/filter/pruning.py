@@ -48,7 +48,7 @@ def decide(
     partitions: AbstractSet[str],
     reads_damaged: bool = False,
 ) -> Decision:
-    """The selected rows of which a condition is known to be true, and those that have to be read.
+    """The selected rows that are known to fulfil a condition, and those that have to be read.
 
     `partitions` are the columns in the files' paths. Row groups whose details can't be told are read, if it
     `reads_damaged`.
@@ -147,7 +147,7 @@ def _details(
 
 
 def _contradict(pages: Sequence[_core.Statistics], whole: tuple[Bound, Bound], nulls: int | None) -> bool:
-    """Whether what is told of the pages of a row group contradicts what is told of all of it.
+    """Whether the bounds of the pages contradict those of their row group.
 
     Bounds of text and bytes may be cut short anywhere.
     """

@@ -35,7 +35,7 @@ class FilterReport:
     kept, and nothing else is known: the other rows are in `left_out_by_cache`.
 
     Attributes:
-        rows: of which the filter was asked.
+        rows: that the filter reads.
         kept: that it kept.
         scanned: whose values were read to tell.
         left_out_by_paths: by the value in the path of their file.
@@ -128,7 +128,7 @@ def _condition(given: object) -> Condition:
         return given
     if not isinstance(given, (list, tuple)) or not given:
         hint = f": compare it, as {given!r} == True" if hasattr(given, "is_null") else ""
-        hint = ": write fr.col('a') > 3 in the place of its text" if isinstance(given, str) else hint
+        hint = ": write fr.col('a') > 3 instead of its text" if isinstance(given, str) else hint
         raise TypeError(
             "filter must be a condition on fr.col(name), an expression of pyarrow, or a list of terms "
             f"(name, op, value), found {given!r}{hint}"
@@ -179,7 +179,7 @@ def _resolve(
     partitions: list[str],
     damaged: DamagedRows,
 ) -> tuple[Intervals, FilterReport]:
-    """The rows that a condition keeps, of those selected; and what left out others, but for reading them."""
+    """The rows that a condition keeps, of those selected; and what left out others without reading them."""
     compared = sorted(wanted.sought)
     # Columns that are only asked for nulls are not decoded. Hive partition columns count as compared: their
     # values are in the paths.

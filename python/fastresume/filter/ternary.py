@@ -74,7 +74,7 @@ class Facts:
         nulls: how many of `rows` are null; None if that is not known.
         rows: the number of rows that the statistics cover: more than the range has if it is part of a page.
         absent: values that are surely not there.
-        is_float: whether there may be NaN, of which bounds say nothing.
+        is_float: whether there may be NaN, about which bounds say nothing.
     """
 
     bounds: list[tuple[Bound, Bound]]
@@ -84,12 +84,12 @@ class Facts:
     is_float: bool
 
     def unknown(self) -> Facts:
-        """The same stretches, of which nothing is told."""
+        """The same stretches, with nothing known about them."""
         count = len(self.rows)
         return Facts([(None, None)] * count, [None] * count, self.rows, [frozenset()] * count, self.is_float)
 
     def without_absent(self) -> Facts:
-        """The same but for the values that are not there."""
+        """The same without the values that are not there."""
         return replace(self, absent=[frozenset()] * len(self.rows))
 
     def truth(

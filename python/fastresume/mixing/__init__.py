@@ -1,1 +1,1 @@
-"""Mixtures of datasets: which rows, or units, of which source make a batch."""
+"""Mixtures of datasets: which source's rows, or units, make a batch."""

@@ -11,7 +11,7 @@ _MUCH = 0.01
 """A share that is off by such a part of itself was rounded much."""
 
 _MOST_TOLD = 8
-"""So many shares are in one message."""
+"""One message has this many shares."""
 
 
 class Blend(NamedTuple):

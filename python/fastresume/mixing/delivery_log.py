@@ -1,4 +1,4 @@
-"""The writer of a rank's delivery log of a mixture: which rows, or units, of which source it got."""
+"""The writer of a rank's delivery log of a mixture: which source's rows, or units, it got."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class MixtureLog(DeliveryLog):
         return 0 if self.spec.is_audited else None
 
     def stage_at(self, before: _core.Cursor) -> Mapping[str, Any]:
-        """The state as the stage has it that begins there or goes on; the sources' files, and older names."""
+        """The state in the stage that begins there or continues; the sources' files, and older names."""
         files = {name: (spec.fingerprint, spec.hash_of_selection) for name, spec in self.spec.sources}
         renamed = {"renamed": dict(self.spec.renamed)} if self.spec.renamed else {}
         return {"stage": self.spec.fitted(before).to_json(), "sources": files, **renamed}

@@ -32,7 +32,7 @@ class MixturePlan:
         lanes: the lanes of the cut.
         steps: batches that every rank still gets, with a last one of the tail.
         tail: the tail policy.
-        dropped_rows: rows behind the last whole global batch: they go back to their sources.
+        dropped_rows: rows after the last whole global batch: they go back to their sources.
         shares: the share of each source, as its whole weights make it.
         rounded: the share that was asked for, of each source whose whole weight makes another one.
         rows: how many rows each source gives to what is left.

@@ -40,7 +40,7 @@ class MixtureSpec(ReadSpec):
     Args:
         sources: what each source reads, with its name; in the order in which they were named.
         blends: the passes of the mixture; the last one for all that follow.
-        renamed: the names that sources had in states, with those of now; None where one begins anew.
+        renamed: the names that sources had in states, with those of now; None where one starts over.
         is_audited: whether batches have what a delivery log notes of units.
     """
 
@@ -123,12 +123,12 @@ class MixtureSpec(ReadSpec):
 
     @property
     def each_blend(self) -> Sequence[tuple[Blend, _core.Mixture]]:
-        """What is named of each of the first passes, and of all behind them."""
+        """What is named for each of the first passes, and for all after them."""
         return tuple(zip(self.blends, self._cores, strict=True))
 
     @property
     def last(self) -> tuple[Blend, _core.Mixture]:
-        """The sources, weights and end of all passes behind the first ones."""
+        """The sources, weights and end of all passes after the first ones."""
         return self.blends[-1], self._cores[-1]
 
     def _at(self, epoch: int) -> tuple[Blend, _core.Mixture]:
@@ -179,7 +179,7 @@ class MixtureSpec(ReadSpec):
         return super().pass_from(self.fitted(cursor), workers)
 
     def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
-        """The beginning of a pass of which nobody has read a batch here; the cursor of the present one.
+        """The beginning of a pass that was not read here yet; the cursor of the present one.
 
         What each source has given before it tells only a job that was read without a break.
 

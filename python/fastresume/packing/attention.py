@@ -11,8 +11,8 @@ from fastresume.options.checks import quoted
 def cu_seqlens(document: Tensor) -> Tensor:
     """Where each document begins among the tokens of all sequences, then their number: int32 `[n + 1]`.
 
-    As attention over variable lengths takes it, over `[B * length]` tokens. A document that goes on in the
-    next sequence begins anew there; padding is a stretch of its own.
+    As attention over variable lengths takes it, over `[B * length]` tokens. A document that continues in
+    the next sequence starts over there; padding is a stretch of its own.
 
     Args:
         document: int32 `[B, length]`, `batch["document"]`; on any device, which the result is on.

@@ -55,7 +55,7 @@ def held_by(tensors: Tensors, rows: Numbers, units: UnitRows, count: int) -> Wor
     Args:
         tensors: those of the batch, before any transform.
         rows: the row numbers of all its units.
-        units: which rows are of which unit.
+        units: the rows that each unit is made of.
         count: how many units.
     """
     offsets = units.offsets[: count + 1]

@@ -16,7 +16,7 @@ from fastresume.options.topology import default_threads
 Costs = npt.NDArray[np.int64]
 
 _AT_ONCE = 64
-"""Costs of so many row groups are in memory at a time."""
+"""Costs of this many row groups are in memory at a time."""
 
 
 def list_lengths(

@@ -29,7 +29,7 @@ class Index(NamedTuple):
 
     Args:
         table: which rows each unit is made of.
-        manifest: the files, of which all rows that can be read are selected.
+        manifest: the files; all rows that can be read are selected.
         left_out: how many selected rows can't be read.
         files_read: how many files were read for it; the others were known.
     """

@@ -1,4 +1,4 @@
-"""Which tokens of which rows each packed sequence is made of."""
+"""The tokens, and their rows, that each packed sequence is made of."""
 
 from __future__ import annotations
 
@@ -144,5 +144,5 @@ def separator_bytes(separator: int, name: str, dtype: torch.dtype) -> bytes:
 
 
 def tokens_of(packed: Packed, lengths: Words) -> Words:
-    """How many tokens documents of these lengths have, with what stands behind them."""
+    """How many tokens documents of these lengths have, with what follows them."""
     return lengths if packed.separator is None else lengths + (lengths > 0)

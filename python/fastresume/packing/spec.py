@@ -1,4 +1,4 @@
-"""The `UnitsSpec`: what a dataset reads that counts sequences or bins in the place of rows."""
+"""The `UnitsSpec`: what a dataset reads that counts sequences or bins instead of rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UnitsSpec(FilesSpec):
     """What a `ParquetDataset` with `unit=` reads.
 
     Args:
-        unit: what is counted in the place of rows.
+        unit: what is counted instead of rows.
         units_table: which rows each unit is made of.
         row_schema: the tensors of rows, which units are made of.
         is_audited: whether batches have what a delivery log notes.
@@ -93,17 +93,17 @@ class UnitsSpec(FilesSpec):
 
     @property
     def files_of_state(self) -> _core.Units:
-        """The units, with the first of which those of a state can be compared."""
+        """The units; those of a state can be compared with the first of them."""
         return self._units
 
     @property
     def units_text(self) -> str:
-        """What is counted in the place of rows, in words."""
+        """What is counted instead of rows, in words."""
         table, rows = self.units_table, self.manifest.num_selected
         what = f"{self.unit!r}: {self.num_rows:,} of {rows:,} rows, in an index of {table.num_bytes:,} bytes"
         read, all_files = self.files_read, len(self.manifest.files)
-        what += f" of {all_files:,} files, of which {read:,} had to be read"
-        what += f"; {self.dropped_tokens:,} tokens behind the last whole ones of files are dropped"
+        what += f" of {all_files:,} files; {read:,} had to be read"
+        what += f"; {self.dropped_tokens:,} tokens after the last whole ones of files are dropped"
         return f"{what}; {self.left_out:,} rows that can't be read are left out" if self.left_out else what
 
     @property
@@ -120,7 +120,7 @@ class UnitsSpec(FilesSpec):
         return self._units.start(self.order_choice)
 
     def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
-        """A cursor of these files, or what becomes of it where files were added.
+        """A cursor of these files, or what it becomes after files were added.
 
         Raises:
             StateError: if it is of another dataset, selection of rows, order, or way of making units.
@@ -151,13 +151,13 @@ class UnitsSpec(FilesSpec):
         return "sequences" if isinstance(self.unit, Packed) else "bins"
 
     def rows_in(self, positions: int) -> int:
-        """How many sequences so many positions have; of bins, how many rows on the average."""
+        """How many sequences that many positions have; of bins, how many rows on the average."""
         rows = self.manifest.num_selected if isinstance(self.unit, Bins) else self.num_rows
         return positions * rows // max(self.num_rows, 1)
 
     @property
     def counting(self) -> tuple[_core.Units, _core.UnitTable, list[str], list[bytes] | None]:
-        """What is counted in the place of rows, as the core's readers take it."""
+        """What is counted instead of rows, as the core's readers take it."""
         names, _, separators = self._packing or ((), 0, None)
         return self._units, self.units_table.core, list(names), separators
 

@@ -27,13 +27,13 @@ from fastresume.tables.snapshot import DeletedValues, DeletingFile, Snapshot
 Numbers = npt.NDArray[np.int64]
 
 DECIMAL_BYTES = 16
-"""A decimal has at most so many, whatever its column has in a file."""
+"""A decimal has at most this many, whatever its column has in a file."""
 
 INT64_DIGITS = 18
-"""A decimal of so many digits is delivered as an integer."""
+"""A decimal of this many digits is delivered as an integer."""
 
 EVERYWHERE = -1
-"""In place of a partition: all of them."""
+"""Instead of a partition: all of them."""
 
 
 def live_rows(manifest: _core.Manifest, table: Snapshot) -> _core.Manifest:
@@ -152,7 +152,7 @@ def _digits(type_name: str | None) -> int:
 
 
 def _array(tensors: Tensors, field: Field) -> Any:
-    """The values of a column, of which those are equal that a delete by values takes for equal.
+    """The values of a column; those that a delete by values takes for equal are equal.
 
     Each NaN equals each other one, and 0.0 is not -0.0.
     """

@@ -38,7 +38,7 @@ class Mark(Protocol):
 
 
 class CopyStream(Protocol):
-    """The operations of a device: `CudaStream`, or a stand-in in tests.
+    """The operations of a device: `CudaStream`, or what tests use instead.
 
     `page_lock` locks the pages that copies read, or is None.
     """
@@ -53,7 +53,7 @@ class CopyStream(Protocol):
         """The value on the device, valid as soon as the copy is done."""
 
     def mark(self) -> Mark:
-        """A mark behind all copies that were begun."""
+        """A mark after all copies that were begun."""
 
     def wait(self, mark: Mark) -> None:
         """Makes later work of the caller's current stream wait for a mark."""
@@ -87,7 +87,7 @@ class CudaStream:
         return value.to(self.device, non_blocking=True)
 
     def mark(self) -> Mark:
-        """An event behind all copies that were begun."""
+        """An event after all copies that were begun."""
         event: Mark = self._stream.record_event()
         return event
 

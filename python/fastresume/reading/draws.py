@@ -1,4 +1,4 @@
-"""Whether transforms draw from generators of the whole process, where what they draw does not come again.
+"""Whether transforms draw from generators of the whole process, where what they draw is not drawn again.
 
 Under a `Loader`'s threads and a DataLoader's workers, what a global generator gives depends on which batch is
 made when. The generators' states before and after a function show a draw, however it was written. Reading a
@@ -31,7 +31,7 @@ SUSPECTED = 8
 """The number of batches of each transform that are looked at alone, after a generator has moved."""
 
 CONFIRMED = 3
-"""The number of batches that a transform must have drawn for, while nobody else did."""
+"""The number of batches that a transform must have drawn for, while no one else did."""
 
 _SHORTEST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 1.0
 

@@ -1,4 +1,4 @@
-"""The end of the interpreter: no thread that nobody waits for is in the midst of a batch when Python goes."""
+"""The end of the interpreter: no thread is in the middle of a batch when Python exits."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class FilesDataset(ResumableDataset):
         """The batch that a row is delivered with in a pass, made again, and the row's place in it.
 
         The batch is that of the rank which gets the row, whichever it is, with what transforms make of it: a
-        transform sees whole batches, so what becomes of one row may depend on the others. The time depends
+        transform sees whole batches, so what happens to one row may depend on the others. The time depends
         neither on the row's number nor on the step. How the pass was read is known as for `batch_at`, and
         generators stay as they are. The cursor stays, too.
 
@@ -77,7 +77,7 @@ class FilesDataset(ResumableDataset):
             IndexError: if the row is not in the files, is not selected, or no batch of the pass has it.
             StateError: if the state is of another dataset, order or epoch.
             TypeError: if the dataset has units: rows lie in several of them, or share one.
-            ValueError: if its step was made under a cut that so many ranks can't share.
+            ValueError: if its step was made under a cut that this many ranks can't share.
 
         Examples:
             >>> batch, place = dataset.batch_of_row(epoch=0, row_number=70)
@@ -108,8 +108,9 @@ class FilesDataset(ResumableDataset):
         filter, order or number of files, or in another reader.
 
         Of packed sequences, they are the rows that have a token in one that is not delivered. A row that is
-        in a delivered one, too, is among them: read again, no token is lost, and those of its part come
-        twice. Empty lists, and those behind a file's last sequence, are not. The files' levels are read.
+        in a delivered one, too, is among them: read again, no token is lost, and those of its part are
+        delivered twice. Empty lists, and those after a file's last sequence, are not. The files' levels are
+        read.
 
         Args:
             state: a state of this dataset; the present one if None.

@@ -1,4 +1,4 @@
-"""The `FilesSpec`: which rows of which files a dataset reads, in which order, and as which tensors."""
+"""The `FilesSpec`: the files and rows that a dataset reads, in which order, and as which tensors."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _written(column: object) -> str:
 class FilesSpec(ReadSpec):
     """What a `ParquetDataset` or an `ArrowDataset` reads.
 
-    A pickle holds the manifest and the dictionaries, so that no file is read again; the layout is made anew.
+    A pickle holds the manifest and the dictionaries, so that no file is read again; the layout is made again.
 
     Args:
         paths: the paths that the user named, as strings.
@@ -122,7 +122,7 @@ class FilesSpec(ReadSpec):
         return _core.Cursor.start(self.manifest, self.order_choice)
 
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
-        """A cursor of this dataset, or what becomes of it where the dataset has grown since.
+        """A cursor of this dataset, or what it becomes after the dataset has grown.
 
         Raises:
             StateError: if it is of another dataset, selection of rows or order.
@@ -144,7 +144,7 @@ class FilesSpec(ReadSpec):
         return ", and unit=fr.Packed(...) or fr.Bins(...) if it counted sequences or bins; here are rows"
 
     def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
-        """A cursor of these files, or what becomes of it where files were added.
+        """A cursor of these files, or what it becomes after files were added.
 
         Raises:
             StateError: if it is of another dataset, selection of rows or order.
@@ -170,7 +170,7 @@ class FilesSpec(ReadSpec):
 
     @property
     def files_of_state(self) -> _core.Manifest | _core.Units:
-        """The files, with the first of which those of a state can be compared."""
+        """The files; those of a state can be compared with the first of them."""
         return self.manifest
 
     @property
@@ -184,17 +184,17 @@ class FilesSpec(ReadSpec):
         return "rows"
 
     def rows_in(self, positions: int) -> int:
-        """How many rows, or sequences, so many positions have; of bins, on the average."""
+        """How many rows, or sequences, that many positions have; of bins, on the average."""
         return positions
 
     @property
     def counting(self) -> tuple[_core.Units, _core.UnitTable, list[str], list[bytes] | None] | None:
-        """What is counted in the place of rows, as the core's readers take it; None of rows."""
+        """What is counted instead of rows, as the core's readers take it; None of rows."""
         return None
 
     @property
     def units_text(self) -> str | None:
-        """What is counted in the place of rows, in words; None of rows."""
+        """What is counted instead of rows, in words; None of rows."""
         return None
 
     @property

@@ -164,7 +164,7 @@ class BatchIterator(Iterator[Batch]):
                     shared.deliver(before)
                 self._stats._counts, masked_rows.count = counted, masked_before
                 self._made, self._handed, self._trail[0] = made, handed, trail
-                if front.ends_pass:  # the reader may be closed: another one goes on after the batch before
+                if front.ends_pass:  # the reader may be closed: another one continues after the batch before
                     self._reader, self._is_over = None, False
                     self._go_back(before)
                 raise
@@ -225,7 +225,7 @@ class BatchIterator(Iterator[Batch]):
         return self._reader
 
     def _ahead(self, reader: Reader, making: Making) -> Reader | Ahead | Beside:
-        """The reader; behind threads that run transforms and copy batches to a device, if there are any."""
+        """The reader; after threads that run transforms and copy batches to a device, if there are any."""
         spec, device, make = self._spec, self._device, self._make_here
         if not self._threads or self._is_alone:
             return reader if device is None else Beside(reader, make, device.put)
@@ -256,7 +256,7 @@ class BatchIterator(Iterator[Batch]):
             reader.close()
 
     def _front(self) -> Delivered | None:
-        """The first batch behind the cursor.
+        """The first batch after the cursor.
 
         The reader releases a batch only when the cursor has moved past it. So an exception raised by a signal
         handler, at any moment, can't separate the two.
@@ -309,7 +309,7 @@ class BatchIterator(Iterator[Batch]):
         return made
 
     def _report(self, seconds: float) -> str:
-        """What is going on while `next()` waits: called in the watchdog's thread."""
+        """What happens while `next()` waits: called in the watchdog's thread."""
         world, activity = self._spec.world, self._stats._activity
         cursor = self._shared.cursor
         batches, size = (0, 0) if activity is None else activity.queued()
@@ -350,14 +350,14 @@ class BatchIterator(Iterator[Batch]):
             return
         if self._loads != self._shared._loads:
             raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
-        raise _core.FastresumeError("a newer iterator of this dataset goes on: an older one can't")
+        raise _core.FastresumeError("a newer iterator of this dataset continues: an older one can't")
 
     def _end(self) -> None:
         """Ends the pass here if no batch was left of it; otherwise its last batch ended it."""
         planned = self._spec.pass_from(self._cursor, self._workers)
         self.close()
         if planned.batches_left == 0:
-            after = planned.next_pass()  # also of a pass that would begin anew, and give none again
+            after = planned.next_pass()  # also of a pass that would start over, and give none again
             if self._log is not None:
                 self._log.end(self._cursor, after)
             warnings.warn(self._spec.dropped_text(planned), stacklevel=3)

@@ -31,7 +31,7 @@ def check_picklable(transforms: tuple[Transform, ...]) -> None:
         name = name_of(transform)
         if "<lambda>" in name or "<locals>" in name:
             raise pickle.PicklingError(
-                f"{name} can't be sent to a worker process, which Python starts anew here ('spawn' or "
-                "'forkserver'): give map() a function of a module's top level, or an object of a class with "
-                "__call__, or take multiprocessing_context='fork'"
+                f"{name} can't be sent to a worker process, which Python starts from scratch here "
+                "('spawn' or 'forkserver'): give map() a function of a module's top level, or an object of a "
+                "class with __call__, or take multiprocessing_context='fork'"
             )

@@ -26,7 +26,7 @@ from fastresume.reading.stand_in import StandIn
 _log = logging.getLogger("fastresume")
 
 _NAMED = 3
-"""So many causes are named in an error."""
+"""An error names this many causes."""
 
 _MOST_LOGGED = 4096
 """The most ranges of rows that are remembered as logged."""
@@ -61,7 +61,7 @@ class Bound(NamedTuple):
     """How many rows of a pass may be masked.
 
     Args:
-        rows: so many; infinity where all may be.
+        rows: the number; infinity where all may be.
         manifest: the files whose rows they are.
         source: of a mixture, the name of the source.
         is_of_all: of a mixture, whether the damaged rows of all sources count under it, too.
@@ -74,7 +74,7 @@ class Bound(NamedTuple):
 
     @classmethod
     def of(cls, most: float | None, rows: int, manifest: _core.Manifest, source: str | None = None) -> Self:
-        """That of `fr.MaskBadRows(at_most=)`, where this rank reads so many rows."""
+        """That of `fr.MaskBadRows(at_most=)`, where this rank reads this many rows."""
         is_all = isinstance(most, float) and most >= 1
         return cls(math.inf if is_all else bound_of(most, rows), manifest, source)
 
@@ -131,8 +131,8 @@ class MaskedRows:
                 of = "of the Mixture " if bound.is_of_all else of
                 raise _core.DataError(
                     f"bad_rows= {of}allows {bound.rows} masked rows of a pass in this process, pass "
-                    f"{batch.epoch} has {count} by now: {'; '.join(causes)}. The state stands before this "
-                    "batch: mend what is wrong and go on, or allow more: "
+                    f"{batch.epoch} has {count} by now: {'; '.join(causes)}. The state is the one before "
+                    "this batch: mend what is wrong and continue, or allow more: "
                     "bad_rows=fr.MaskBadRows(at_most=n)"
                 )
         return MaskedCount(counts, batch.epoch, before.of_steps, step, own, causes)
@@ -160,7 +160,7 @@ class MaskedRows:
             if not len(rows) or not self._is_new((mark.cause, rows.tobytes())):
                 continue
             text, place = mark.cause, f"epoch {batch.epoch}, step {batch.step}"
-            if place not in text:  # no failure, which tells of its batch
+            if place not in text:  # no failure, which names its batch
                 source = 0 if masked.sources is None else masked.sources[is_marked][0]
                 path, group, row = locate(self._bounds[int(source)].manifest, rows[:1])[0]
                 where = (
@@ -242,7 +242,7 @@ class _Masked:
 
 
 def bound_of(most: float | None, rows: int) -> int:
-    """How many rows may be masked, of so many: a count as it is, a share of them rounded down.
+    """How many rows may be masked, out of these: a count as it is, a share of them rounded down.
 
     Examples:
         >>> bound_of(7, 1000), bound_of(0.01, 1999), bound_of(None, 1999)

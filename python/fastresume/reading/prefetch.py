@@ -1,7 +1,7 @@
 """Threads that make batches ahead of the training loop: they run transforms, and copy batches to a device.
 
 A signal handler (Ctrl-C) may raise in the main thread between any two steps of Python code, also within the
-standard library's. A thread that was half started, or a lock that nobody released, would stay behind. So the
+standard library's. A thread that was half started, or a lock that no one released, would be left. So the
 main thread's work here is made of single calls, in an order in which any of them may be the last.
 """
 
@@ -284,7 +284,7 @@ def _wait_for(running: dict[int, threading.Lock], process: int) -> None:
     end = time.monotonic() + _END_SECONDS
     for thread, is_running in running.copy().items():
         if not is_running.acquire(timeout=max(end - time.monotonic(), 0)):
-            running.pop(thread, None)  # it ends by itself when it can; nobody waits for it again
+            running.pop(thread, None)  # it ends by itself when it can; no one waits for it again
             _log.warning(
                 "a transform has not come to its end within %g s after its loader was closed: its thread is "
                 "left to itself",

@@ -35,7 +35,7 @@ def batch_at(
 ) -> Batch:
     """The batch of this rank at a step of a pass; see `ParquetDataset.batch_at`.
 
-    `readers` read the passes of which nobody has read a batch yet.
+    `readers` read the passes that were not read yet.
     """
     step = at_least(0, "step", step)
     told = _told(spec, shared, epoch, state, readers)
@@ -82,14 +82,14 @@ def batch_of_row(
 
 
 class _Told(NamedTuple):
-    """What is known of a pass: a cursor in it, how it goes on from there, and who reads it."""
+    """What is known of a pass: a cursor in it, how it continues from there, and who reads it."""
 
     cursor: _core.Cursor
     planned: _core.Pass
     readers: Readers
 
     def at_step(self, spec: ReadSpec, step: int) -> tuple[_core.Pass, int]:
-        """The pass at the cut that holds a step, whose last one goes on; and the batch's number in it."""
+        """The pass at the cut that holds a step, whose last one continues; and the batch's number in it."""
         cut = spec.cut(self.readers.workers)
         return _core.Pass.at_step(self.cursor, step, cut, spec.tail, spec.world.world_size)
 
@@ -101,7 +101,7 @@ def _told(
     state: Mapping[str, Any] | Cursor | None,
     readers: Readers,
 ) -> _Told:
-    """What a state tells of its pass, or this process of one that it has read; else these read it."""
+    """What a state says about its pass, or this process of one that it has read; else these read it."""
     epoch = at_least(0, "epoch", epoch)
     if epoch >= MAX_EPOCH:
         raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
@@ -186,7 +186,7 @@ def remaining_rows(spec: FilesSpec, cursor: _core.Cursor) -> Intervals:
 def by_group(spec: FilesSpec, rows: Intervals) -> list[tuple[str, int, Intervals]]:
     """A set of rows by file and row group, counted in it; see `Cursor.remaining`."""
     starts = of_words(spec.manifest.group_starts)
-    # Every range is cut at the bounds of row groups, so that each piece lies in one.
+    # Every range is cut at the bounds of row groups, so that each piece is in one.
     bounds = np.unique(np.concatenate([rows.ravel(), starts]))
     pieces = np.stack([bounds[:-1], bounds[1:]], axis=1)
     held = np.searchsorted(rows[:, 0], pieces[:, 0], side="right") - 1

@@ -174,7 +174,7 @@ class ResumableDataset(IterableDataset[Batch]):
         self.shared_cursor.check_process()
         cursor = self._fitted(Cursor.from_state(state)._core)
         self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
-        _log.info("goes on from a loaded state: %r", Cursor(self.shared_cursor.cursor))
+        _log.info("resumes from a loaded state: %r", Cursor(self.shared_cursor.cursor))
 
     def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         return self.spec.fitted(cursor)
@@ -188,7 +188,7 @@ class ResumableDataset(IterableDataset[Batch]):
 
         `next(iter(dataset))` delivers a batch: for a first look take `peek()`.
 
-        After a `break` the next iterator goes on behind it. So an evaluation that breaks off sees other rows
+        After a `break` the next iterator continues after it. So an evaluation that breaks off sees other rows
         each time: with `on_iter="restart"` it sees the same ones.
 
         Ranks of the default process group that do not read the same (other files, rows, order or cut) are an
@@ -248,7 +248,7 @@ class ResumableDataset(IterableDataset[Batch]):
                 names to values: tensors of any shape, `Jagged`, or anything else. The result has the cursor
                 and the row numbers of the batch that it was made from.
             on_error: what happens to a batch over which the function raises an exception. "raise" raises it.
-                "mask" delivers the batch with no valid row, in its place: as it was before the function, if
+                "mask" delivers the batch with no valid row instead: as it was before the function, if
                 this keeps names, types and shapes, else with copies of what it makes of another batch. Its
                 rows count as masked, up to the limit of `bad_rows`, and are logged once. A function that
                 takes no batch of the pass is a DataError. `batch.mask(rows, reason)` masks single rows.
@@ -290,11 +290,12 @@ class ResumableDataset(IterableDataset[Batch]):
         Without a state, of a pass as it is read in this process: of the last 64 that were begun here, by a
         `Loader` or DataLoader with workers, too, it is known how; any other is taken to be read from its
         start, without workers. With a state, of the pass whose changes that tells: any state of the pass,
-        best its last one; after the last change that it knows of, the pass is taken to go on. Where a pass of
-        a `Mixture` begins depends on those before it: if these were not read without a break, it needs one.
+        best its last one; after the last change that it knows of, the pass is taken to continue. Where a pass
+        of a `Mixture` begins depends on those before it: if these were not read without a break, it needs
+        one.
 
-        Transforms run anew. What they draw from global generators comes again only of a pass that a `Loader`
-        with workers has read; the generators of this process stay as they are.
+        Transforms run again. What they draw from global generators is drawn again only in a pass that a
+        `Loader` with workers has read; the generators of this process stay as they are.
 
         Args:
             epoch: the number of the pass, as `batch.epoch` counts it.
@@ -332,7 +333,7 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         raise TypeError(
             f"a {type(self).__name__} is a stream of batches, which has no index: write "
-            "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (in place of "
+            "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (instead of "
             "random_split and Subset), read_rows([...]) for single rows, batch_at(epoch=, step=) for a batch"
         )
 

@@ -20,7 +20,7 @@ from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
 from fastresume.reading.prefetch import Reader
 
 _PASSES_AHEAD = 64
-"""Of so many passes after the present one the steps are counted; those of others are presumed."""
+"""The steps of this many passes after the present one are counted; those of others are presumed."""
 
 
 class PassReader(Reader, Protocol):
@@ -48,7 +48,7 @@ class ReadSpec(ABC):
         world: the rank, and the number of ranks.
         world_was_detected: whether the user did not name it.
         batch_size: rows per rank and step.
-        tail: what becomes of the rows after the last whole global batch.
+        tail: what happens to the rows after the last whole global batch.
         lanes, groups: what was named of the cut; None for the default.
         on_iter: what `iter()` means.
         masks_damage: whether damaged rows are masked; else one is an error.
@@ -161,7 +161,7 @@ class ReadSpec(ABC):
 
     @abstractmethod
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
-        """A cursor of this dataset, or what becomes of it where the dataset has changed since.
+        """A cursor of this dataset, or what it becomes after the dataset has changed.
 
         Raises:
             StateError: if it is of another dataset, selection of rows or order.
@@ -252,7 +252,7 @@ class ReadSpec(ABC):
         return _core.Pass(cursor, self.cut(workers), self.tail, self.world.world_size)
 
     def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
-        """The beginning of a pass of which nobody has read a batch here; the cursor of the present one.
+        """The beginning of a pass that was not read here yet; the cursor of the present one.
 
         Raises:
             StateError: if it is not known what that pass begins with.

@@ -34,7 +34,7 @@ class StandIn(NamedTuple):
     def instead_of(self, batch: Batch) -> Batch:
         """The batch over which a function failed, with tensors as the function makes them.
 
-        They are its own, if names, types and shapes agree; else copies of the stand-in's.
+        They are its own, if names, types and shapes agree; else copies of this object's.
         """
         rows = batch.num_rows
         if _form(batch) == _form(self.batch):

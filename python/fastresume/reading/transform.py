@@ -39,7 +39,7 @@ def make_batch(
 ) -> Batch:
     """The batch that the core delivered, after the dataset's transforms; see `cursor_after`.
 
-    `draws` is given where nothing that a global generator gives comes again.
+    `draws` is given where no global generator gives the same again.
     """
     batch = spec.batch(delivered, cursor_after(delivered, end_cursor), share)
     return transformed(batch, spec, draws) if spec.transforms else batch
@@ -99,7 +99,7 @@ def of_batch(batch: Batch) -> AbstractContextManager[None]:
 def _stand_in(batch: Batch, number: int, cause: str, spec: ReadSpec, is_seeded: bool) -> StandIn:
     """What the transforms up to one that failed over a batch make of the first batch that they take.
 
-    The batches of the cut are tried in their order. So whoever makes the batch, and whenever, finds the same.
+    The batches of the cut are tried in their order. So any process finds the same, at any time.
 
     Raises:
         DataError: if they take none, or fail over more rows than may be masked.
@@ -152,7 +152,7 @@ def _tried(spec: ReadSpec, planned: _core.Pass, number: int, last: int, is_seede
                 batch = _batch_of(transform(batch), batch, transform)
     except (MemoryError, _core.SourceError):
         raise
-    except Exception:  # noqa: BLE001  (what it raises is told of the batch that is due)
+    except Exception:  # noqa: BLE001  (what it raises is raised for the batch that is due)
         return None
     return batch
 

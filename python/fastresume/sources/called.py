@@ -107,7 +107,7 @@ class CalledSource:
 
 
 class _Patience:
-    """How long to go on asking after a fault, since the last rows that came."""
+    """How long to keep asking after a fault, since the last rows that came."""
 
     def __init__(self) -> None:
         self._since: float | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 GROUP_ROWS = 1 << 16
-"""Parts are read in row groups of so many rows; the last one of each part has what is left."""
+"""Parts are read in row groups of this many rows; the last one of each part has what is left."""
 
 
 class Part(NamedTuple):

@@ -118,7 +118,7 @@ def _stored(of: pa.DataType) -> pa.DataType:
 
 
 def hash_of(schema: pa.Schema, content: bytes) -> bytes:
-    """16 bytes that differ if the columns do, or what `content` stands for."""
+    """16 bytes that differ if the columns do, or what `content` identifies."""
     described = [f"{field.name!r} {field.type} {field.nullable}" for field in schema]
     digest = hashlib.blake2b("\n".join(described).encode(), digest_size=16)
     digest.update(b"\0" + content)

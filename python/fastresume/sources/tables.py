@@ -19,7 +19,7 @@ class Tables:
     """Tables of the same columns, each a part. The core reads their memory; no copy is made.
 
     Args:
-        tables: the tables, which nobody changes.
+        tables: the tables, which no one changes.
     """
 
     def __init__(self, tables: Sequence[pa.Table]) -> None:

@@ -1,1 +1,1 @@
-"""Tables: what a snapshot of a Delta or Iceberg table tells of its files."""
+"""Tables: what a snapshot of a Delta or Iceberg table says about its files."""

@@ -63,7 +63,7 @@ UNTOLD = {"binary"}
 """Types that writers write as text into logs, each in its own way."""
 
 OLD_DATES = '"fromType":"date"'
-"""Stands in schemas whose columns were widened from days, which are no numbers of microseconds."""
+"""Marks schemas whose columns were widened from days, which are no numbers of microseconds."""
 
 
 def open_delta(table: object, version: int | None, storage_options: Mapping[str, str] | None) -> Snapshot:
@@ -76,7 +76,7 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
 
     Raises:
         ImportError: if `deltalake` is not installed.
-        ValueError: if it lies on the hub.
+        ValueError: if it is on the hub.
         SourceError: if there is no such table or version.
         DataError: if the table has what can't be read exactly.
     """
@@ -112,7 +112,7 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
             if latest < number:
                 raise _core.SourceError(f"{what}: it has no version {number}, its latest is {latest}")
             what += f": its log reaches back to version {number} no more, its latest is {latest}"
-        # Anew, since what is given belongs to who gives it.
+        # Made each time, since what is given belongs to who gives it.
         opened = open_at(version=number)
         log = log or delta_log.DeltaLog(contents, opened.version())
         return _snapshot(opened, root, log, own if given is not None else None)
@@ -133,8 +133,8 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     schema = table.schema().to_json()
     if OLD_DATES in schema:
         raise _core.DataError(
-            f"the Delta table '{root}' has made times of dates, of which its old files hold days: write "
-            "them anew by ALTER TABLE ... DROP FEATURE 'typeWidening', or "
+            f"the Delta table '{root}' has made times of dates, while its old files hold days: rewrite "
+            "them by ALTER TABLE ... DROP FEATURE 'typeWidening', or "
             "name a version before that, as '?version=12' at the end of its address"
         )
     fields = json.loads(schema)["fields"]
@@ -142,7 +142,7 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     if mode not in ("none", "name"):
         raise _core.DataError(
             f"the Delta table '{root}' maps its columns by {quoted(mode)}, and only 'name' is supported yet: "
-            "a table that is written anew, without delta.columnMapping.mode, is read"
+            "a table that is rewritten without delta.columnMapping.mode, is read"
         )
     partitions = set(table.metadata().partition_columns)
     columns = [found for field in fields for found in _columns(field, mode, partitions)]
@@ -154,7 +154,7 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     lost = [(path, time) for path, time in dated if path not in log.added_by]
     orders = []
     for in_order in lost_commits.orders(lost) if lost else [[]]:
-        # What commits added that the log has no more stands first.
+        # What was added by commits that the log has no more is first.
         places = {path: place - len(lost) for place, path in enumerate(in_order)}
         ranks = [(places.get(path, log.added_by.get(path, 0)), path) for path in paths]
         orders.append(sorted(range(len(paths)), key=ranks.__getitem__))
@@ -194,7 +194,7 @@ def _contents(root: str, options: Mapping[str, str]) -> delta_log.Contents:
 
 
 def _of_deltalake(root: str, options: Mapping[str, str]) -> dict[str, str]:
-    """The options for deltalake, which takes http:// for a mistake unless it is told otherwise."""
+    """The options for deltalake, which takes http:// for a mistake unless an option allows it."""
     if not is_address(root):
         return dict(options)
     told = {name.lower() for name in options}
@@ -209,7 +209,7 @@ def _of_deltalake(root: str, options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _file(root: str, path: str) -> str:
-    """The path or address of a file, of which the log has a URI."""
+    """The path or address of a file for which the log has a URI."""
     found = plain_address(unquote(path))
     return found if found.startswith("/") or re.match("[a-z0-9+.-]+://", found) else f"{root}/{found}"
 

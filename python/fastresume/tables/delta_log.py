@@ -13,10 +13,10 @@ import fastresume._core as _core
 LOG = "_delta_log"
 
 AT_A_TIME = 1024
-"""So many commits are asked for together: as many names as a store lists at once."""
+"""This many commits are asked for together: as many names as a store lists at once."""
 
 READERS = 16
-"""So many files of a disk are read at once: it may be that of another machine."""
+"""This many files of a disk are read at once: it may be that of another machine."""
 
 Contents = Callable[[list[str]], Iterable[bytes | None]]
 """Reads files of a log by their names, one after the other; None of one that is not there."""
@@ -66,7 +66,7 @@ class DeltaLog:
     def _replay(self, number: int, actions: list[dict[str, Any]]) -> None:
         added = [action["add"]["path"] for action in actions if "add" in action]
         removed = {action["remove"]["path"] for action in actions if "remove" in action}
-        # A file that is removed and added at once has got a deletion vector: it stays in its place.
+        # A file that is removed and added at once has got a deletion vector: it stays where it is.
         again = removed.intersection(added)
         for path in removed - again:
             self.added_by.pop(path, None)
@@ -75,7 +75,9 @@ class DeltaLog:
                 self.added_by.setdefault(path, number)
         if removed:
             told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
-            self.rewritten_by = f"commit {number} ({told.get('operation', 'of which it tells no operation')})"
+            self.rewritten_by = (
+                f"commit {number} ({told.get('operation', 'for which it names no operation')})"
+            )
 
 
 def _backwards(contents: Contents, version: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

@@ -8,7 +8,7 @@ from typing import NoReturn
 import fastresume._core as _core
 
 LONGEST = 500
-"""So many characters of what a package or a server says are told."""
+"""A message quotes this many characters of what a package or a server says."""
 
 NOISE = re.compile(r"\x1b\[\d*m|\s*(stack backtrace:)?\n +0: <.*", re.DOTALL)
 """Colours, and what follows the message of an error of Rust where the environment asks for backtraces."""

@@ -1,4 +1,4 @@
-"""What an Iceberg catalog tells of the stores of its tables: the properties of PyIceberg's FileIO."""
+"""What an Iceberg catalog says about the stores of its tables: the properties of PyIceberg's FileIO."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _of_kind(kind: str, told: Mapping[str, str]) -> tuple[dict[str, str], set[st
 
 
 def _add_azure(told: Mapping[str, str], options: dict[str, str], used: set[str]) -> None:
-    """Adds tokens that are told of an account each, and where its server is."""
+    """Adds tokens that are named for an account each, and where its server is."""
     prefix = "adls.sas-token."
     for name in (name for name in told if name.startswith(prefix)):
         options.setdefault("azure_storage_account_name", name.removeprefix(prefix).partition(".")[0])

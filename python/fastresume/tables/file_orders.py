@@ -1,4 +1,4 @@
-"""Orders in which a table's files may have stood before a part of its history was cleaned."""
+"""Orders that a table's files may have had before a part of its history was cleaned."""
 
 from __future__ import annotations
 

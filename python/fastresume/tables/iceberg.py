@@ -121,14 +121,14 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
         return entry.sequence_number or 0, number, entry.data_file.file_path
 
     data.sort(key=place)
-    # As they stood where nothing told the order of what is forgotten.
+    # As they were where nothing showed the order of what is forgotten.
     by_path = sorted(range(len(data)), key=lambda one: _unknown(place(data[one]), data[one], lost))
     for entry in data:
         if entry.data_file.file_format.value != "PARQUET":
             kind = entry.data_file.file_format.value
             raise _core.DataError(
                 f"the Iceberg table '{name}' has the {kind} file '{entry.data_file.file_path}': only Parquet "
-                "is read, so write the table anew with write.format.default=parquet"
+                "is read, so rewrite the table with write.format.default=parquet"
             )
     schema = table.schemas().get(snapshot.schema_id) if version is not None else table.schema()
     forgotten = f"it has forgotten {len(lost)} snapshots" if lost else None
@@ -174,7 +174,7 @@ def _lost_commits(table: Any, data: Sequence[Any], lost: set[Any]) -> list[Any]:
             found = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
             for each in found.get("snapshots") or ():
                 told.setdefault(each["snapshot-id"], each["timestamp-ms"])
-    # A snapshot's manifest stands before those of the snapshots before it.
+    # A snapshot's manifest comes before those of earlier snapshots.
     by_manifests = {entry.snapshot_id: place for place, entry in enumerate(reversed(data))}
     known = [number for number in lost if number in told]
     unknown = sorted(lost - told.keys(), key=lambda number: by_manifests[number])

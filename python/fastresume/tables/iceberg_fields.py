@@ -46,7 +46,7 @@ class Field:
 
     Args:
         number: its id.
-        column: what the table tells of it.
+        column: what the table says about it.
         parts: the ids of the fields that it is in and its own; "key" and "value" in maps.
         default: its value in files that are older than it.
     """

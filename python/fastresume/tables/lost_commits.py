@@ -15,7 +15,7 @@ CLOSE_MS = 1000
 
 
 MOST_PAUSES = 64
-"""So many pauses are tried, of which each may be the shortest one between commits."""
+"""This many pauses are tried; each may be the shortest one between commits."""
 
 
 @dataclass
@@ -56,12 +56,12 @@ def orders(files: Sequence[tuple[str, int]]) -> Iterator[list[str]]:
             if tuple(order) not in seen:
                 seen.add(tuple(order))
                 yield order
-    # As they stood before times told what was written together.
+    # As they were before times showed what was written together.
     yield [path for path, _ in sorted(files, key=lambda file: (file[1], file[0]))]
 
 
 def _some(pauses: Sequence[int]) -> Sequence[int]:
-    """At most so many of some pauses, the shortest and longest among them."""
+    """At most this many of some pauses, the shortest and longest among them."""
     step = max(len(pauses) // MOST_PAUSES, 1)
     return [*pauses[::step], *pauses[-1:]]
 
@@ -82,7 +82,7 @@ def _written(files: Sequence[tuple[str, int]]) -> list[_Written]:
 def _commits(
     written: Sequence[_Written], pauses: Sequence[int], shortest: int, *, parts_directories: bool
 ) -> Iterator[list[str]]:
-    """What was written commit by commit: a pause that is not shorter lies between two.
+    """What was written commit by commit: there is a pause that is not shorter between two.
 
     A commit writes into a directory once, so that what goes into the same one again is of another commit.
     """

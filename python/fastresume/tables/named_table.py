@@ -137,6 +137,6 @@ def _is_table(entry: object) -> bool:
 
 
 def _package(value: object) -> str | None:
-    """The package of tables that a value is of. None is imported: whoever passes a table has done so."""
+    """The package of tables that a value is of. None is imported here: the code that passes a table has."""
     packages = (of.__module__.partition(".")[0] for of in type(value).__mro__)
     return next((package for package in packages if package in TABLES), None)

@@ -1,4 +1,4 @@
-"""What a snapshot of a table tells of its files, whatever kind of table it is."""
+"""What a snapshot of a table says about its files, whatever kind of table it is."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class SnapshotName:
-    """Which snapshot of which table a dataset reads.
+    """The table that a dataset reads, and which snapshot.
 
     Args:
         kind: "Delta" or "Iceberg".
@@ -156,7 +156,7 @@ class SnapshotName:
             rewritten = "" if by is None else f", and the last that it tells to have rewritten rows is {by}"
             return (
                 f"This is {self}, of whose history a part was cleaned: {self.lost}{rewritten}. Files of "
-                "older commits stand in the order that names and times tell, which may be another one than "
+                "older commits are in the order that names and times show, which may be another one than "
                 "that of the state: finish a pass before the history is cleaned, or begin a new one"
             )
         if self.rewritten_by is None:
@@ -176,7 +176,7 @@ class SnapshotName:
 
 @dataclass(frozen=True)
 class DeletingFile:
-    """A file whose rows delete those of older files that have the same values, of which null is one.
+    """A file whose rows delete those of older files that have the same values; null is a value.
 
     Args:
         path: its path or address.
@@ -208,13 +208,13 @@ class DeletedValues:
     parts: npt.NDArray[np.int64]
 
     def reordered(self, order: Sequence[int]) -> DeletedValues:
-        """The same where the files stand in another order."""
+        """The same with the files in another order."""
         return replace(self, numbers=self.numbers[list(order)], parts=self.parts[list(order)])
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The files of a snapshot, and what the table tells of them.
+    """The files of a snapshot, and what the table says about them.
 
     Args:
         name: which one it is.
@@ -225,7 +225,7 @@ class Snapshot:
         storage_options: how the table's store is reached, as its object says; None if that says nothing.
         shared_names: names that two columns have had, so that files without ids do not tell which one they
             hold.
-        other_orders: orders of the files' places in which they may have stood before a part of the table's
+        other_orders: orders that the files may have had before a part of the table's
             history was cleaned.
         unused_properties: names of what the table's object says of its store, and that is not passed on.
         deleted_values: what is deleted by values, if anything is.
@@ -245,10 +245,10 @@ class Snapshot:
     def reached_by(self, named: Mapping[str, object] | None) -> Mapping[str, object] | None:
         """How the store of the files is reached: as `storage_options` say, else as the table's object does.
 
-        What only writers of tables are told is left out.
+        What concerns only writers of tables is left out.
         """
         options = self.storage_options if named is None else named
-        if not isinstance(options, Mapping):  # None, or a mistake that is told where stores are made
+        if not isinstance(options, Mapping):  # None, or a mistake that is raised where stores are made
             return options
         return of_readers(options)
 

@@ -25,7 +25,7 @@ def behind_a_bar(
     Args:
         batches: the rest of the pass.
         spec: what is read.
-        cursor: where the pass stands.
+        cursor: where the pass is.
         workers: how many workers read it.
         bar: the class or object that shows it; None for tqdm.
         options: further arguments of the bar.

@@ -24,9 +24,9 @@ def check_caller(caller: FrameType) -> None:
             refuse_to_collate()
     elif type(owner).__name__ == "IterableDatasetShard":
         raise _core.FastresumeError(
-            f"{module}.IterableDatasetShard would deal the batches out among the ranks, each of which reads "
-            "its own rows already, and most would be lost: prepare no DataLoader over this dataset with "
-            "Accelerate, but give it a fastresume.Loader, which it leaves as it is"
+            f"{module}.IterableDatasetShard would deal the batches out among the ranks, although each "
+            "reads its own rows already, and most would be lost: prepare no DataLoader over this dataset "
+            "with Accelerate, but give it a fastresume.Loader, which it leaves as it is"
         )
 
 
@@ -48,7 +48,7 @@ def check_counter(caller: FrameType) -> None:
 
 
 def check_trainer(caller: FrameType) -> None:
-    """Refuses to be drawn from, or counted, by Lightning's training where nobody keeps the place.
+    """Refuses to be drawn from, or counted, by Lightning's training where no one keeps the place.
 
     Lightning asks a loader for its state by itself, but does not always give it back: not after
     `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch. It also knows no batch that
@@ -62,7 +62,7 @@ def check_trainer(caller: FrameType) -> None:
     if _is_of_training(caller):
         raise _core.FastresumeError(
             "Lightning trains on this dataset, and nothing keeps its place: a checkpoint would hold another "
-            "batch than the one that was trained last, or not be gone on from. Pass "
+            "batch than the one that was trained last, or could not be resumed. Pass "
             "callbacks=[fastresume.integrations.lightning.ResumeCallback(loader)] to the Trainer; or, where "
             'nothing is ever resumed, on_iter="restart" to the dataset. Where your own code saves '
             "batch.state_dict(), make a fastresume.integrations.resume_state.ResumeState(loader), and tell "

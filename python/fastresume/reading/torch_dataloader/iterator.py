@@ -37,7 +37,7 @@ class WorkerIterator(Iterator[Batch]):
     def __next__(self) -> Batch:
         if self._has_failed:
             raise _core.FastresumeError(
-                f"worker {self._worker} of {self._workers} raised an error before, and can't go on: call "
+                f"worker {self._worker} of {self._workers} raised an error before, and can't continue: call "
                 "iter() on the DataLoader again"
             )
         try:

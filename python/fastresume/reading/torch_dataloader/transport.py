@@ -118,7 +118,7 @@ class _Arrived(Departing):
 
 
 class _Lost(Batch):
-    """A stand-in for a batch that could not be sent: it raises an error when it comes out."""
+    """What is sent instead of a batch that could not be sent: it raises an error when it comes out."""
 
     __slots__ = ("_reason",)
 
@@ -156,7 +156,7 @@ def _check_iterator(iterator: object, ticket: Ticket) -> None:
     if due != ticket.place:
         raise _core.FastresumeError(
             f"batch {ticket.place} of this DataLoader iterator came out where batch {due} was due: the error "
-            "of a worker was caught, and its batches are lost, or several threads are in next() of it. To go "
-            "on after the last batch, call dataset.load_state_dict(batch.state_dict()) and iter() on the "
-            "DataLoader, or use fastresume.Loader"
+            "of a worker was caught, and its batches are lost, or several threads are in next() of it. To "
+            "continue after the last batch, call dataset.load_state_dict(batch.state_dict()) and iter() on "
+            "the DataLoader, or use fastresume.Loader"
         )

@@ -14,7 +14,7 @@ from fastresume.state.cursor import KEY
 
 
 class WorkerState:
-    """Stands where a worker would have to tell what only the main process knows. All of them are equal.
+    """Takes the place of what only the main process knows, in a worker. All of them are equal.
 
     Examples:
         >>> WorkerState() == WorkerState()

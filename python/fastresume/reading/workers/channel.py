@@ -1,7 +1,7 @@
 """Messages between the main process and one worker, over a pair of sockets that has no name.
 
-A message is bytes, and at most one descriptor. Nothing of it can stay behind: there is no file, no semaphore,
-and no lock that a dead process holds.
+A message is bytes, and at most one descriptor. Nothing of it can be left over: there is no file, no
+semaphore, and no lock that a dead process holds.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Channel:
             raise HungUpError from error
 
     def post(self, data: bytes) -> None:
-        """Puts a message behind those that wait to be sent, and sends what goes without waiting.
+        """Puts a message after those that wait to be sent, and sends what goes without waiting.
 
         Raises:
             HungUpError: if the other side has ended.
@@ -119,7 +119,7 @@ class Channel:
         return data, self._files.popleft() if has_file else -1
 
     def hang_up(self) -> None:
-        """Ends the conversation for both sides, whoever else holds a copy of this end."""
+        """Ends the conversation for both sides, even if another process holds a copy of this end."""
         with suppress(OSError):
             self._end.shutdown(socket.SHUT_RDWR)
 
@@ -131,7 +131,7 @@ class Channel:
 
 
 def wait(due: Channel, others: Iterable[Channel], milliseconds: int) -> None:
-    """Waits until something comes on the first one, or one that is behind can send, or for so long."""
+    """Waits until something comes on the first one, one with messages left can send, or time is over."""
     poll = select.poll()
     poll.register(due, select.POLLIN | (select.POLLOUT if due.is_behind else 0))
     for other in others:

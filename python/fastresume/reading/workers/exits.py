@@ -19,11 +19,11 @@ def cause(exit_code: int | None, kills_before: dict[str, int]) -> str:
     """Of what a process died, in words.
 
     Args:
-        exit_code: as `subprocess` has it; None if nobody can tell.
+        exit_code: as `subprocess` has it; None if no one can tell.
         kills_before: what `kills_for_memory` told before the process started.
     """
     if exit_code is None:
-        return "closed its connection, and nobody knows of what it ended"
+        return "closed its connection, and why it ended is not known"
     if exit_code >= 0:
         return f"ended with status {exit_code}"
     try:

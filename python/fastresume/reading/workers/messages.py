@@ -1,4 +1,4 @@
-"""What the main process and the workers of a `Loader` tell each other, and the batch that comes of it."""
+"""What the main process and the workers of a `Loader` say to each other, and the batch that they make."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Answer(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a worker made of a task: values by name, and what the origin of the batch tells of its rows."""
+    """What a worker made of a task: values by name, and what the origin of the batch says about its rows."""
 
     values: dict[str, object]
     runs: Intervals

@@ -89,7 +89,7 @@ class Crew:
         return [] if shift is None else [worker.pid for worker in shift.workers if worker.pid is not None]
 
     def run(self, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None) -> Run:
-        """The batches that are left of a pass; `end_cursor` if a pass that starts anew ends with it."""
+        """The batches that are left of a pass; `end_cursor` if a pass that starts over ends with it."""
         return Run(self, planned, share, end_cursor)
 
     def serve(self, planned: _core.Pass, number: int) -> None:
@@ -107,11 +107,11 @@ class Crew:
         self._check_process()
         if not self._is_sound:
             if self._shift is not None:
-                _log.debug("ends the workers: nobody knows how far they are")
+                _log.debug("ends the workers: how far they are is not known")
             self._let_go()
         elif self._goes_on(planned, number):
             return
-        self._is_sound = False  # should a signal handler raise, nobody knows what was sent
+        self._is_sound = False  # should a signal handler raise, what was sent is not known
         shift = self._shift or self._new_shift(planned.epoch)
         # What the workers have of an earlier serving is skipped by them, or thrown away here.
         self._serving += 1
@@ -219,7 +219,7 @@ class Crew:
             shift.wait(_END_SECONDS)
 
     def _let_go(self) -> None:
-        """Ends workers of which one is dead, or nobody knows what they will send."""
+        """Ends workers if one is dead, or if what they will send is not known."""
         self._is_sound = False
         if self._shift is not None:
             self._shift.end()
@@ -259,9 +259,9 @@ class Crew:
             told = "a worker closed its connection to the main process"
         _log.error("%s", told)
         step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
-        self._let_go()  # the others have nobody to work for
+        self._let_go()  # the others have no one to work for
         return _core.FastresumeError(
-            f"{told}. The cursor stands before step{step}: the next next() or iter() goes on there, with new "
+            f"{told}. The cursor is before step{step}: the next next() or iter() continues there, with new "
             "workers"
         )
 

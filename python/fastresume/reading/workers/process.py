@@ -1,4 +1,4 @@
-"""What a worker process is, beside what it makes: it hears no signals, and outlives nobody."""
+"""What a worker process is, beside what it makes: it hears no signals, and never outlives its parent."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _watched: set[int] = set()
 
 
 class Upbringing(NamedTuple):
-    """What a worker is told of its origin: the main process, the start method, which signals to block."""
+    """What a worker knows about its origin: the main process, the start method, which signals to block."""
 
     main: int
     method: str
@@ -61,7 +61,7 @@ if {method!r} == "spawn" and os.getppid() != {main}:
 
 
 class Name(str):
-    """The name of a worker process, with which a worker that is started anew gets what it runs first.
+    """The name of a worker process, with which a new worker gets what it runs first.
 
     Such a process reads its name before it imports anything: the user's script, and torch, take seconds, in
     which it would learn nothing of its parent's end. So pickled, the name is a call that gives it. What that
@@ -77,7 +77,7 @@ class Name(str):
     _first: str
 
     def __new__(cls, name: str, upbringing: Upbringing) -> Self:
-        """The name; `upbringing` is what `begin` is told."""
+        """The name; `upbringing` is what `begin` gets."""
         made = super().__new__(cls, name)
         made._first = _FIRST.format(
             main=upbringing.main,
@@ -94,7 +94,7 @@ class Name(str):
 def begin(upbringing: Upbringing) -> None:
     """What a worker of a `Loader` does first. Signals are for the main process, which ends the workers.
 
-    A job that is told to end by a signal to all its processes has a step to finish, and needs its batch.
+    A job that a signal to all its processes asks to end has a step to finish, and needs its batch.
     """
     _die_with_parent(None if upbringing.method == "forkserver" else upbringing.main)
     for ignored in IGNORED:
@@ -105,7 +105,7 @@ def begin(upbringing: Upbringing) -> None:
 
 
 def _die_with_parent(parent: int | None) -> None:
-    """Has the system kill this process when the thread that started it ends, whatever is going on here.
+    """Has the system kill this process when the thread that started it ends, whatever happens here.
 
     A thread that watches the parent can't do that while a call of C holds Python's lock.
     """
@@ -116,7 +116,7 @@ def _die_with_parent(parent: int | None) -> None:
 
 
 def settle() -> None:
-    """Makes a worker process one that touches no inherited memory without need, and outlives nobody.
+    """Makes a worker process one that touches no inherited memory without need, and outlives no parent.
 
     The garbage collector leaves alone what is there already: it would write to pages that a forked worker
     shares with its parent. And the process ends when its parent is dead: torch looks for that only between

@@ -37,7 +37,7 @@ _ALIGNMENT = 64
 _BLOCK_BYTES = 1 << 16
 _BODY_BYTES = 1 << 14
 MAX_IDLE_BLOCKS = 4
-"""A sender keeps no more blocks than these that nobody looks at."""
+"""A sender keeps no more unused blocks than these."""
 
 _NAMES = """
     bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 bfloat16 float32 float64 float8_e4m3fn
@@ -142,7 +142,7 @@ class _Block:
         self.address = self.mapping.address
 
     def close_file(self, close: Callable[[int], None] = os.close) -> None:
-        """Closes the descriptor, which nobody needs any more when the receiver has mapped the block."""
+        """Closes the descriptor, which is not needed any more when the receiver has mapped the block."""
         file, self.file = self.file, -1
         if file >= 0:
             close(file)  # by a name that is there at the interpreter's end, too
@@ -176,7 +176,7 @@ class Sender:
         packer = _Packer(file)
         packer.dump(value)
         body = file.getvalue()
-        if len(body) > _BODY_BYTES:  # a pipe holds so many, and the sender would wait
+        if len(body) > _BODY_BYTES:  # a pipe holds this many, and the sender would wait
             packer.hold(np.frombuffer(body, dtype=np.uint8))
             body = b""
         offsets, runs, size = _laid_out(packer.sources)
@@ -192,7 +192,7 @@ class Sender:
         return Parcel((self._name, block.number, block.size), handle, gone, places, body)
 
     def _take(self, size: int) -> tuple[_Block, tuple[int, ...]]:
-        """A block with room for so many bytes, and the numbers of those that are given up."""
+        """A block with room for this many bytes, and the numbers of those that are given up."""
         gone: list[_Block] = []
         free: list[_Block] = []
         for block in self._blocks:
@@ -289,7 +289,7 @@ _call_end = methodcaller("end")
 
 
 def _keep_all() -> None:
-    """A forked child looks at the same memory, for as long as it likes: nobody writes there again."""
+    """A forked child looks at the same memory, for as long as it likes: no one writes there again."""
     for lease in list(_leases.values()):
         lease.keep()
 
@@ -339,7 +339,7 @@ def unpack(
 
 
 def give_back(parcel: Parcel, blocks: dict[int, Memory]) -> None:
-    """Lets the sender fill the block again with something else: nobody looks at this value."""
+    """Lets the sender fill the block again with something else: no one looks at this value."""
     unpack(parcel._replace(places=(), body=_NOTHING), None, blocks)
 
 

@@ -33,7 +33,7 @@ from fastresume.reading.workers.exits import kills_for_memory
 from fastresume.reading.workers.process import Name, Upbringing
 
 GRACE_SECONDS = 2.0
-"""How long a worker may go on with what it is at when it is told to end. Then it is killed."""
+"""How long a worker may continue its task after it was asked to end. Then it is killed."""
 
 _DYING_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
@@ -44,7 +44,7 @@ class Worker:
 
     Attributes:
         number: its number in its shift.
-        channel: what it is told, and answers.
+        channel: what it is asked, and answers.
         blocks: the shared memory that it sends in, as far as it is mapped here.
         pid: its process; None until it is there.
     """
@@ -64,7 +64,7 @@ class Worker:
             self._pidfd = os.pidfd_open(process.pid)
 
     def exit_code(self) -> int | None:
-        """What it ended with, as `subprocess` has it; None if it runs, or nobody can tell."""
+        """What it ended with, as `subprocess` has it; None if it runs, or if no one can tell."""
         code: int | None = None if self._process is None else self._process.exitcode
         return code
 
@@ -173,7 +173,7 @@ class Shift:
     def _keep(self) -> None:
         try:
             self._start_all()
-        except BaseException as error:  # noqa: BLE001  (whoever waits for the workers gets it)
+        except BaseException as error:  # noqa: BLE001  (who waits for the workers gets it)
             self.error = error.with_traceback(None)
             self._is_ending = True
         self._work, self._arguments = _nothing, ()

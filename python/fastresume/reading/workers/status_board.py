@@ -24,7 +24,7 @@ _PROCESS, _DOING, _SINCE, _NUMBER, _SERVING, _BATCHES, _BYTES, _READ, _TRANSFORM
 """The words of a row: times in nanoseconds; batches and bytes are those made in the serving."""
 
 _WORDS = _STORES + len(StoreCounts._fields)
-"""Behind them stands what the worker asked of stores; waits in nanoseconds, too."""
+"""After them comes what the worker asked of stores; waits in nanoseconds, too."""
 
 _DOES = ("has had nothing to do", "has been reading", "has been transforming", "has been sending")
 

@@ -1,6 +1,6 @@
 """A worker process of a `Loader`: it makes the batch that a task names, and knows nothing between tasks.
 
-The reader that made a batch is kept for the task that goes on after it; any other task opens one where its
+The reader that made a batch is kept for the task that follows it; any other task opens one where its
 batch begins. So every worker can make every batch, and which one does changes nothing.
 """
 
@@ -54,7 +54,7 @@ class Station(Dataset[Batch]):
         self._next: tuple[str, int] | None = None
 
     def work(self, worker: int, channel: Channel) -> None:
-        """Makes what it is told to, until the main process hangs up, or is gone."""
+        """Makes what it is asked for, until the main process hangs up, or is gone."""
         self._worker = worker
         # A fork has the counts of what forked it.
         self._asked = StoreCounts.of(self._spec.stores)
