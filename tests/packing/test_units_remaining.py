@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -109,3 +111,34 @@ def test_they_are_the_rows_of_the_bins_that_come_after(
         state = datasets[0].state_dict()
         assert numbers(datasets[0]) == sorted(left)
         assert f"{plan.steps - steps} batches left" in repr(datasets[0])
+
+
+@pytest.mark.filterwarnings("ignore:.* rows are decoded per row delivered")
+@pytest.mark.law(1)
+@FEW
+@given(data=st.data())
+def test_in_a_mixture_they_are_the_rows_of_the_units_that_come_after(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = tmp_path_factory.mktemp("left")
+    is_packed, sources = data.draw(st.booleans()), {}
+    for name in ("web", "code")[: data.draw(st.integers(1, 2))]:
+        rows = data.draw(st.integers(8, 60))  # the tokens of a row are all equal, and tell it
+        files = [[[len(sources) * 1000 + row] * (row * 7 % 9 + 1) for row in range(rows)]]
+        write(root / name, files, row_group_size=data.draw(st.integers(3, 20)))
+        unit = fr.Packed("tokens", length=8) if is_packed else fr.Bins("tokens", cost=16)
+        order = SHUFFLE if data.draw(st.booleans()) else {}
+        dataset = fr.ParquetDataset(root / name, unit=unit, columns=["tokens"], nulls="mask", **order)
+        sources[name] = (dataset, data.draw(st.integers(1, 4)))
+    size, stop = data.draw(st.integers(1, 3)), data.draw(st.sampled_from(("first", "all")))
+    mixture = fr.Mixture(sources, batch_size=size, stop=stop, tail="short", world=(0, 1))
+    batches = list(mixture)
+    tokens = [set((b["tokens"] if is_packed else b["tokens"].values).flatten().tolist()) for b in batches]
+    for step in {0, len(batches) // 2, len(batches) - 2} - {-1, len(batches) - 1}:
+        found = {
+            (["web", "code"].index(Path(path).parent.name) * 1000) + first + row
+            for path, group, rows in batches[step].cursor.remaining(mixture)
+            for first in [sum(pq.read_metadata(path).row_group(g).num_rows for g in range(group))]
+            for row in of_runs(rows).tolist()
+        }
+        assert found == set().union(*tokens[step + 1 :])

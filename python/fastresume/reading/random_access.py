@@ -194,8 +194,9 @@ def by_group(spec: FilesSpec, rows: Intervals) -> list[tuple[str, int, Intervals
     inside[inside] = pieces[inside, 0] < rows[held[inside], 1]
     pieces = pieces[inside]
     paths, groups, first_rows = groups_of(spec.manifest, pieces[:, 0])
-    found: list[tuple[str, int, Intervals]] = []
-    begins = np.flatnonzero(np.r_[True, np.diff(first_rows) != 0]) if len(pieces) else np.empty(0, np.int64)
-    for begin, end in zip(begins, np.r_[begins[1:], len(pieces)], strict=True):
-        found.append((paths[begin], int(groups[begin]), pieces[begin:end] - first_rows[begin]))
-    return found
+    begins = np.flatnonzero(np.diff(first_rows, prepend=-1))
+    ends = [*begins[1:], len(pieces)]
+    return [
+        (paths[begin], int(groups[begin]), pieces[begin:end] - first_rows[begin])
+        for begin, end in zip(begins, ends, strict=False)  # of no rows there is an end alone
+    ]
