@@ -120,11 +120,8 @@ class Loader:
         watchdog_seconds: float | None = None,
     ) -> None:
         self.dataset = _dataset_itself(dataset)
-        if self.dataset.is_stream and (audit is not None or num_workers):
-            raise ValueError(
-                "a stream is read by threads of this process, and has no audit log yet: leave out "
-                "num_workers= and audit="
-            )
+        if self.dataset.is_stream and num_workers:
+            raise ValueError("a stream is read by threads of this process: leave out num_workers=")
         self._spec = self.dataset.spec
         self._log: DeliveryLog | None = None
         self._made_of = audit, prefetch_bytes is not None, multiprocessing_context
@@ -251,7 +248,8 @@ class Loader:
     def _next_round(self) -> BatchIterator:
         """The iterator over the round that the dataset of a stream has now."""
         if self._spec is not self.dataset.spec:
-            self._spec = self._stats._spec = self.dataset.spec
+            self._spec = self.dataset.spec
+            self._stats._follow(self._spec)
             self._trail[0] = Trail()
         return self._taken()
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from fastresume.audit.verify import audit
 from support.kafka_broker import Broker, messages
 from support.kafka_jobs import Life, run
 
@@ -36,6 +37,8 @@ def check(
     arguments = {"columns": ["id"], "max_wait": 0.1, "stop": "end", **given}
     found = run(directory, lives, broker.address, arguments, between)
     assert sorted(found) == sorted(number for each in rows.values() for number in each)
+    report = audit(directory / "logs")
+    assert report.problems == 0, "\n".join(report.lines)
 
 
 def test_three_ranks_are_killed_and_two_go_on(broker: Start, tmp_path: Path) -> None:

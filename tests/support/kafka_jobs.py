@@ -23,7 +23,7 @@ def train(rank: int, world_size: int, directory: str, life: int, address: str, g
     place = Path(directory)
     join(place / f"store-{life}", rank, world_size)
     dataset = KafkaDataset(address, **given)
-    loader = fr.Loader(dataset, threads=1)
+    loader = fr.Loader(dataset, threads=1, audit=place / "logs")
     saved = place / "state.json"
     if saved.exists():
         loader.load_state_dict(json.loads(saved.read_text())["state"])

@@ -72,20 +72,51 @@ class Account:
         for stretch in self._stretches:
             of_passes[stretch.place.epoch].append(stretch)
         self._report.finished.append(0)
+        if self._stretches and self._stretches[-1].place.round is not None:
+            self._tell_rounds(of_passes)
+            return
         for epoch in sorted({edge.epoch for edge in self._lineage.edges} | set(of_passes)):
             if epoch in of_passes:
                 self._report.finished[-1] += self._tell_pass(of_passes[epoch])
             else:
                 self._tell_unproven(epoch)
 
+    def _tell_rounds(self, of_rounds: Mapping[int, Sequence[Stretch]]) -> None:
+        """Reports the rounds of a stream: finished ones together, and what was removed before it was read."""
+        for is_plain, group in groupby(of_rounds.items(), lambda each: self._is_plain(each[1])):
+            rounds = list(group)
+            if not is_plain or len(rounds) == 1:
+                self._report.finished[-1] += sum(self._tell_pass(stretches) for _, stretches in rounds)
+                continue
+            self._report.finished[-1] += len(rounds)
+            self._report.counted.add("rows")
+            own = [stretch for _, stretches in rounds for stretch in stretches]
+            rows, batches = (
+                sum(found)
+                for found in zip(*((size(each.given), len(each.edges)) for each in own), strict=True)
+            )
+            span = f"rounds {rounds[0][0]}-{rounds[-1][0]}"
+            text = f"  {span}: finished: {rows} rows, each exactly once; {batches} batches"
+            self._report.lines.append(text)
+        rounds_told = (each[-1].place.round for each in of_rounds.values())
+        gaps = [gap for told in rounds_told if told is not None for gap in told.gaps]
+        for part, first, end in dict.fromkeys(gaps):
+            self._report.note(f"messages [{first}, {end}) of {part} were removed before they were read")
+
+    def _is_plain(self, stretches: Sequence[Stretch]) -> bool:
+        """Whether of a round no more is to be said than that it is finished."""
+        is_masked = any(found for of in stretches for found in self._lineage.records.masked[of.index])
+        return stretches[-1].is_last and all(map(self._is_sound, stretches)) and not is_masked
+
     def _tell_pass(self, stretches: Sequence[Stretch]) -> bool:
         """Reports a pass; returns whether it was finished and is proven."""
         last, report = stretches[-1], self._report
         place, counted = last.place, self._descriptions.counted(last.place)
+        called = "pass" if place.round is None else "round"
         report.counted.add(counted)
         self._report.reopened += sum(stretch.is_last for stretch in stretches[:-1])
         if not all(map(self._is_sound, stretches)):
-            report.lines.append(f"  pass {place.epoch}: not proven; {self._batches(stretches)}")
+            report.lines.append(f"  {called} {place.epoch}: not proven; {self._batches(stretches)}")
             return False
         given, dropped = (
             sum(size(each) for each in parts)
@@ -98,12 +129,13 @@ class Account:
             if last.is_last
             else f"unfinished ({(given + dropped + trusted_rows) / place.positions:.0%})"
         )
-        text = f"  pass {place.epoch}: {how}: {given} {counted}, each exactly once"
+        text = f"  {called} {place.epoch}: {how}: {given} {counted}, each exactly once"
         if dropped:
             text += f", {dropped} dropped by tail={self._lineage.start_of(last.edges[-1]).tail!r}"
         text += self._content(stretches, trusted_rows) if last.is_last else ""
         earlier = sum(size(each.given) for each in stretches if each.place.positions < place.positions)
-        text += f", {earlier} of them before files came" if earlier else ""
+        came = "files" if place.round is None else "the rest"
+        text += f", {earlier} of them before {came} came" if earlier else ""
         text += f"; {self._batches(stretches)}"
         text += f"; {trusted_rows} more on trust, before the start that was declared" if trusted_rows else ""
         report.lines.append(text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple, Self
 
@@ -95,6 +95,7 @@ class Axis:
         ends: where generations of rows end, and the last pass that is divided by each.
         balance: rows that were taken before that pass, minus rows that only count as taken.
         taken: what was taken of it.
+        is_round: whether the passes before are rounds of a stream, which had other rows.
     """
 
     rows: int
@@ -102,6 +103,7 @@ class Axis:
     ends: list[tuple[int, int]] = field(default_factory=list)
     balance: int = 0
     taken: Intervals = field(default_factory=lambda: NOTHING)
+    is_round: bool = False
 
     def spans(self, ranges: Intervals) -> Intervals:
         """Ranges of it as spans."""
@@ -111,7 +113,7 @@ class Axis:
     @property
     def told(self) -> Intervals:
         """The spans of all that counts as taken, with those of the passes before the first one."""
-        early = np.arange(self.first) * PASS
+        early = np.arange(0 if self.is_round else self.first) * PASS
         return union(np.column_stack([early, early + self.rows]), self.spans(self.taken))
 
     @property
@@ -125,7 +127,7 @@ class Axis:
 
     def with_taken(self, more: Intervals) -> Self:
         """The same after more was taken."""
-        return type(self)(self.rows, self.first, self.ends, self.balance, union(self.taken, more))
+        return replace(self, taken=union(self.taken, more))
 
     def grow(self, rows: int) -> None:
         """Adds rows: to each pass that was partly taken; if none was, to the last one that was taken."""

@@ -47,6 +47,8 @@ class Descriptions:
 
     def of(self, place: Place, name: str) -> Dataset | None:
         """The files of a source; None if they are not described."""
+        if place.round is not None:
+            return place.round.rows
         files, rows = place.files[name], place.rows[name]
         key = self._named.get(files, "") if place.is_mixture else files, rows
         if key not in self._loaded:
@@ -66,7 +68,11 @@ class Descriptions:
 
     def are_related(self, one: Place, name: str, other: Place, new: str) -> bool:
         """Whether a source of a state has the order and the files of one of another, or the first of them."""
-        if name not in one.files or new not in other.files or one.orders[name] != other.orders[new]:
+        if name not in one.files or new not in other.files:
+            return False
+        if one.round is not None and other.round is not None:
+            return set(one.round.topics) == set(other.round.topics)
+        if one.orders[name] != other.orders[new]:
             return False
         if one.files[name] == other.files[new]:
             return True

@@ -204,6 +204,12 @@ class History:
         """
         if told.place.is_mixture != place.is_mixture:
             return False
+        if place.round is not None and told.place.round is not None:
+            is_over = told.dropped is not None or told.place.is_between_rounds
+            if place.is_start or is_over:
+                return place.is_start and is_over and place.round.follows(told.place.round)
+            if not place.round.grows(told.place.round):
+                return False
         before = {names[name]: axis for name, axis in told.place.taken_without(told.left).items()}
         old_names = {new: old for old, new in names.items()}
         for name, axis in place.taken.items():
@@ -253,6 +259,8 @@ class History:
             )
         if lineage.proven[state] is None:
             stand, names = self.stands[before], self._new_names[state]
+            if self.known[state].round is not None and self.known[state].is_start:  # with rows of its own
+                return Stand({}, stand.rows, Told(self.known[state]), before=before)
             delivered = {names.get(name, name): taken for name, taken in stand.delivered.items()}
             return Stand(delivered, stand.rows, Told(self.known[state]), before=before, names=names)
         at, edges = self._from_stand(state)

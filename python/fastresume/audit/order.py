@@ -173,8 +173,11 @@ class Dataset:
             first, last = (int(row - self.starts[of_group]) for row in (stretch[0], stretch[-1]))
             counted = self.counted
             span = f"{counted[:-1]} {first}" if first == last else f"{counted} {first}-{last}"
-            of_file = "" if counted == "sequences" else f"row group {of_group - int(self.groups[file])}: "
-            yield f"{self.files[file]}: {of_file}{span}"
+            yield f"{self._place(file, of_group)}{span}"
+
+    def _place(self, file: int, group: int) -> str:
+        of_file = "" if self.counted == "sequences" else f"row group {group - int(self.groups[file])}: "
+        return f"{self.files[file]}: {of_file}"
 
 
 def _contents(path: Path, content: int | None, count: int) -> Words | None:

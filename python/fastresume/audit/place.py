@@ -14,6 +14,7 @@ import numpy as np
 
 from fastresume.audit.axis import PASS, Axis, left_of, ordinals_at
 from fastresume.audit.ranges import NOTHING, common, size, union, without
+from fastresume.audit.stream_round import StreamRound
 from fastresume.buffers import Intervals
 
 ALONE = ""
@@ -44,6 +45,7 @@ class Place:
         orders: the order of each source.
         files: of each source, what tells its files and its selected rows from others.
         rows: how many a pass of each source has.
+        round: of a stream, the round that is the pass; None of others.
     """
 
     def __init__(self, text: str) -> None:
@@ -52,6 +54,7 @@ class Place:
         self.epoch: int = told["epoch"]
         self.positions: int = told["dataset"]["rows"]
         self.is_mixture = "mixture" in order
+        self.round = None if told.get("round") is None else StreamRound.of(told["round"])
         self.fingerprint: str = told["dataset"]["fingerprint"]
         self.selection: str | None = told["selection"]
         self._cuts: list[list[int]] = told["cuts"]
@@ -65,7 +68,9 @@ class Place:
             self.orders = {source[0]: _order(source[3]) for source in self._sources}
             self.files = {source[0]: str(source[1]) for source in self._sources}
         else:
-            files = json.dumps([self.fingerprint, self.selection])
+            files = json.dumps(
+                [self.fingerprint, self.selection] if self.round is None else self.round.topics
+            )
             self._sources, self.weights = [[ALONE, files, self.positions]], [1]
             self.orders, self.files = {ALONE: order}, {ALONE: files}
         self.names: list[str] = list(self.orders)
@@ -91,6 +96,11 @@ class Place:
                 and not 0 < order["block_rows"] <= order["window_rows"] + 0 * order["seed"]
             ):
                 raise ValueError("there is no such order")
+        if self.round is not None and (
+            self.round.rows.starts[-1] != self.positions
+            or self.epoch not in (of := self.round.number, of + 1)
+        ):
+            raise ValueError("the round has other rows than the state, or another number")
         _ = self.mark
 
     # ------------------------------------------------------------------------------------------ what it is
@@ -123,7 +133,12 @@ class Place:
     def is_start(self) -> bool:
         """Whether nothing of the pass is delivered; for a mixture, nothing of any pass of its sources."""
         is_new = not self._stages and (not self.is_mixture or all(of[4:] == [[]] for of in self._sources))
-        return is_new and not len(self._consumed) and not self._cuts
+        return is_new and not len(self._consumed) and not self._cuts and not self.is_between_rounds
+
+    @property
+    def is_between_rounds(self) -> bool:
+        """Whether a round is done, and the next one is not known."""
+        return self.round is not None and self.epoch > self.round.number
 
     @property
     def is_made(self) -> bool:
@@ -136,11 +151,16 @@ class Place:
     def mark(self) -> tuple[int, int]:
         """What two states from which the same is left have in common: a pass, and how much was taken of it.
 
-        For a mixture 0, and how many rows its sources delivered.
+        For a mixture 0, and how many rows its sources delivered. For a stream the end of a round is
+        `(number, 0)`.
         """
         if self.is_mixture:
             return 0, sum(axis.total for axis in self.taken.values())
+        if self.is_between_rounds:
+            return self.epoch - 1, 0
         taken = self.positions - size(self.left)
+        if self.round is not None and self.epoch and not taken:
+            return self.epoch - 1, 0
         return (self.epoch, taken) if taken or not self.epoch else (self.epoch - 1, self.positions)
 
     # ------------------------------------------------------------------------------------------ what is left
@@ -173,7 +193,8 @@ class Place:
     def begun(self) -> list[Axis]:
         """The axes when the present stage began: the stages before it are done again."""
         if not self.is_mixture:
-            return [Axis(self.positions, self.epoch, [(end, self.epoch) for end, _ in self._generations])]
+            ends_before = [(end, self.epoch) for end, _ in self._generations]
+            return [Axis(self.positions, self.epoch, ends_before, is_round=self.round is not None)]
         axes, came = [], []
         for _, _, rows, _, told, *grown in self._sources:
             first, balance, ends, in_pass = grown[0] if grown else (0, 0, [], [])

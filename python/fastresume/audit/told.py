@@ -36,6 +36,8 @@ class Told(NamedTuple):
         """What states that name the same place have in common, as `Place.mark` has it."""
         if not self.batches:
             return self.place.mark
+        if self.dropped is not None and self.place.round is not None:
+            return self.place.epoch, 0
         if self.dropped is None:
             lanes, groups, rows = self.cut
             more = self.batches * rows * (lanes // groups)

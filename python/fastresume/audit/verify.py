@@ -100,7 +100,8 @@ def _grouped(
     """The starts of each job: those that have a source in common, by its name, files and order."""
     kinds: dict[object, list[int]] = defaultdict(list)
     for index, place in stages.items():
-        sources = sorted((name, place.files[name], str(place.orders[name])) for name in place.names)
+        orders = {} if place.round is not None else place.orders  # rounds may have others
+        sources = sorted((name, place.files[name], str(orders.get(name))) for name in place.names)
         kinds[place.is_mixture, str(sources), str(starts[index].renamed)].append(index)
     jobs: list[list[list[int]]] = []
     # The most files come last: each dataset continues in one that begins with it.
@@ -130,6 +131,12 @@ def _introduce(
     last, logs = places[-1], len({start.file for start in starts})
     if last.is_mixture:
         _introduce_mixture(places, starts, descriptions, report)
+    elif last.round is not None:
+        names = ", ".join(last.round.topics)
+        how = (
+            "shuffled in each round" if last.orders[ALONE]["kind"] == "shuffled" else "in the order of rounds"
+        )
+        report.lines.append(f"stream of {names}, {how}; {logs} logs")
     else:
         dataset, order = descriptions.of(last, ALONE), last.orders[ALONE]
         of_files = "" if dataset is None else f" in {len(dataset.files)} files"

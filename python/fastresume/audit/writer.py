@@ -75,14 +75,16 @@ class DeliveryLog:
 
     Args:
         directory: where the files of all ranks and runs are; created if it is missing.
-        manifest: the dataset's.
+        manifest: the dataset's; None of a stream, whose states describe its rounds.
         world: the rank, the world size and the worker.
 
     Raises:
         SourceError: if the directory can't be created.
     """
 
-    def __init__(self, directory: str | os.PathLike[str], manifest: _core.Manifest, world: World) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], manifest: _core.Manifest | None, world: World
+    ) -> None:
         if not isinstance(directory, (str, os.PathLike)):
             raise TypeError(f"audit must be the path of a directory, found {directory!r}")
         if not os.fspath(directory):
@@ -124,11 +126,13 @@ class DeliveryLog:
         """
         found, content = self.digests(batch, origin)
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
-        if batch.ends_pass:
+        # A round whose rest makes no whole batch is not over: more rows come to it.
+        is_last = batch.ends_pass and (after.round is None or after.epoch > batch.epoch)
+        if is_last:
             dropped = of_buffer(batch.dropped)
             numbers += _numbers(dropped)
             content = _sum(content, self.content_at(before, dropped))
-        kind = LAST_BATCH if batch.ends_pass else BATCH
+        kind = LAST_BATCH if is_last else BATCH
         self._append(kind, before, after, found, numbers, masked, content)
 
     def end(self, before: _core.Cursor, after: _core.Cursor) -> None:
@@ -226,7 +230,8 @@ class DeliveryLog:
 
     def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
         """The files that describe what is read, by their names."""
-        yield from descriptions_of(self._manifest)
+        if self._manifest is not None:
+            yield from descriptions_of(self._manifest)
 
     def _describe(self, name: str, content: Callable[[], bytes]) -> None:
         path = self._directory / name

@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import fastresume._core as _core
@@ -14,7 +13,7 @@ from fastresume.kafka.buffer import Buffer, Index, Taken
 from fastresume.kafka.client import Client, Message, Topic
 from fastresume.kafka.decoder import Decoder
 from fastresume.kafka.place import Part, Place
-from fastresume.kafka.round import Generation, Round, Stretch
+from fastresume.kafka.round import Gap, Generation, Round, Stretch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +44,7 @@ class Counted(NamedTuple):
     generation: Generation
     indices: tuple[Index, ...]
     behind: dict[Part, int]
+    gaps: tuple[Gap, ...] = ()
 
 
 class Found(NamedTuple):
@@ -54,15 +54,6 @@ class Found(NamedTuple):
     tables: list[list[pa.Table]] | None
     is_end: bool = False
     is_cancelled: bool = False
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Offsets of a partition that were gone before they were read."""
-
-    part: Part
-    first: int
-    end: int
 
 
 class Follower:
@@ -91,7 +82,7 @@ class Follower:
         self._stops = stops
         self._buffers: dict[Part, Buffer] = {}
         self._topics_asked = 0.0
-        self.gaps: list[Gap] = []
+        self._gaps: list[Gap] = []
 
     def gather(
         self,
@@ -173,6 +164,7 @@ class Follower:
         own = {part: buffer.begin for part, buffer in self._buffers.items()}
         if any(own.get(part) != place for part, place in begins.items()):
             self._buffers = {part: Buffer(place) for part, place in begins.items()}
+            self._gaps = []
 
     @property
     def _bytes(self) -> int:
@@ -214,7 +206,7 @@ class Follower:
                 f"retention removed the messages [{reached}, {low}) of {part} before they were read. Write "
                 "on_gap='skip' to continue after them"
             )
-        self.gaps.append(Gap(part, reached, low))
+        self._gaps.append(Gap(part, reached, low))
         _log.warning(
             "the messages [%d, %d) of %s were removed before they were read: skipped", reached, low, part
         )
@@ -274,7 +266,8 @@ class Follower:
                 indices.append(taken.index)
                 tables.append(taken.tables)
         behind = {part: high - self._buffers[part].begin.offset for part, high in highs.items()}
-        return Found(Counted(tuple(stretches), tuple(indices), behind), tables)
+        gaps, self._gaps = tuple(self._gaps), []
+        return Found(Counted(tuple(stretches), tuple(indices), behind, gaps), tables)
 
     def _check_topics(self, round_: Round, topics: Mapping[str, Topic]) -> None:
         for name, id_ in round_.topics:

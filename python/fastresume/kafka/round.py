@@ -40,6 +40,15 @@ class Stretch:
         return self.end.offset + (self.end.row > 0)
 
 
+@dataclass(frozen=True)
+class Gap:
+    """Offsets of a partition that were gone before they were read."""
+
+    part: Part
+    first: int
+    end: int
+
+
 Generation = tuple[Stretch, ...]
 """A stretch of each partition, in the order of partitions."""
 
@@ -54,12 +63,14 @@ class Round:
         generations: what it consists of. A second generation is there if other ranks resumed in the middle
             of the round: it fills their last batch.
         watermarks: the watermark before and after the round, in milliseconds since 1970, or None.
+        gaps: what was removed before it was read, between the round before and the end of this one.
     """
 
     number: int
     topics: tuple[tuple[str, str], ...]
     generations: tuple[Generation, ...]
     watermarks: tuple[int | None, int | None] = (None, None)
+    gaps: tuple[Gap, ...] = ()
 
     @classmethod
     def empty(cls, topics: tuple[tuple[str, str], ...], places: Mapping[Part, Place]) -> Self:
@@ -87,16 +98,16 @@ class Round:
         """How many rows it has."""
         return sum(one.rows for one in self.stretches)
 
-    def grown(self, more: Generation, watermark: int | None) -> Round:
-        """The same round with more rows after its own."""
+    def grown(self, more: Generation, gaps: tuple[Gap, ...]) -> Round:
+        """The same round with more rows after its own; its watermark is not known."""
         known = self.ends
         new = [one for one in more if one.part not in known]
         before = []
         for generation in self.generations:
             added = (Stretch(one.part, one.begin, one.begin, 0) for one in new)
             before.append(tuple(sorted((*generation, *added), key=lambda one: one.part)))
-        watermarks = (self.watermarks[0], watermark)
-        return Round(self.number, self.topics, (*before, more), watermarks)
+        watermarks = (self.watermarks[0], None)
+        return Round(self.number, self.topics, (*before, more), watermarks, (*self.gaps, *gaps))
 
     def text(self) -> str:
         """The round as JSON, for a state."""
@@ -108,7 +119,12 @@ class Round:
             for one in stretches:
                 numbers += [*one.end, one.rows]
             parts.append(numbers)
-        told = {"number": self.number, "parts": parts, "topics": self.topics, "watermarks": self.watermarks}
+        told: dict[str, object] = {"number": self.number, "parts": parts, "topics": self.topics}
+        told["watermarks"] = self.watermarks
+        if self.gaps:
+            told["gaps"] = [
+                (names.index(gap.part.topic), gap.part.partition, gap.first, gap.end) for gap in self.gaps
+            ]
         return json.dumps(told, separators=(",", ":"))
 
     @classmethod
@@ -140,4 +156,9 @@ class Round:
                 generation.append(Stretch(part, begin, end, rows))
                 begin = end
         before, after = told["watermarks"]
-        return cls(int(told["number"]), topics, tuple(map(tuple, generations)), (before, after))
+        gaps = (
+            Gap(Part(topics[topic][0], int(of)), int(first), int(end))
+            for topic, of, first, end in told.get("gaps", [])
+        )
+        of_round = tuple(map(tuple, generations))
+        return cls(int(told["number"]), topics, of_round, (before, after), tuple(gaps))

@@ -59,6 +59,14 @@ class RoundSpec(FilesSpec):
         """How many offsets each partition has after the round, as it was when the round was counted."""
         return dict(self.lag_then)
 
+    @property
+    def skipped(self) -> dict[str, int]:
+        """How many offsets of each partition were gone before they were read, before this round or in it."""
+        found: dict[str, int] = {}
+        for gap in self.round.gaps:
+            found[str(gap.part)] = found.get(str(gap.part), 0) + gap.end - gap.first
+        return found
+
     def start(self) -> _core.Cursor:
         """The cursor before the round's first batch, in a job that begins with it."""
         return super().start().with_round(self.round.text())

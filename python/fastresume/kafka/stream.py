@@ -17,7 +17,7 @@ from fastresume.kafka.client import Client, ClosedError
 from fastresume.kafka.decoder import Decoder
 from fastresume.kafka.follower import Counted, Follower, Found, Limits
 from fastresume.kafka.place import Part, Place
-from fastresume.kafka.round import Round
+from fastresume.kafka.round import Gap, Round
 from fastresume.kafka.source import RoundSource
 from fastresume.kafka.spec import OF_PARTITIONS, RoundSpec
 from fastresume.rows_dataset import Asked
@@ -118,8 +118,6 @@ class Stream:
         self._ahead: _Ahead | None = None
         self._latest: _Ahead | None = None
         self._process = os.getpid()
-        # Rounds without transforms are compared: a dataset and what `map` makes of it share the stream.
-        self._spec: RoundSpec | None = None
 
     def empty(self, topics: tuple[tuple[str, str], ...], places: Mapping[Part, Place]) -> RoundSpec:
         """The round before the first one, which has no rows."""
@@ -140,14 +138,16 @@ class Stream:
         is_done = cursor.epoch > round_.number or round_.rows == 0
         if not is_done and spec.round == round_ and _whole(spec, cursor):
             return spec, cursor
-        begins = round_.ends
+        begins, gaps = round_.ends, tuple[Gap, ...]()
         if not is_done and not cursor.consumed_rows() and left % batch:
-            is_done, begins = True, round_.begins  # nothing was delivered: it is cut for these ranks
+            # Nothing was delivered: it is cut for these ranks.
+            is_done, begins, gaps = True, round_.begins, round_.gaps
         if is_done:
             counted, tables = self._next(_Request(begins, 0, batch))
             if counted is None:
                 return None
-            round_ = Round(cursor.epoch, round_.topics, (counted.generation,), (round_.watermarks[1], None))
+            marks = (round_.watermarks[1], None)
+            round_ = Round(cursor.epoch, round_.topics, (counted.generation,), marks, (*gaps, *counted.gaps))
             found = self._spec_of(round_, counted.indices, tables, _named(counted.behind))
             found = self._marked(found, round_)
             return self._ready(spec, found, cursor.followed_by(found.start()))
@@ -159,7 +159,7 @@ class Stream:
             counted, more = self._next(_Request(round_.ends, left, batch))
             if counted is None:
                 return None
-            grown = round_.grown(counted.generation, None)
+            grown = round_.grown(counted.generation, counted.gaps)
             tables = spec.source.tables
             both = None if tables is None or more is None else [*tables, *more]
             indices = [*spec.source.indices, *counted.indices]

@@ -107,4 +107,5 @@ def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[Delivery
         return log, log.spec
     if not isinstance(spec, FilesSpec):
         raise TypeError(f"audit= knows what ParquetDatasets read, found {type(spec).__name__}")
-    return DeliveryLog(directory, spec.manifest, spec.world), spec
+    manifest = spec.manifest if spec.start().round is None else None
+    return DeliveryLog(directory, manifest, spec.world), spec

@@ -141,6 +141,11 @@ class ReadSpec(ABC):
         return None
 
     @property
+    def skipped(self) -> dict[str, int] | None:
+        """How many offsets of each partition were gone before they were read, of a stream; None of others."""
+        return None
+
+    @property
     @abstractmethod
     def masking_bounds(self) -> Sequence[Bound]:
         """How many rows may be masked, for `MaskedRows`."""

@@ -55,6 +55,7 @@ class Stats:
         self._spec = spec
         self._shared = shared
         self._counts = Counts()
+        self._skipped = spec.skipped
         self._activity: Activity | None = None
         self._read_before = self._transformed_before = 0.0
         self._asked_before = StoreCounts()
@@ -203,6 +204,14 @@ class Stats:
         """Of a `KafkaDataset`, the offsets after the present round, by partition, when it was counted."""
         return self._spec.lag
 
+    @property
+    def skipped(self) -> dict[str, int] | None:
+        """Of a `KafkaDataset`, the offsets that were removed before they were read, by partition.
+
+        Those before the rounds that this loader read, and in them.
+        """
+        return self._skipped
+
     def __getitem__(self, name: str) -> float | dict[str, int] | None:
         """One of them by its name.
 
@@ -247,6 +256,15 @@ class Stats:
         if (eta := self.eta_seconds) is not None:
             told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
         return f"Stats({', '.join(told)})"
+
+    def _follow(self, spec: ReadSpec) -> None:
+        """Counts the next round of the stream."""
+        self._spec = spec
+        more = spec.skipped
+        if self._skipped is not None and more:
+            self._skipped = {
+                part: self._skipped.get(part, 0) + more.get(part, 0) for part in {**self._skipped, **more}
+            }
 
     def _asked(self) -> StoreCounts:
         """What was asked of stores, by this process and its workers."""
@@ -314,4 +332,5 @@ _NAMES = (
     "batches_per_second",
     "eta_seconds",
     "lag",
+    "skipped",
 )
