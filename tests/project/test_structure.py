@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "rust/fastresume/src"
-BINDING = ROOT / "rust/fastresume-python/src"
+CRATES_BESIDE = ["fastresume-stores", "fastresume-python", "fastresume-laws"]
 PACKAGE = ROOT / "python/fastresume"
 
 RUST_ROOMS = [
@@ -92,8 +92,10 @@ def test_each_room_of_the_package_takes_from_rooms_before_it() -> None:
     check_rooms(dict(python_imports()), PYTHON_ROOMS)
 
 
-def test_the_files_of_the_binding_import_each_other_without_a_circle() -> None:
-    check_circles(dict(rust_imports(BINDING)))
+@pytest.mark.parametrize("crate", CRATES_BESIDE)
+def test_the_files_of_the_other_crates_import_each_other_without_a_circle(crate: str) -> None:
+    check_circles(dict(rust_imports(ROOT / "rust" / crate / "src")))
+    assert {path.name for path in (ROOT / "rust").iterdir()} == {*CRATES_BESIDE, "fastresume"}
 
 
 def test_a_forward_import_and_a_circle_are_seen() -> None:

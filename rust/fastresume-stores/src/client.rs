@@ -21,6 +21,11 @@ use crate::outlook::{METADATA_HOSTS, Outlook, code_of, is_nothing_there};
 use crate::page::{check_page, root_of};
 use crate::plain::Plain;
 
+/// A body that brings no byte for this long is asked for again.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
+
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// So many reads are in flight at first.
 const FIRST_IN_FLIGHT: usize = 16;
 

@@ -1,14 +1,12 @@
 //! Small objects as a whole, as they came with their footers: the first pass asks for none of them again.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use bytes::Bytes;
 use fastresume::Status;
 use fastresume::error::locked;
-
-use crate::object::Object;
 
 /// No more is kept than so many bytes of objects together.
 const MOST_BYTES: u64 = 16 << 20;
@@ -30,22 +28,22 @@ struct Waiting {
 
 impl HandedOn {
     /// Keeps all bytes of an object, if there is room.
-    pub fn keep(&self, object: &Object, bytes: Bytes) {
+    pub fn keep(&self, path: &Path, status: &Status, bytes: Bytes) {
         let mut waiting = locked(&self.0);
         let count = bytes.len() as u64;
         if waiting.bytes + count <= MOST_BYTES {
             waiting.bytes += count;
             waiting.count += 1;
-            let gone = waiting.objects.insert(object.path.clone(), (object.status.clone(), bytes));
+            let gone = waiting.objects.insert(path.to_owned(), (status.clone(), bytes));
             waiting.bytes -= gone.map_or(0, |(_, gone)| gone.len() as u64);
         }
     }
 
     /// Gives what was kept of an object away, if it is the same one.
-    pub fn take(&self, object: &Object) -> Option<Bytes> {
+    pub fn take(&self, path: &Path, status: &Status) -> Option<Bytes> {
         let mut waiting = locked(&self.0);
-        let (status, bytes) = waiting.objects.remove(&object.path)?;
+        let (kept, bytes) = waiting.objects.remove(path)?;
         waiting.bytes -= bytes.len() as u64;
-        (waiting.count > FEW && status == object.status).then_some(bytes)
+        (waiting.count > FEW && kept == *status).then_some(bytes)
     }
 }

@@ -5,19 +5,18 @@
 
 mod account;
 mod address;
-mod again;
 mod block;
 mod cache;
 mod cached_object;
 mod client;
 mod counts;
+mod credentials;
 mod fetch;
 mod handed_on;
 mod hub;
-mod hub_client;
-mod hub_tree;
 mod in_flight;
 mod object;
+mod object_source;
 mod option_names;
 mod options;
 mod outlook;
@@ -26,10 +25,13 @@ mod plain;
 mod process;
 mod received;
 mod repository;
+mod retry;
+mod shared;
 mod stores;
 mod web;
 
 pub use crate::cache::Cache;
 pub use crate::counts::{Counts, Snapshot};
-pub use crate::options::{CredentialsOf, Options};
+pub use crate::credentials::CredentialsOf;
+pub use crate::options::Options;
 pub use crate::stores::Stores;

@@ -1,33 +1,29 @@
 //! One object, read at ranges as long as it is the one that was listed.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastresume::error::{locked, shown};
-use fastresume::{Error, Memory, ObjectVersion, Result, Source, Status, Version};
+use fastresume::{Error, Memory, ObjectVersion, Result, Status, Version};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta};
 
-use crate::again::again;
 use crate::block::{Blocks, ObjectKey};
 use crate::cache::Cache;
+use crate::client::READ_TIMEOUT;
 use crate::counts::Counts;
-use crate::fetch::Fetched;
 use crate::option_names::about_credentials;
-use crate::options::READ_TIMEOUT;
 use crate::page::Client;
 use crate::process::Process;
 use crate::received::{receive, shared};
-use crate::stores::Shared;
-
-/// A read of fewer bytes asks for so many, since a request takes longer than their way: the next read is often of those.
-const LEAST_READ_BYTES: u64 = 64 << 10;
+use crate::retry::again;
+use crate::shared::Shared;
 
 /// A cache keeps what small reads bring in blocks of so many bytes.
-const SMALL_BLOCK_BYTES: u64 = LEAST_READ_BYTES;
+const SMALL_BLOCK_BYTES: u64 = 64 << 10;
 
 /// A cache keeps column chunks in blocks of so many bytes: a file of its own for each costs little beside reading it.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -66,7 +62,7 @@ impl Object {
     }
 
     /// Fills `buffer` with the bytes from `offset` on, if its cache has them all.
-    fn read_cached(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
+    pub fn read_cached(&self, offset: u64, buffer: &mut [u8]) -> Result<bool> {
         let Some((cache, blocks)) = self.blocks(self.block_bytes()) else { return Ok(false) };
         let end = offset + buffer.len() as u64;
         for number in blocks.around(&(offset..end)) {
@@ -214,76 +210,6 @@ pub fn told(cause: &object_store::Error) -> String {
     text.push_str(about_credentials(&text));
     text.push_str(about_names(&text));
     text
-}
-
-/// An object, and what was read of it last.
-pub struct ObjectSource {
-    object: Arc<Object>,
-    /// The last small read, which the next one may begin in.
-    last: Mutex<(u64, Bytes)>,
-}
-
-impl ObjectSource {
-    /// What another one handed on of the object is there.
-    pub fn new(object: Object) -> Self {
-        let last = object.shared.handed_on.take(&object).map(|bytes| (0, bytes));
-        Self { object: Arc::new(object), last: Mutex::new(last.unwrap_or_default()) }
-    }
-}
-
-impl Source for ObjectSource {
-    fn size(&self) -> u64 {
-        self.object.status.size
-    }
-
-    fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.check(offset, buffer.len())?;
-        self.object.counts().note_needed(buffer.len() as u64);
-        if self.object.read_cached(offset, buffer)? {
-            return Ok(());
-        }
-        let wanted = offset..offset + buffer.len() as u64;
-        let mut last = locked(&self.last);
-        let (start, held) = &*last;
-        if !(*start <= wanted.start && wanted.end <= start + held.len() as u64) {
-            let end = wanted.end.max(wanted.start.saturating_add(LEAST_READ_BYTES)).min(self.size());
-            let came = self.object.read(wanted.start..end)?;
-            *last = (wanted.start, came);
-        }
-        let (start, held) = &*last;
-        copy(held, *start, wanted.start, buffer)
-    }
-
-    fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
-        // A small object came with its footer.
-        if locked(&self.last).1.len() as u64 == self.size() {
-            return Ok(None);
-        }
-        let fetched = Fetched::begin(&self.object, ranges)?;
-        Ok(fetched.map(|fetched| Arc::new(fetched) as Arc<dyn Source>))
-    }
-
-    fn hand_on(&self) {
-        // A cache has it anyway.
-        if self.object.cached.is_none() {
-            let (start, bytes) = std::mem::take(&mut *locked(&self.last));
-            if start == 0 && bytes.len() as u64 == self.size() {
-                self.object.shared.handed_on.keep(&self.object, bytes);
-            }
-        }
-    }
-
-    fn is_remote(&self) -> bool {
-        true
-    }
-
-    fn is_near(&self) -> bool {
-        self.object.shared.answer.is_near()
-    }
-
-    fn path(&self) -> &Path {
-        &self.object.path
-    }
 }
 
 /// Copies what begins at `offset` from bytes that begin at `start`.

@@ -2,81 +2,34 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fastresume::error::{check, shown};
-use fastresume::{Error, KnownBy, Object as Listed, Result, Source, Status, Store};
+use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 
 use crate::address::{Address, Kind};
-use crate::again::{again, again_at_first};
 use crate::block::ObjectKey;
 use crate::cache::Cache;
-use crate::client::{Answer, Connector};
 use crate::counts::Counts;
-use crate::handed_on::HandedOn;
-use crate::object::{Object, ObjectSource, longest, status_of, told};
+use crate::object::{Object, longest, status_of, told};
+use crate::object_source::ObjectSource;
 use crate::options::Options;
 use crate::outlook::Outlook;
-use crate::page::{Client, Pages};
+use crate::page::Pages;
 use crate::process::{LOOK_EVERY, Process};
+use crate::retry::{again, again_at_first};
+use crate::shared::Shared;
 
 /// So many objects are asked for at once where all of each is wanted.
 const READERS: usize = 32;
 
 /// What tells of objects, and holds none of their bytes, is there as a whole after this time.
 const WHOLE: Duration = Duration::from_secs(40);
-
-static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
-
-/// What the objects of a dataset share.
-#[derive(Debug)]
-pub struct Shared {
-    owner: u64,
-    options: Options,
-    pub cache: Option<Arc<Cache>>,
-    pub counts: Arc<Counts>,
-    pub answer: Answer,
-    pub handed_on: HandedOn,
-    /// What is to be said of a store that tells little of its objects, once.
-    weakness: OnceLock<String>,
-    is_told: AtomicBool,
-}
-
-impl Shared {
-    /// Notes what tells an object of an answer from another one of its name.
-    pub fn note_known_by(&self, known_by: KnownBy, path: &Path) {
-        let (lacks, instead) = match known_by {
-            KnownBy::Tags => return,
-            KnownBy::Times => ("no tags (ETag)", "size and time in seconds"),
-            KnownBy::Nothing => ("neither tags (ETag) nor times", "size alone"),
-        };
-        self.weakness.get_or_init(|| {
-            let shown = shown(path);
-            format!("the store of '{shown}' tells {lacks}: a replaced object is known by its {instead}")
-        });
-    }
-
-    /// The client of the store that an address lies in, in this process.
-    pub fn client(&self, address: &Path) -> Result<Arc<dyn Client>> {
-        let address = Address::parse(address)?;
-        let process = Process::current()?;
-        process.client(self.owner, &address.root, || {
-            let (counts, throttle) = (Arc::clone(&self.counts), Arc::clone(&process.throttle));
-            self.options.client(&address, Connector { counts, throttle })
-        })
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        Process::forget(self.owner);
-    }
-}
 
 /// The stores that a dataset reads from.
 #[derive(Debug, Clone)]
@@ -88,12 +41,7 @@ impl Stores {
     /// Stores that are reached with these options, and where blocks of objects are kept. Nothing is asked yet.
     #[must_use]
     pub fn new(options: Options, cache: Option<Cache>) -> Self {
-        let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
-        let cache = cache.map(Arc::new);
-        let (counts, answer, handed_on) = Default::default();
-        let (weakness, is_told) = Default::default();
-        let shared = Shared { owner, options, cache, counts, answer, handed_on, weakness, is_told };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(Shared::new(options, cache)) }
     }
 
     /// The first thing that went wrong with the cache in this process, told once.
@@ -105,8 +53,7 @@ impl Stores {
     /// What is to be known of objects whose store tells little of them, told once.
     #[must_use]
     pub fn take_weakness(&self) -> Option<String> {
-        let weakness = self.shared.weakness.get()?;
-        (!self.shared.is_told.swap(true, Ordering::Relaxed)).then(|| weakness.clone())
+        self.shared.take_weakness()
     }
 
     /// What was asked of them until now, in this process.

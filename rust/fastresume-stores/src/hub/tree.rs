@@ -6,7 +6,7 @@ use object_store::path::Path as Key;
 use object_store::{ObjectMeta, Result};
 use serde::Deserialize;
 
-use crate::hub::failed;
+use crate::hub::failure::failed;
 
 /// A file or directory, as one entry of a tree.
 #[derive(Deserialize)]

@@ -9,9 +9,9 @@ use object_store::Result;
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody, HttpResponse};
 use reqwest::Url;
 
-use crate::client::Connector;
-use crate::hub::failed;
-use crate::options::{CONNECT_TIMEOUT, READ_TIMEOUT, Renewed};
+use crate::client::{CONNECT_TIMEOUT, Connector, READ_TIMEOUT};
+use crate::credentials::Renewed;
+use crate::hub::failure::failed;
 
 /// What lets a user in.
 #[derive(Clone)]

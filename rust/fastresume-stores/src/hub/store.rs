@@ -20,8 +20,9 @@ use object_store::{
 };
 use reqwest::Url;
 
-use crate::hub_client::HubClient;
-use crate::hub_tree;
+use crate::hub::client::HubClient;
+use crate::hub::failure::failed;
+use crate::hub::tree;
 use crate::outlook::Outlook;
 use crate::page::{Client, Page, Pages};
 use crate::repository::Repository;
@@ -38,7 +39,7 @@ const ERROR_MESSAGE: HeaderName = HeaderName::from_static("x-error-message");
 const MOST_HOPS: u32 = 5;
 
 /// A repository of the hub.
-pub struct Hub {
+pub struct HubStore {
     client: HubClient,
     repository: Repository,
     /// Where the bytes of files lie, as the hub told last.
@@ -57,21 +58,16 @@ struct Located {
     tag: Option<String>,
 }
 
-impl fmt::Debug for Hub {
+impl fmt::Debug for HubStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Hub").field("repository", &self.repository).finish_non_exhaustive()
     }
 }
 
-impl fmt::Display for Hub {
+impl fmt::Display for HubStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Hub({})", self.repository.name)
     }
-}
-
-/// What is wrong, as the crate's error.
-pub fn failed(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
-    Error::Generic { store: "the Hugging Face hub", source: cause.into() }
 }
 
 fn tag_of(response: &HttpResponse, name: &HeaderName) -> Option<String> {
@@ -79,7 +75,7 @@ fn tag_of(response: &HttpResponse, name: &HeaderName) -> Option<String> {
     Some(tag.to_owned())
 }
 
-impl Hub {
+impl HubStore {
     pub fn new(client: HubClient, repository: Repository) -> Self {
         Self {
             client,
@@ -119,12 +115,12 @@ impl Hub {
         }
         let response = refused(response, &self.to_string())?;
         // A mirror may link to what it is one of.
-        let next = hub_tree::next(response.headers())
+        let next = tree::next(response.headers())
             .map(|next| address.join(next).map(|next| self.client.at_endpoint(next).to_string()));
         let next = next.transpose().map_err(failed)?;
         let answer = response.into_body().bytes().await.map_err(failed)?;
         // Most that is none was put there by what lies between.
-        let objects = hub_tree::files(&answer).inspect_err(|_| Outlook::Seldom.note())?;
+        let objects = tree::files(&answer).inspect_err(|_| Outlook::Seldom.note())?;
         Ok(Page { objects, next })
     }
 
@@ -236,14 +232,14 @@ fn read_only<T>() -> Result<T> {
 }
 
 #[async_trait]
-impl Client for Hub {
+impl Client for HubStore {
     async fn page(&self, directory: Option<&Key>, token: Option<String>) -> Result<Page> {
         self.tree(directory, token, true).await
     }
 }
 
 #[async_trait]
-impl ObjectStore for Hub {
+impl ObjectStore for HubStore {
     async fn get_opts(&self, location: &Key, options: GetOptions) -> Result<GetResult> {
         if options.head {
             let meta = self.find(location).await?;
@@ -266,7 +262,7 @@ impl ObjectStore for Hub {
             return Err(failed(told));
         }
         let tag = tag.or_else(|| expected.map(str::to_owned));
-        let meta = hub_tree::file(location.clone(), size, tag);
+        let meta = tree::file(location.clone(), size, tag);
         let body = response.into_body().bytes_stream().map_err(failed).boxed();
         let (attributes, extensions) = Default::default();
         Ok(GetResult { payload: GetResultPayload::Stream(body), range, meta, attributes, extensions })

@@ -1,0 +1,6 @@
+//! The Hugging Face hub as a store.
+
+pub mod client;
+mod failure;
+pub mod store;
+mod tree;
