@@ -162,6 +162,32 @@ def test_values_may_be_json_or_made_by_a_function(broker: Start) -> None:
     assert ids(opened(kafka, 1, value=JSON(SCHEMA), filter=pc.field("id") != 2)) == [1, 3]
 
 
+def test_a_filter_keeps_what_it_keeps_of_a_table(broker: Start) -> None:
+    kafka = broker(partitions=2)
+    given, _ = messages([(0, 5), (1, 0), (0, 3), (1, 9), (0, 1)] * 4)
+    kafka.send(given)
+    table = pa.concat_tables([pa.ipc.open_stream(value).read_all() for _, value in given])
+    conditions: list[Any] = [
+        (fr.col("id") >= 7) & ~(fr.col("text") == "row 9"),
+        [("id", "in", [3, 8, 8, 70])],
+        fr.col("id") < 0,
+    ]
+    for condition in conditions:
+        kept = _kept(table, condition)
+        assert sorted(ids(opened(kafka, 1, filter=condition))) == kept
+    for wrong, told in (("id > 3", "condition on fr.col"), (fr.col("ID") > 3, "no column matches 'ID'")):
+        with pytest.raises((TypeError, fr.DataError), match=told):
+            opened(kafka, filter=wrong)
+
+
+def _kept(table: pa.Table, condition: Any) -> list[int]:
+    try:
+        dataset = fr.ArrowDataset(table, batch_size=1, columns=["id"], filter=condition, world=(0, 1))
+    except ValueError:  # nothing is kept
+        return []
+    return sorted(number for batch in dataset for number in batch["id"].tolist())
+
+
 def test_a_stream_begins_and_stops_where_it_is_told(broker: Start) -> None:
     kafka = broker(partitions=2)
     given, _ = messages([(0, 1), (1, 1), (0, 1), (1, 1), (0, 1), (1, 1)])

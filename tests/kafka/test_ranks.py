@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,46 @@ def test_three_ranks_are_killed_and_two_go_on(broker: Start, tmp_path: Path) -> 
     sizes = [1, 7, 0, 3, 12, 2, 1, 5] * 8
     lives = [Life(3, 4, 3), Life(2, 1, None)]
     check(kafka, tmp_path, lives, sizes, {"round_rows": 40})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_two_hundred_kills_lose_and_repeat_nothing(broker: Start, tmp_path: Path, seed: int) -> None:
+    """Ten kills for each seed, of 1 to 4 ranks, while 16 partitions are written."""
+    draw, kafka = random.Random(seed), broker(partitions=16)
+    size = (1, 128)[seed % 2]
+    lives = [Life(draw.randint(1, 4), draw.randint(2, 16), draw.randint(1, 8)) for _ in range(10)]
+    most = max(life.world_size * life.batch_size * (life.killed_after or 1) for life in lives)
+    share = -(-2 * most // size)  # messages of a life
+    sent, rows = messages((draw.randrange(16), size) for _ in range(share * (len(lives) + 1)))
+    kafka.send(sent[:share])
+    producer = kafka.producer()
+    writing: list[threading.Thread] = []
+
+    def write(number: int) -> None:
+        for message in sent[share * (number + 1) : share * (number + 2)]:
+            kafka.send([message], producer)
+
+    def write_meanwhile(number: int) -> None:
+        if writing:
+            writing.pop().join()
+        writing.append(threading.Thread(target=write, args=(number,)))
+        writing[-1].start()
+
+    given = {
+        "columns": ["id"],
+        "max_wait": 0.1,
+        "round_rows": draw.choice([64, 300, 5000]),
+        "shuffle": draw.random() < 0.5,
+        "seed": seed,
+    }
+    write_meanwhile(0)
+    ends = [Life(1, 1, None)]  # takes what is left
+    found = run(tmp_path, [*lives, *ends], kafka.address, given, lambda number: write_meanwhile(number + 1))
+    writing.pop().join()
+    assert sorted(found) == sorted(number for each in rows.values() for number in each)
+    report = audit(tmp_path / "logs")
+    assert report.problems == 0, "\n".join(report.lines)
 
 
 @pytest.mark.slow

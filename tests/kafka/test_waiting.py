@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from support.kafka_broker import SCHEMA, Broker, message
 Start = Callable[..., Broker]
 
 
-def opened(address: str) -> KafkaDataset:
+def opened(address: str, **given: Any) -> KafkaDataset:
     """A dataset of a topic without messages."""
-    return KafkaDataset(address, batch_size=4, value=ArrowIPC(SCHEMA), max_wait=0.1, world=(0, 1))
+    return KafkaDataset(address, batch_size=4, value=ArrowIPC(SCHEMA), max_wait=0.1, world=(0, 1), **given)
 
 
 def wait(address: str) -> str:
@@ -66,9 +67,20 @@ def test_ctrl_c_ends_a_wait(broker: Start) -> None:
         assert child.end() == 0
 
 
-def test_brokers_that_are_not_there_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_that_are_not_there_are_named() -> None:
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
-    monkeypatch.setattr("fastresume.kafka.client.OUTAGE_SECONDS", 0.5)
-    monkeypatch.setattr("fastresume.kafka.client._ASK_SECONDS", 0.5)
-    with pytest.raises(fr.SourceError, match=r"kafka://127.0.0.1:1/rows does not give the topics"):
-        opened("kafka://127.0.0.1:1/rows")
+    told = r"kafka://127.0.0.1:1/rows does not give the topics.*is the address right\? connect_seconds="
+    with pytest.raises(fr.SourceError, match=told):
+        opened("kafka://127.0.0.1:1/rows", connect_seconds=0.5)
+
+
+def test_brokers_that_went_are_waited_for(broker: Start) -> None:
+    kafka = broker()
+    kafka.send([(0, message(range(4)))])
+    dataset = opened(kafka.address, outage_seconds=0.5)
+    assert next(iter(dataset))["id"].tolist() == [0, 1, 2, 3]
+    kafka.close()
+    with pytest.raises(fr.SourceError, match="does not give the offsets") as raised:
+        next(iter(dataset))
+    assert "connect_seconds" not in str(raised.value)
+    dataset.close()

@@ -55,7 +55,8 @@ def live(directory: Path, number: int, life: Life, address: str, given: dict[str
     """Run the ranks of a life to their end, or kill them with SIGKILL."""
     children = [Child() for _ in range(life.world_size)]
     try:
-        arguments = {**given, "batch_size": life.batch_size}
+        stop = None if life.killed_after is not None else "end"
+        arguments = {"stop": stop, **given, "batch_size": life.batch_size}
         for rank, child in enumerate(children):
             child.start(train, rank, life.world_size, str(directory), number, address, arguments)
         if life.killed_after is None:

@@ -17,9 +17,6 @@ from fastresume.kafka.settings import Settings
 
 _log = logging.getLogger("fastresume")
 
-OUTAGE_SECONDS = 120.0
-"""Brokers that don't answer are waited for so long."""
-
 _ASK_SECONDS = 10.0
 _POLL_SECONDS = 0.1
 _AT_ONCE = 1000
@@ -50,6 +47,13 @@ class Topic(NamedTuple):
 
     id: str
     parts: tuple[Part, ...]
+
+
+class Outages(NamedTuple):
+    """How long brokers that don't answer are waited for: before their first answer, and after it."""
+
+    connect_seconds: float
+    outage_seconds: float
 
 
 class ClosedError(Exception):
@@ -87,11 +91,14 @@ class ConfluentClient:
     Args:
         settings: where they are.
         isolation: "read_committed" or "read_uncommitted".
+        outages: how long brokers that don't answer are waited for.
     """
 
-    def __init__(self, settings: Settings, isolation: str) -> None:
+    def __init__(self, settings: Settings, isolation: str, outages: Outages) -> None:
         self._settings = settings
         self._isolation = isolation
+        self._outages = outages
+        self._has_answered = False
         self._begin()
 
     def _begin(self) -> None:
@@ -135,7 +142,7 @@ class ConfluentClient:
         names = list(self._settings.topics)
         asked = kafka.TopicCollection(names)
         found = self._asked(
-            lambda admin: admin.describe_topics(asked, request_timeout=_ASK_SECONDS), "the topics"
+            lambda admin: admin.describe_topics(asked, request_timeout=self._ask_seconds), "the topics"
         )
         return {
             name: Topic(str(told.topic_id), tuple(sorted(Part(name, each.id) for each in told.partitions)))
@@ -164,7 +171,7 @@ class ConfluentClient:
         asked = [kafka.TopicPartition(*part) for part in parts]
         consumer = self._made(lambda: kafka.Consumer({**self._config(), "group.id": group}))
         try:
-            found = consumer.committed(asked, timeout=_ASK_SECONDS)
+            found = consumer.committed(asked, timeout=self._ask_seconds)
         except kafka.KafkaException as error:
             raise self._failed(f"the offsets of the group '{group}'", error.args[0]) from None
         finally:
@@ -178,16 +185,18 @@ class ConfluentClient:
         if not wanted:
             return {}
         found = self._asked(
-            lambda admin: admin.list_offsets(wanted, isolation_level=level, request_timeout=_ASK_SECONDS),
+            lambda admin: admin.list_offsets(
+                wanted, isolation_level=level, request_timeout=self._ask_seconds
+            ),
             "the offsets",
         )
         return {Part(of.topic, of.partition): told.offset for of, told in found.items()}
 
     def _asked(self, ask: Callable[[Any], dict[Any, Any]], what: str) -> dict[Any, Any]:
-        """What brokers answer; they are asked again for up to two minutes."""
+        """What brokers answer; they are asked again as long as an outage may last."""
         kafka = confluent_kafka()
         self._own()
-        closed, ends = self._closed, time.monotonic() + OUTAGE_SECONDS
+        closed, ends = self._closed, time.monotonic() + self._patience
         while True:
             with self._lock:
                 if self._admin is None:
@@ -202,7 +211,9 @@ class ConfluentClient:
                         raise self._failed(f"{what}, and refused {refusals} times", self._trouble)
                     if closed.wait(0.002):
                         raise ClosedError
-                return {of: future.result() for of, future in futures.items()}
+                found = {of: future.result() for of, future in futures.items()}
+                self._has_answered = True
+                return found
             except kafka.KafkaException as error:
                 told = error.args[0]
                 if self._is_final(told) or time.monotonic() > ends:
@@ -241,7 +252,7 @@ class ConfluentClient:
                 if found:
                     heard = time.monotonic()
                     yield found
-                elif time.monotonic() - heard > OUTAGE_SECONDS:
+                elif time.monotonic() - heard > self._patience:
                     part = min(left)
                     raise self._failed(f"{part} from offset {left[part][0]} on", self._trouble)
 
@@ -299,6 +310,15 @@ class ConfluentClient:
                 with self._lock:
                     idle.append(consumer)
 
+    @property
+    def _patience(self) -> float:
+        return self._outages.outage_seconds if self._has_answered else self._outages.connect_seconds
+
+    @property
+    def _ask_seconds(self) -> float:
+        """How long one request may take."""
+        return min(_ASK_SECONDS, self._patience)
+
     def _is_final(self, error: Any) -> bool:
         kafka = confluent_kafka().KafkaError
         return error is not None and error.code() in (
@@ -316,7 +336,12 @@ class ConfluentClient:
     def _failed(self, what: str, error: Any) -> Exception:
         heard = "" if self._trouble is None or self._trouble is error else f"; {self._trouble}"
         told = self._settings.told(f"{error}{heard}")
-        return _core.SourceError(f"{self._settings.name} does not give {what}: {told}")
+        advice = (
+            ""
+            if self._has_answered or self._is_final(error)
+            else ". No broker has answered yet: is the address right? connect_seconds= says how long to wait"
+        )
+        return _core.SourceError(f"{self._settings.name} does not give {what}: {told}{advice}")
 
     def close(self) -> None:
         """Ends what waits, and lets connections go; later calls make new ones."""
@@ -329,7 +354,7 @@ class ConfluentClient:
             consumer.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ConfluentClient, (self._settings, self._isolation)
+        return ConfluentClient, (self._settings, self._isolation, self._outages)
 
 
 def confluent_kafka() -> Any:

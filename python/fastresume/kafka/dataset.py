@@ -16,12 +16,12 @@ from fastresume.agreement.peers import Peers
 from fastresume.agreement.same_reads import SameRanks
 from fastresume.batch.batch import Batch
 from fastresume.columns.request import Columns
-from fastresume.filter.pyarrow_filter import is_of_arrow
-from fastresume.kafka.client import ConfluentClient, Message, Topic
+from fastresume.kafka.client import ConfluentClient, Message, Outages, Topic
 from fastresume.kafka.decoder import Decoder, found_schema
 from fastresume.kafka.follower import Limits
 from fastresume.kafka.place import Part, Place
 from fastresume.kafka.round import Round
+from fastresume.kafka.row_filter import RowFilter
 from fastresume.kafka.settings import Settings
 from fastresume.kafka.spec import RoundSpec
 from fastresume.kafka.starts import checked_start, checked_stop, start_offsets, stop_offsets
@@ -76,7 +76,8 @@ class KafkaDataset(RowsDataset):
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, instead of `batch_size`.
         columns: what is delivered, as of a `ParquetDataset`.
-        filter: keep the rows where a `pyarrow.compute.Expression` is true.
+        filter: keep the rows where a condition is true, as `fr.col("label") > 0`; or an expression of
+            pyarrow. It is asked when messages are decoded.
         shuffle: deliver the rows of a round in a shuffled order.
         seed: of the shuffled order, and of what transforms draw.
         lanes: into how many contiguous parts a round is divided, as of a `ParquetDataset`.
@@ -94,10 +95,12 @@ class KafkaDataset(RowsDataset):
         bad_rows: what happens to messages that can't be decoded: "error", or "skip" with a line in the log.
         on_gap: what happens if messages were removed before they were read: "error" or "skip".
         isolation: "read_committed" leaves out messages of transactions that were not committed.
+        connect_seconds: brokers that don't answer when the dataset is made are an error after this time.
+        outage_seconds: brokers that answered once, and don't any more, are an error after this time.
 
     Raises:
         TypeError, ValueError: for arguments of another type, or out of range.
-        SourceError: if brokers don't answer for two minutes, or refuse.
+        SourceError: if brokers don't answer in time, or refuse.
         DataError: if the first message can't be decoded, or columns can't be delivered.
         ImportError: if confluent-kafka or pyarrow is not installed.
 
@@ -142,17 +145,14 @@ class KafkaDataset(RowsDataset):
         bad_rows: Literal["error", "skip"] = "error",
         on_gap: Literal["error", "skip"] = "error",
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        connect_seconds: float = 10.0,
+        outage_seconds: float = 120.0,
     ) -> None:
         IterableDataset.__init__(self)
         arrow()
         settings = Settings(address, topic, config)
         if unit is not None:
             raise ValueError("unit= is not there yet for streams: rows are counted. Leave it out")
-        if filter is not None and not is_of_arrow(filter):
-            raise TypeError(
-                "filter must be a pyarrow expression, as pyarrow.compute.field('x') > 3, found "
-                f"{quoted(filter)}"
-            )
         asked = Asked.of(
             batch_size=batch_size,
             global_batch_size=global_batch_size,
@@ -183,7 +183,10 @@ class KafkaDataset(RowsDataset):
         gaps = one_of("on_gap", on_gap, ("error", "skip"))
         level = one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
         peers = _peers_of(asked.world)
-        client = ConfluentClient(settings, level)
+        outages = Outages(
+            positive("connect_seconds", connect_seconds), positive("outage_seconds", outage_seconds)
+        )
+        client = ConfluentClient(settings, level, outages)
 
         def opened() -> _Opened:
             topics = client.topics()
@@ -204,7 +207,8 @@ class KafkaDataset(RowsDataset):
         found = opened() if peers is None else peers.lead("open the topics", opened)
         if own_value.schema is None:
             own_value.schema = found.schema
-        decoder = Decoder(own_value, found.schema, filter, skips)
+        kept = None if filter is None else RowFilter(filter, found.schema)
+        decoder = Decoder(own_value, found.schema, kept, skips)
         self._stream = Stream(asked, settings.name, client, decoder, limits, gaps, peers, found.stops)
         self._used = _Used()  # which datasets that `map` makes share
         weakref.finalize(self._used, self._stream.close)

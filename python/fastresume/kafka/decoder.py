@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.kafka.client import Message
+from fastresume.kafka.row_filter import RowFilter
 from fastresume.kafka.values import Value, conformed
 from fastresume.messages import bounded
 from fastresume.sources.schema import arrow
@@ -47,7 +48,7 @@ class Decoder:
     Args:
         value: what values are.
         schema: the columns.
-        kept: a `pyarrow.compute.Expression`; None keeps all rows.
+        kept: which rows are kept; None keeps all rows.
         bad_rows: what happens to a message that can't be decoded: "error", or "skip" with a line in the log.
     """
 
@@ -55,7 +56,7 @@ class Decoder:
         self,
         value: Value,
         schema: pa.Schema,
-        kept: Any,
+        kept: RowFilter | None,
         bad_rows: Literal["error", "skip"],
     ) -> None:
         self._value = value
@@ -107,10 +108,9 @@ class Decoder:
         table.validate()
         if self._filter is None:
             return table, counts
-        whose = arrow().array(np.repeat(np.arange(len(counts)), counts))
-        kept = table.append_column(_WHOSE, whose).filter(self._filter)
-        of = kept.column(_WHOSE).to_numpy()
-        return kept.drop_columns([_WHOSE]), np.bincount(of, minlength=len(counts)).astype(np.int64)
+        kept = self._filter.kept(table)
+        of = np.repeat(np.arange(len(counts)), counts)[kept]
+        return table.take(kept), np.bincount(of, minlength=len(counts)).astype(np.int64)
 
     def _bad(self, message: Message, cause: Exception) -> tuple[pa.Table, Numbers]:
         where = f"message {message.offset} of {message.part}"
@@ -122,9 +122,6 @@ class Decoder:
             f"{where} can't be decoded as {self._value!r}: {told}. Write bad_rows='skip' to leave "
             "it out, or value= for what the message is"
         ) from cause
-
-
-_WHOSE = "\0message"
 
 
 def found_schema(value: Value, first: Callable[[], Message | None], name: str) -> pa.Schema:
