@@ -22,6 +22,7 @@ from fastresume.bench.outputs import Outputs
 from fastresume.bench.reading import Contender
 from fastresume.bench.report import Report
 from fastresume.bench.survey import survey
+from support.each_of import each_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
 CONTENDERS = "fastresume,fastresume-stacked,pyarrow"
@@ -397,9 +398,9 @@ def test_a_signal_ends_all_processes_and_shows_what_they_found(
 # ------------------------------------------------------------------------------------------------- the files
 
 
-@pytest.mark.parametrize("rows", [2, 0])
-@pytest.mark.parametrize("lacking", [0, 1, 2])
-@pytest.mark.parametrize("patterns", [None, ["b"], ["*"]])
+@each_of("rows", [2, 0])
+@each_of("lacking", [0, 1, 2])
+@each_of("patterns", [None, ["b"], ["*"]])
 def test_a_column_that_a_file_lacks_is_refused_with_both_files(
     tmp_path: Path, lacking: int, rows: int, patterns: list[str] | None
 ) -> None:

@@ -19,6 +19,7 @@ from fastresume.bench.reading import Contender, Reading
 from fastresume.bench.survey import survey
 from fastresume.bench.task import Task
 from support.bench_columns import JAGGED, ROWS, flat_columns, sums_of
+from support.each_of import each_of
 
 # --------------------------------------------------------------------------------------------- the contenders
 
@@ -35,14 +36,14 @@ INSTALLED = [name for name, one in CONTENDERS.items() if not missing(one)]
 IN_PROCESS = [name for name in INSTALLED if name not in ("dataloader", "torchdata")]  # they fork
 
 
-@pytest.mark.parametrize("name", IN_PROCESS)
+@each_of("name", IN_PROCESS)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_contenders_deliver_every_type_alike(task: Task, name: str) -> None:
     expected = rows_of([pa.table(flat_columns())], task)
     assert difference(rows_of(CONTENDERS[name].open(task, None).batches, task), expected) is None
 
 
-@pytest.mark.parametrize("name", IN_PROCESS)
+@each_of("name", IN_PROCESS)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_contenders_deliver_lists_strings_and_nulls_alike(tmp_path: Path, name: str) -> None:
     columns = {
@@ -69,7 +70,7 @@ NULLS_IN_LISTS = {
 }
 
 
-@pytest.mark.parametrize("name", IN_PROCESS)
+@each_of("name", IN_PROCESS)
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_contenders_deliver_nulls_in_lists_alike(tmp_path: Path, name: str) -> None:
     table = pa.table(NULLS_IN_LISTS)
@@ -93,7 +94,7 @@ def test_what_is_no_batch_is_told_with_what_is(batch: object, found: str) -> Non
         num_rows(batch)
 
 
-@pytest.mark.parametrize("name", [name for name in IN_PROCESS if CONTENDERS[name].resumes == "state"])
+@each_of("name", [name for name in IN_PROCESS if CONTENDERS[name].resumes == "state"])
 @pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
 def test_resumes_are_of_states_at_the_places_that_they_are_measured_at(
     task: Task, tmp_path: Path, name: str

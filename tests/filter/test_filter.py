@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import oracle
 from support.conditions import OPS, as_bytes, as_filter, encode, kept_rows
+from support.each_of import each_of
 from support.jobs import FEWER, parallel
 
 # ----------------------------------------------------------------------------------- what is kept: the oracle
@@ -186,7 +187,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_of("way", WAYS)
 def test_a_filter_may_be_passed_in_any_form(files: Path, way: str) -> None:
     """And it keeps what pyarrow keeps; its columns need not be read otherwise."""
     own, of_arrow = WAYS[way]
@@ -264,7 +265,7 @@ TIMES: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "values"), TIMES, ids=[str(type_) for type_, _ in TIMES])
+@each_of(("type_", "values"), TIMES)
 def test_times_are_compared_as_what_they_are(tmp_path: Path, type_: pa.DataType, values: list[Any]) -> None:
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"at": pa.array(values, type_)}), path)
@@ -289,7 +290,7 @@ def test_a_time_between_two_numbers_of_a_unit_is_none_of_them(tmp_path: Path) ->
     assert kept_rows(path, filter=fr.col("at") == noon) == []
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "value", "said"),
     [
         (pa.timestamp("us"), dt.datetime(2024, 1, 1, tzinfo=dt.UTC), "write the datetime without tzinfo"),
@@ -299,7 +300,6 @@ def test_a_time_between_two_numbers_of_a_unit_is_none_of_them(tmp_path: Path) ->
         (pa.duration("us"), dt.date(2024, 1, 1), "write a value of that type"),
         (pa.int64(), dt.date(2024, 1, 1), "can't be compared with datetime.date"),
     ],
-    ids=str,
 )
 def test_a_time_of_another_kind_is_refused(tmp_path: Path, type_: pa.DataType, value: Any, said: str) -> None:
     path = tmp_path / "x.parquet"
@@ -308,7 +308,7 @@ def test_a_time_of_another_kind_is_refused(tmp_path: Path, type_: pa.DataType, v
         kept_rows(path, filter=fr.col("at") > value)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("filter_", "error", "named"),
     [
         (LABEL == "x", TypeError, "column 'label' of the type int8 can't be compared with 'x'"),
@@ -325,14 +325,13 @@ def test_a_time_of_another_kind_is_refused(tmp_path: Path, type_: pa.DataType, v
         (pc.field("nowhere") == 3, fr.DataError, "pyarrow can't apply the filter to the file .*nowhere"),
         (LABEL == 77, ValueError, "no batch would come from 0 of 3000 rows"),
     ],
-    ids=str,
 )
 def test_what_is_no_filter_is_refused(files: Path, filter_: Any, error: type[Exception], named: str) -> None:
     with pytest.raises(error, match=named):
         dataset_of(files, filter=filter_)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("make", "named"),
     [
         (lambda: LABEL == None, r"found None: ask is_null\(\)"),  # noqa: E711  (that is what is refused)

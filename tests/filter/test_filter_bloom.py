@@ -14,6 +14,7 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.conditions import kept_rows
+from support.each_of import each_of
 from support.pages import BLOOM_FILTER_OFFSET, chunk_of, damage_chunks, number
 
 
@@ -45,7 +46,7 @@ VALUES: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", VALUES)
+@each_of("kind", VALUES)
 def test_row_groups_without_a_value_are_told_by_their_bloom_filter(tmp_path: Path, kind: str) -> None:
     """Each of the values stands in a row group of its own; the others, in none, need no page at all."""
     type_, there, absent = VALUES[kind]

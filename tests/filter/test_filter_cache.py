@@ -14,6 +14,7 @@ import pytest
 
 import fastresume as fr
 from support.conditions import kept_rows
+from support.each_of import each_of
 from support.jobs import fields_of, parallel
 from support.pages import damage
 
@@ -70,7 +71,7 @@ def test_each_filter_and_choice_of_rows_has_a_file_that_stays_one_while_files_co
         assert len(files_of(cache)) == 6
 
 
-@pytest.mark.parametrize(
+@each_of(
     "change",
     [
         lambda _: b"",
@@ -133,7 +134,7 @@ def test_a_file_of_something_else_is_never_replaced_by_a_cache(tmp_path: Path) -
     assert file.read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize("op", ["<", "<=", ">", ">=", "=", "!="])
+@each_of("op", ["<", "<=", ">", ">=", "=", "!="])
 def test_zeros_at_the_end_of_a_value_count(tmp_path: Path, op: str) -> None:
     rows = [b"\x01\x00", b"\x01", b"\x02\x00", b"\x00", b"", b"\x00\x00"]
     path = tmp_path / "x.parquet"

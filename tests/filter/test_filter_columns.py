@@ -13,6 +13,7 @@ import pytest
 
 import fastresume as fr
 from support.conditions import kept_rows
+from support.each_of import each_of
 from support.jobs import parallel
 from support.pages import damage_chunks
 
@@ -242,8 +243,8 @@ LISTS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("kind", LISTS)
+@each_of("version", ["1.0", "2.0"])
+@each_of("kind", LISTS)
 def test_any_column_may_be_asked_for_nulls(tmp_path: Path, kind: str, version: str) -> None:
     """Lists, whatever is in them, structs, and columns that can't be delivered at all."""
     type_, some = LISTS[kind]

@@ -14,6 +14,7 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.conditions import kept_rows
+from support.each_of import each_of
 from support.jobs import parallel
 from support.pages import (
     HIGHS,
@@ -41,8 +42,8 @@ DECIDED = {
 }
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("case", DECIDED)
+@each_of("version", ["1.0", "2.0"])
+@each_of("case", DECIDED)
 def test_only_pages_that_are_not_decided_are_read(tmp_path: Path, case: str, version: str) -> None:
     """Every other page of the filter's columns is damaged; and what is left is needed."""
     filter_, of_x, of_s = DECIDED[case]

@@ -12,12 +12,13 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.conditions import kept_rows
+from support.each_of import each_of
 from support.jobs import parallel
 from support.pages import damage
 from support.thrift_writer import COLUMN_ORDERS, MAX, MIN, NULL_COUNT, OLD_MAX, OLD_MIN, statistics_of
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("filter_", "expected"),
     [
         (fr.col("x") >= 20, [*range(20, 30)]),
@@ -27,7 +28,6 @@ from support.thrift_writer import COLUMN_ORDERS, MAX, MIN, NULL_COUNT, OLD_MAX, 
         (fr.col("s").is_valid(), [*range(20)]),
         ((fr.col("s") == "b") & fr.col("x").is_valid(), [*range(10, 20)]),
     ],
-    ids=str,
 )
 def test_row_groups_that_footers_decide_are_not_read(
     tmp_path: Path, filter_: Any, expected: list[int]

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import fastresume as fr
+from support.each_of import each_of
 
 DAY = 86_400
 NAIVE = dt.datetime(2024, 2, 29, 12, 30, 15, 250_001)
@@ -81,7 +82,7 @@ def test_an_instant_of_another_zone_is_the_same_instant(path: Path) -> None:
     check(path, pa.timestamp("us", "UTC"), last, Fraction(253_402_300_800 * 10**6 - 1 + 23 * 3600 * 10**6))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "seconds"),
     [
         (dt.date(2024, 2, 29), Fraction(19_782 * DAY)),
@@ -91,7 +92,6 @@ def test_an_instant_of_another_zone_is_the_same_instant(path: Path) -> None:
         (np.datetime64(3, "ps"), Fraction(3, 10**12)),
         (pd.Timestamp(1_709_209_815_250_001_002), Fraction(1_709_209_815_250_001_002, 10**9)),
     ],
-    ids=str,
 )
 def test_dates_and_numpys_and_pandas_instants_are_compared_exactly(
     path: Path, value: Any, seconds: Fraction
@@ -101,7 +101,7 @@ def test_dates_and_numpys_and_pandas_instants_are_compared_exactly(
     check(path, pa.date32(), value, seconds / DAY)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "value", "meant"),
     [
         (pa.time32("ms"), dt.time(1, 2, 3, 4005), Fraction(3_723_004_005, 1000)),
@@ -112,7 +112,6 @@ def test_dates_and_numpys_and_pandas_instants_are_compared_exactly(
         (pa.duration("ns"), np.timedelta64(5, "us"), Fraction(5000)),
         (pa.duration("ns"), pd.Timedelta(7), Fraction(7)),
     ],
-    ids=str,
 )
 def test_times_and_durations_are_compared_exactly(
     path: Path, type_: pa.DataType, value: Any, meant: Fraction
@@ -133,7 +132,7 @@ def test_any_instant_is_compared_as_its_number(path: Path, value: dt.datetime, u
     assert kept(path, fr.col("at") >= value) == ([1, 2] if meant == floor else [2])
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "value", "told"),
     [
         (pa.timestamp("us"), AWARE, "timestamp[us] can't be compared with datetime.datetime(2024,"),
@@ -153,7 +152,6 @@ def test_any_instant_is_compared_as_its_number(path: Path, value: dt.datetime, u
         (pa.string(), dt.date(2024, 1, 1), "of the type string can't be compared"),
         (pa.string(), dt.date(2024, 1, 1), "write it as the text that the column has"),
     ],
-    ids=str,
 )
 def test_a_value_of_another_kind_is_told_with_what_to_write(
     path: Path, type_: pa.DataType, value: Any, told: str

@@ -6,13 +6,13 @@ import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
+from support.each_of import each_of
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "layouts"
 DRAW = SimpleNamespace(**runpy.run_path(str(PAGES / "draw.py")))
 
 
-@pytest.mark.parametrize("page", DRAW.pages(), ids=lambda page: page.stem)
+@each_of("page", DRAW.pages())
 def test_a_page_shows_the_memory_of_its_example(page: Path) -> None:
     shown = DRAW.PICTURE.findall(page.read_text())
     assert shown == [DRAW.picture(DRAW.batch_of(page))], "python docs/layouts/draw.py draws it again"

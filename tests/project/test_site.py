@@ -7,11 +7,10 @@ import runpy
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 
-import pytest
-
 import fastresume as fr
 import fastresume.checkpoint
 import fastresume.training
+from support.each_of import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = SimpleNamespace(**runpy.run_path(str(ROOT / "docs/site.py")))
@@ -66,7 +65,7 @@ def test_links_lead_to_pages_of_the_site() -> None:
                 assert PurePosixPath(there) in PAGES, f"{page}: {link[2]}"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "page"),
     [
         ("README.md", "index.md"),
@@ -92,7 +91,7 @@ def test_python_is_wrapped_and_nothing_else_is() -> None:
     assert "for x in y:\n" in shown, "an excerpt stays as it is"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("remote", "address"),
     [
         ("https://example.org/owner/name.git\n", "https://example.org/owner/name"),

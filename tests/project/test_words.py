@@ -9,9 +9,8 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from support.code_blocks import without_blocks
+from support.each_of import each_of
 
 ROOT = Path(__file__).parents[2]
 RUST = sorted((ROOT / "rust").glob("*/src/**/*.rs"))
@@ -112,7 +111,7 @@ LONG = "word " * MOST_WORDS + "word."
 SHORT = "word " * (MOST_WORDS - 1) + "word."
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("a.rs", f"//! {LONG}\n"),
@@ -132,7 +131,7 @@ def test_a_long_sentence_is_found_wherever_it_stands(name: str, text: str) -> No
     assert not too_long(name, text, MOST_WORDS + 1)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "text"),
     [
         ("a.rs", f"//! {SHORT} {SHORT}\n"),
@@ -197,7 +196,7 @@ def python_texts(text: str) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each_of("page", PAGES)
 def test_a_page_uses_the_words_of_today(page: Path) -> None:
     name = page.relative_to(ROOT).as_posix()
     found = set(old_words(page.read_text())) - ALLOWED.get(name, set())
@@ -216,7 +215,7 @@ def test_docstrings_comments_and_messages_use_the_words_of_today() -> None:
     assert not found, "see OLD_WORDS for what to write:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+@each_of("page", PAGES)
 def test_a_page_that_speaks_of_passes_names_epochs(page: Path) -> None:
     prose = without_blocks(page.read_text())
     assert not re.search(r"\b(the|each|every|next|one) pass\b", prose) or "epoch" in prose.lower()
@@ -231,7 +230,7 @@ def test_old_words_are_found_in_prose_alone() -> None:
     assert not old_words("`goes on`, [continues](amid.md)\n\n```\nbut for\n```\n")
 
 
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [
         '"""What comes\nbehind it."""\n',

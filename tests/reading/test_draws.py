@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 from fastresume.reading import draws
 from fastresume.testing import assert_exact_resume
+from support.each_of import each_of
 from support.jobs import assert_same_batch, data_loader, make, make_reader
 from support.strategies import Dataset
 
@@ -189,8 +190,8 @@ def test_of_two_transforms_at_once_one_is_looked_at(small_dataset: Dataset) -> N
 
 
 @pytest.mark.law(2)
-@pytest.mark.parametrize("threads", [1, 2, 4])
-@pytest.mark.parametrize(("draw", "way"), DRAWING, ids=lambda value: getattr(value, "__name__", ""))
+@each_of("threads", [1, 2, 4])
+@each_of(("draw", "way"), DRAWING)
 def test_threads_say_that_a_transform_draws_what_does_not_come_again(
     small_dataset: Dataset, draw: Callable[[fr.Batch], Any], way: str, threads: int
 ) -> None:

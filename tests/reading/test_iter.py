@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.jobs import THREADS, assert_same_batch, make, make_reader, rows_of
 from support.profile import one_in
 from support.strategies import Dataset
@@ -86,8 +87,8 @@ def test_a_loader_and_its_dataset_are_one(small_dataset: Dataset) -> None:
     assert next(newer).step == 5
 
 
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("change", ["load", "reset"])
+@each_of("threads", THREADS)
+@each_of("change", ["load", "reset"])
 def test_a_load_or_reset_ends_older_iterators(
     small_dataset: Dataset, threads: int | None, change: str
 ) -> None:
@@ -237,7 +238,7 @@ def test_stats_count_what_was_delivered(small_dataset: Dataset) -> None:
     assert stats.wait_seconds > 0
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "message"),
     [
         ({"threads": -1}, ValueError, "threads must be at least 0, found -1"),

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from support.each_of import each_of
 from support.jobs import FEW, assert_same_batch, fields_of, make, make_reader, rows_of
 from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
 from support.topologies import TAILS, orders, topologies
@@ -127,8 +128,8 @@ def test_a_window_is_decoded_while_the_one_before_it_is_consumed(tmp_path: Path)
 
 @pytest.mark.law(6)
 @pytest.mark.law(11)
-@pytest.mark.parametrize("threads", [None, 1, 2, 4])
-@pytest.mark.parametrize("damaged", [0, 3, 5, 10])
+@each_of("threads", [None, 1, 2, 4])
+@each_of("damaged", [0, 3, 5, 10])
 def test_damage_ends_a_shuffled_pass_before_the_first_batch_that_needs_what_is_damaged(
     write_dataset: Write, damaged: int, threads: int | None
 ) -> None:

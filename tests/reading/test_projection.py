@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import assert_batch_values
 from support.row_files import Write, one_rank
 from support.strategies import ROW_NUMBERS, TYPES, ColumnSpec, Dataset, plain_spec
@@ -87,7 +88,7 @@ def test_stacked_columns_are_one_matrix_behind_the_others(
     assert all(tensor.is_contiguous() for tensor in batch.values())
 
 
-@pytest.mark.parametrize("type_", TYPES)
+@each_of("type_", TYPES)
 def test_any_type_can_be_stacked(write_dataset: Write, type_: str) -> None:
     columns = [ColumnSpec(f"c{i}", type_, fill="bits", seed=i) for i in range(3)]
     dataset = write_dataset(plain_spec([5, 2], [6], columns=columns))
@@ -112,7 +113,7 @@ def test_one_stacked_column_is_a_matrix(wide: Dataset) -> None:
     assert list(batch) == ["dense"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "message"),
     [
         (

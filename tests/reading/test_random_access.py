@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import (
     FEWER,
     assert_batch_values,
@@ -292,8 +293,8 @@ def test_rows_read_by_number_are_of_no_pass(small_dataset: Dataset) -> None:
     assert dataset.state_dict() == before
 
 
-@pytest.mark.parametrize("method", ["read_rows", "locate"])
-@pytest.mark.parametrize(
+@each_of("method", ["read_rows", "locate"])
+@each_of(
     ("numbers", "error"),
     [
         ([103], IndexError),
@@ -307,7 +308,6 @@ def test_rows_read_by_number_are_of_no_pass(small_dataset: Dataset) -> None:
         (None, TypeError),
         ([True], TypeError),
     ],
-    ids=str,
 )
 def test_what_is_no_row_is_refused(
     small_dataset: Dataset, method: str, numbers: object, error: type[Exception] | tuple[type[Exception], ...]

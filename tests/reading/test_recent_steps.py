@@ -14,6 +14,7 @@ import torch
 
 import fastresume as fr
 from fastresume.testing import _assert_equal
+from support.each_of import each_of
 from support.strategies import Dataset
 
 
@@ -43,10 +44,8 @@ def check(loader: fr.Loader, seen: list[fr.Batch], steps: int) -> None:
     assert loader.state_dict() == before
 
 
-@pytest.mark.parametrize("tail", ["drop", "short", "pad"])
-@pytest.mark.parametrize(
-    "options", [{"threads": 0}, {"threads": 2}, {"threads": 1, "rank": 1, "world_size": 2}]
-)
+@each_of("tail", ["drop", "short", "pad"])
+@each_of("options", [{"threads": 0}, {"threads": 2}, {"threads": 1, "rank": 1, "world_size": 2}])
 def test_every_number_of_last_steps_comes_again_over_ends_of_passes(
     lists: Dataset, tail: str, options: dict[str, Any]
 ) -> None:

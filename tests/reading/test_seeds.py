@@ -18,6 +18,7 @@ import fastresume as fr
 from fastresume.batch.seeds import batch_seed, row_seeds
 from golden import make_seeds
 from support import oracle
+from support.each_of import each_of
 from support.jobs import data_loader, make, parallel
 from support.strategies import Dataset
 from support.topologies import seeds
@@ -34,7 +35,7 @@ def test_the_oracle_still_says_what_the_golden_seeds_say() -> None:
     assert text == make_seeds.as_text(make_seeds.golden())
 
 
-@pytest.mark.parametrize("golden", GOLDEN["rows"], ids=lambda row: f"{row['seed']}-{row['epoch']}")
+@each_of("golden", GOLDEN["rows"])
 def test_golden_seeds_of_rows_are_what_they_were(golden: dict[str, Any]) -> None:
     found = row_seeds(np.array(golden["positions"]), golden["seed"], golden["epoch"], golden["draw"])
     assert found.dtype == np.int64

@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 from fastresume.reading.prefetch import MAX_THREADS
 from fastresume.testing import assert_exact_resume
+from support.each_of import each_of
 from support.jobs import (
     THREADS,
     assert_same_batch,
@@ -117,10 +118,8 @@ def test_another_batch_has_the_cursor_of_the_one_it_was_made_of(small_dataset: D
         other.state_dict()
 
 
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize(
-    "made", [None, 3, [1], (1, 2), torch.zeros(3), "text"], ids=lambda made: str(type(made))
-)
+@each_of("threads", THREADS)
+@each_of("made", [None, 3, [1], (1, 2), torch.zeros(3), "text"])
 def test_other_results_are_refused_with_what_to_return(
     small_dataset: Dataset, made: Any, threads: int | None
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.cli import main
+from support.each_of import each_of
 from support.jobs import (
     THREADS,
     assert_same_batch,
@@ -52,8 +53,8 @@ def add_one(batch: fr.Batch) -> fr.Batch:
     return batch
 
 
-@pytest.mark.parametrize("threads", [*THREADS, 0])
-@pytest.mark.parametrize("step", [0, 4, 9])
+@each_of("threads", [*THREADS, 0])
+@each_of("step", [0, 4, 9])
 def test_a_failure_names_the_batch_and_loses_nothing(
     small_dataset: Dataset, threads: int | None, step: int
 ) -> None:

@@ -20,6 +20,7 @@ from fastresume import _core
 from fastresume.buffers import of_buffer
 from golden import make_cursors
 from support import oracle
+from support.each_of import each_of
 from support.jobs import fields_of, oracle_job, parallel, text_of
 from support.strategies import Dataset
 from support.topologies import TAILS, chains, orders
@@ -51,7 +52,7 @@ def test_the_oracle_still_says_what_the_golden_cursors_say() -> None:
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize("golden", CURSORS, ids=lambda golden: golden["name"])
+@each_of("golden", CURSORS)
 def test_a_golden_cursor_means_what_it_meant(golden: dict[str, Any]) -> None:
     cursor = cursor_of(golden["text"])
     assert text_of(cursor.to_state()) == golden["text"]
@@ -65,7 +66,7 @@ def test_a_golden_cursor_means_what_it_meant(golden: dict[str, Any]) -> None:
 
 
 @pytest.mark.law(3)
-@pytest.mark.parametrize("golden", CURSORS, ids=lambda golden: golden["name"])
+@each_of("golden", CURSORS)
 def test_a_golden_cursor_goes_on_as_it_did(golden: dict[str, Any]) -> None:
     """Under its own cut and under others: the batches left, the rest after them, and the next batch."""
     cursor, fields = cursor_of(golden["text"]), json.loads(golden["text"])
@@ -155,7 +156,7 @@ def test_cursors_are_values(small_dataset: Dataset) -> None:
         assert copied.to_state() == two.state_dict()
 
 
-@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@each_of("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_a_cursor_survives_every_pickle_protocol(small_dataset: Dataset, protocol: int) -> None:
     cursor = next(iter(read(small_dataset.directory, 10))).cursor
     assert pickle.loads(pickle.dumps(cursor, protocol)) == cursor

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume import _core
 from support import oracle
+from support.each_of import each_of
 from support.jobs import (
     FEWER,
     THREADS,
@@ -43,9 +44,9 @@ SHUFFLE = Shuffle(17, 20, 45)
 
 
 @pytest.mark.law(5)
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("shuffle", [None, SHUFFLE], ids=["sequential", "shuffled"])
+@each_of("threads", THREADS)
+@each_of("tail", TAILS)
+@each_of("shuffle", [None, SHUFFLE])
 def test_the_state_is_one_small_leaf_whose_keys_and_types_never_change(
     small_dataset: Dataset, threads: int | None, tail: str, shuffle: Shuffle | None
 ) -> None:

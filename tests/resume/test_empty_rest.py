@@ -14,6 +14,7 @@ import torch.utils.data
 
 import fastresume as fr
 from fastresume.integrations.resume_state import batches_of_passes
+from support.each_of import each_of
 
 pytestmark = [
     pytest.mark.law(3),
@@ -70,8 +71,8 @@ def passes(draw: Callable[[], Any]) -> list[list[tuple[int, int]]]:
     return [[(batch.epoch, batch.step) for batch in draw()] for _ in range(3)]
 
 
-@pytest.mark.parametrize("on_iter", ["continue", "restart"])
-@pytest.mark.parametrize("kind", [*PLAIN, *MIXED])
+@each_of("on_iter", ["continue", "restart"])
+@each_of("kind", [*PLAIN, *MIXED])
 def test_the_next_pass_follows_and_has_batches(root: Path, kind: str, on_iter: str) -> None:
     dataset = job(root, kind, 5, on_iter=on_iter)
     dataset.load_state_dict(state_of(root, kind))
@@ -86,8 +87,8 @@ def test_the_next_pass_follows_and_has_batches(root: Path, kind: str, on_iter: s
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("on_iter", ["continue", "restart"])
-@pytest.mark.parametrize("kind", ["plain rows", "first rows", "all packed"])
+@each_of("on_iter", ["continue", "restart"])
+@each_of("kind", ["plain rows", "first rows", "all packed"])
 def test_loaders_of_all_kinds_go_on(root: Path, kind: str, on_iter: str) -> None:
     state = state_of(root, kind)
     expected = job(root, kind, 5, on_iter=on_iter)
@@ -108,7 +109,7 @@ def test_loaders_of_all_kinds_go_on(root: Path, kind: str, on_iter: str) -> None
     assert all(passes(lambda: reader))
 
 
-@pytest.mark.parametrize("kind", [*PLAIN, *MIXED])
+@each_of("kind", [*PLAIN, *MIXED])
 def test_what_looks_ahead_finds_the_pass_behind_it(root: Path, kind: str) -> None:
     dataset = job(root, kind, 5)
     dataset.load_state_dict(state_of(root, kind))
@@ -124,7 +125,7 @@ def test_what_looks_ahead_finds_the_pass_behind_it(root: Path, kind: str) -> Non
         assert dataset.spec.locate(found) == dataset.spec.locate(batch)
 
 
-@pytest.mark.parametrize("kind", MIXED)
+@each_of("kind", MIXED)
 def test_each_row_comes_once_in_each_pass_of_its_source(root: Path, kind: str) -> None:
     dataset = job(root, kind, 5)
     dataset.load_state_dict(state_of(root, kind))
@@ -138,8 +139,8 @@ def test_each_row_comes_once_in_each_pass_of_its_source(root: Path, kind: str) -
         assert len({*rows[:left]}) == left
 
 
-@pytest.mark.parametrize("tail", ["drop", "short"])
-@pytest.mark.parametrize("stop", ["first", "all", 3])
+@each_of("tail", ["drop", "short"])
+@each_of("stop", ["first", "all", 3])
 def test_passes_behind_the_stages_that_have_no_batch_are_refused(root: Path, stop: Any, tail: Any) -> None:
     small, large = (fr.ParquetDataset(root / name) for name in ("small", "large"))
     with pytest.raises(ValueError, match=r"no batch would come from the \d+ rows of a pass after"):

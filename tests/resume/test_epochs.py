@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from support import oracle
+from support.each_of import each_of
 from support.jobs import FEWER, REST, THREADS, Job, fields_of, make, make_reader, parallel, rows_of
 from support.strategies import Dataset, plain_spec, written
 from support.topologies import TAILS, orders, topologies
@@ -214,8 +215,8 @@ def test_a_restarted_pass_is_the_same_permutation_each_time(small_dataset: Datas
 
 
 @pytest.mark.filterwarnings("ignore:the pass ends here")
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("tail", TAILS)
+@each_of("threads", THREADS)
+@each_of("tail", TAILS)
 def test_the_global_step_counts_the_batches_of_all_passes(
     small_dataset: Dataset, threads: int | None, tail: str
 ) -> None:

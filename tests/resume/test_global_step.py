@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import fields_of
 from support.mixtures import mixture, write_sources
 
 pytestmark = [pytest.mark.law(3), pytest.mark.filterwarnings("ignore:the pass ends here")]
 
 
-@pytest.mark.parametrize("tail", ["pad", "short", "drop"])
-@pytest.mark.parametrize("shuffle", [False, True])
+@each_of("tail", ["pad", "short", "drop"])
+@each_of("shuffle", [False, True])
 def test_it_counts_on_over_days(tmp_path: Path, tail: Any, shuffle: bool) -> None:
     """Each day has a batch that is not full, or rows that make none."""
     state, counted, size = None, 0, 0

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from support.each_of import each_of
 
 
 def write(directory: Path, day: int, rows: int, first: int, group: int = 7) -> Path:
@@ -54,8 +55,8 @@ def steps(
 
 
 @pytest.mark.law(2)
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("done", [0, 1, 3, None])
+@each_of("shuffle", [False, True])
+@each_of("done", [0, 1, 3, None])
 def test_each_row_comes_once_where_a_day_is_added(tmp_path: Path, shuffle: bool, done: int | None) -> None:
     how = {"shuffle": shuffle, "block_rows": 5, "window_rows": 10} if shuffle else {}
     write(tmp_path, 0, 50, 0)

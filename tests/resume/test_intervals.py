@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 from fastresume import intervals
 from support import oracle
+from support.each_of import each_of
 
 TOTAL = 120
 
@@ -157,7 +158,7 @@ def test_a_million_intervals() -> None:
     assert {int(np.diff(slice_).sum()) for slice_ in slices} == {2 * count // 8}
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("consumed", "total", "error", "message"),
     [
         ([[0, 11]], 10, ValueError, "ends at 11, beyond the total 10"),
@@ -186,7 +187,7 @@ def test_what_has_no_remaining_rows_is_refused(
         intervals.remaining(consumed, total)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "message"),
     [
         ((3, 3), ValueError, "slice index 3 is not below the count 3"),
@@ -248,14 +249,14 @@ def test_arrays_merge_to_the_greatest_value_of_each_place(
     assert all((one == other).all() for one, other in zip(states, before, strict=True))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", ">i8", "uint64"])
+@each_of("dtype", ["int8", "uint8", "int16", "int32", "uint32", ">i8", "uint64"])
 def test_arrays_of_other_integers_merge_too(dtype: str) -> None:
     states = [np.array([[1, 7], [3, 0]], dtype), np.array([[2, 1], [3, 100]], dtype).T]
     assert intervals.max_merge(states).tolist() == [[2, 7], [3, 100]]
     assert intervals.max_merge([state.tolist() for state in states]).dtype == np.int64
 
 
-@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 200])
+@each_of("count", [1, 7, 63, 64, 65, 200])
 def test_many_arrays_merge_whatever_their_layout(count: int) -> None:
     states = np.random.default_rng(17).integers(-(2**62), 2**62, (5, count))
     unaligned = [np.frombuffer(b"." + state.tobytes(), np.int64, offset=1) for state in states.T]
@@ -275,7 +276,7 @@ def test_the_merged_value_is_a_new_one() -> None:
     assert type(intervals.max_merge([{"a": np.int32(3)}, {"a": 2}])["a"]) is int
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("states", "error", "message"),
     [
         ([], ValueError, "no state is given"),

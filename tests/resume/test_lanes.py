@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from support import oracle
+from support.each_of import each_of
 from support.jobs import (
     FEWER,
     MANY_WORKERS,
@@ -219,8 +220,8 @@ def test_several_lanes_of_a_rank_make_one_batch(small_dataset: Dataset) -> None:
 
 
 @pytest.mark.law(4)
-@pytest.mark.parametrize("world_size", [1, 2, 5])
-@pytest.mark.parametrize("workers", [0, 1, 2, 3, 4])
+@each_of("world_size", [1, 2, 5])
+@each_of("workers", [0, 1, 2, 3, 4])
 def test_one_lane_is_time_order(small_dataset: Dataset, world_size: int, workers: int) -> None:
     job = Job(small_dataset, Topology(world_size, workers, 10 // world_size, lanes=1, tail="short"))
     steps = [[row for rows in step for row in rows] for step in job.run_pass()]
@@ -250,7 +251,7 @@ def test_one_lane_goes_on_from_any_state_with_other_workers(small_dataset: Datas
 # -------------------------------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "words"),
     [
         # lanes that ranks x groups do not divide: the nearest multiples
@@ -273,7 +274,6 @@ def test_one_lane_goes_on_from_any_state_with_other_workers(small_dataset: Datas
         ({"lanes": 2**70, "batch_size": 2**70}, []),
         ({"groups": 2**62, "batch_size": 4}, []),
     ],
-    ids=str,
 )
 def test_numbers_that_do_not_divide_are_refused_with_the_nearest_that_do(
     small_dataset: Dataset, arguments: dict[str, Any], words: list[str]
@@ -284,8 +284,8 @@ def test_numbers_that_do_not_divide_are_refused_with_the_nearest_that_do(
         assert word in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["lanes", "groups"])
-@pytest.mark.parametrize("value", [1.5, "4", True, [4]])
+@each_of("name", ["lanes", "groups"])
+@each_of("value", [1.5, "4", True, [4]])
 def test_lanes_and_groups_are_integers(small_dataset: Dataset, name: str, value: object) -> None:
     with pytest.raises(TypeError, match=name):
         make(small_dataset, **{name: value})

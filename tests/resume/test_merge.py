@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import FEWER, Job, fields_of, make, oracle_job, parallel, rows_of, text_of
 from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
 from support.topologies import RANKS, TAILS, Shuffle, chains, orders, topologies
@@ -175,8 +176,8 @@ def states_of_ranks(data: Dataset, done: list[int], **how: Any) -> list[dict[str
 
 
 @pytest.mark.law(3)
-@pytest.mark.parametrize("done", [[3, 1, 4, 2], [2, 2, 2, 1], [1, 0, 0, 0]], ids=str)
-@pytest.mark.parametrize("how", [{}, SHUFFLE.arguments, {"tail": "pad"}, {"lanes": 8, "groups": 2}], ids=str)
+@each_of("done", [[3, 1, 4, 2], [2, 2, 2, 1], [1, 0, 0, 0]])
+@each_of("how", [{}, SHUFFLE.arguments, {"tail": "pad"}, {"lanes": 8, "groups": 2}])
 def test_the_states_of_some_ranks_are_never_taken_for_all(
     small_dataset: Dataset, done: list[int], how: dict[str, Any]
 ) -> None:
@@ -241,7 +242,7 @@ def altered(state: dict[str, str], **fields: Any) -> dict[str, str]:
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize(
+@each_of(
     ("fields", "both"),
     [
         ({"dataset": {"fingerprint": "0" * 32, "rows": 103}}, ["0" * 32]),
@@ -260,7 +261,6 @@ def altered(state: dict[str, str], **fields: Any) -> dict[str, str]:
         ({"cuts": [[3, 1, 5, 1], [2, 1, 10, 2]]}, ["3", "5"]),
         ({"cuts": [], "consumed": [[0, 7]]}, []),
     ],
-    ids=str,
 )
 def test_states_of_different_jobs_are_refused_and_both_values_named(
     small_dataset: Dataset, fields: dict[str, Any], both: list[str]

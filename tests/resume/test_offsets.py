@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from fastresume import _core
 from support import oracle
+from support.each_of import each_of
 from support.jobs import fields_of, parallel
 from support.strategies import Dataset, DatasetSpec, FileSpec, dataset_specs, plain_spec, written
 
@@ -105,7 +106,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return spec.write(tmp_path_factory.mktemp("tree"))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("path", "first"),
     [
         ("{}", 0),
@@ -164,7 +165,7 @@ def test_keys_name_the_dataset_as_it_was_named(tree: Dataset) -> None:
     assert import_offsets(offsets, read(files)) == (0, [(1, 3), (21, 23)])
 
 
-@pytest.mark.parametrize(
+@each_of(
     "key",
     ["{}/no.parquet:0", "{}/*.csv:0", "{}x:0", "/elsewhere:0", "hdfs://host:9000/a:0", ":0", "odps://p/t:0"],
 )
@@ -175,7 +176,7 @@ def test_a_path_that_names_no_file_of_the_dataset_is_refused(tree: Dataset, key:
     assert path.rpartition(":")[0] in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("start", "last"),
     [
         ("0", 38),
@@ -216,7 +217,7 @@ def test_offsets_that_are_no_rows_are_refused_by_name(tree: Dataset, start: str,
     assert dataset.state_dict() == before
 
 
-@pytest.mark.parametrize("epochs", [-1, 2.0, "2", True, None, 2**53, 2**70])
+@each_of("epochs", [-1, 2.0, "2", True, None, 2**53, 2**70])
 def test_a_count_of_passes_that_is_none_is_refused_by_name(tree: Dataset, epochs: object) -> None:
     with pytest.raises(fr.StateError, match="__epochs_completed__"):
         fr.Cursor.from_offsets({"__epochs_completed__": epochs}, read(tree.directory))

@@ -11,6 +11,7 @@ import json
 import pytest
 
 from support import oracle
+from support.each_of import each_of
 from support.oracle import OracleJob
 from support.topologies import Topology
 
@@ -66,7 +67,7 @@ def test_with_fewer_rows_than_all_lanes_want_everything_is_tail() -> None:
     assert oracle.rank_batches(list(range(5)), 6, 3, 1, 1, 2) == [[1], [3]]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("topology", "message"),
     [
         (Topology(2, 0, 4, lanes=3), "world_size \\* groups = 2 does not divide lanes = 3"),
@@ -86,7 +87,7 @@ def test_numbers_that_do_not_fit_are_refused(topology: Topology, message: str) -
 # ---------------------------------------------------------------------------------------- tails, by hand (§4)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("rest", "ranks", "size", "tail", "step", "dropped"),
     [
         ([20, 21, 22], 2, 2, "drop", None, [20, 21, 22]),
@@ -371,7 +372,7 @@ def test_foreign_or_damaged_state_is_refused(old: str, new: str, named: str) -> 
         OracleJob(23, 2, 2, 2).load(reader.state().replace(old, new))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("row", "size", "side", "keep", "expected"),
     [
         ("ab", 4, "right", None, ("ab--", 2)),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support import oracle
+from support.each_of import each_of
 
 
 def test_remaining_is_what_was_not_consumed() -> None:
@@ -46,7 +47,7 @@ def test_offsets_say_what_was_consumed() -> None:
     assert oracle.offsets_consumed({}, 100) == (0, [])
 
 
-@pytest.mark.parametrize(
+@each_of(
     "offsets",
     [
         {"a:0": 100},

@@ -19,6 +19,7 @@ import fastresume as fr
 from fastresume import _core
 from golden import make_orders
 from support import oracle
+from support.each_of import each_of
 from support.jobs import FEW, FEWER, THREADS, Job, fields_of, make, make_reader, parallel, rows_of
 from support.strategies import Dataset, DatasetSpec, dataset_specs, plain_spec, written
 from support.topologies import Shuffle, Topology, orders, shuffles
@@ -58,8 +59,8 @@ def test_batches_of_a_shuffled_dataset_are_the_oracles(
 
 
 @pytest.mark.law(1)
-@pytest.mark.parametrize("threads", [None, 0, 1, 2, 4])
-@pytest.mark.parametrize(
+@each_of("threads", [None, 0, 1, 2, 4])
+@each_of(
     ("shuffle", "batch_size"),
     [
         (Shuffle(1, 10, 30), 7),  # windows that hold several batches
@@ -69,7 +70,6 @@ def test_batches_of_a_shuffled_dataset_are_the_oracles(
         (Shuffle(5, 4, 10**9), 103),  # one window, one batch
         (Shuffle(2**53 - 1, 2**53 - 1, 2**53 - 1), 10),  # the largest numbers
     ],
-    ids=str,
 )
 def test_windows_and_batches_of_every_size(
     small_dataset: Dataset, threads: int | None, shuffle: Shuffle, batch_size: int
@@ -88,7 +88,7 @@ def runs_of(order: _core.Order, positions: list[tuple[int, int]]) -> list[int]:
 
 
 @pytest.mark.law(1)
-@pytest.mark.parametrize("golden", WITH_FILES, ids=lambda entry: entry["name"])
+@each_of("golden", WITH_FILES)
 def test_a_golden_order_is_what_it_was(golden: dict[str, Any], tmp_path: Path) -> None:
     groups = [rows for rows, times in golden["groups"] for _ in range(times)]
     plain_spec(groups[: len(groups) // 2], [], groups[len(groups) // 2 :]).write(tmp_path)

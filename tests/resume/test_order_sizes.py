@@ -13,6 +13,7 @@ import pytest
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import fields_of, make, make_reader, parallel, rows_of, text_of
 from support.strategies import Dataset, DatasetSpec, plain_spec
 from support.topologies import Shuffle
@@ -36,8 +37,8 @@ def test_the_state_records_the_order_and_the_cursor_tells_it(small_dataset: Data
     assert fr.Cursor.from_state(make(small_dataset).state_dict()).order == {"kind": "sequential"}
 
 
-@pytest.mark.parametrize("named", [{}, {"seed": 17}, {"block_rows": 20}, {"window_rows": 45}, vars(SHUFFLE)])
-@pytest.mark.parametrize("threads", [None, 2])
+@each_of("named", [{}, {"seed": 17}, {"block_rows": 20}, {"window_rows": 45}, vars(SHUFFLE)])
+@each_of("threads", [None, 2])
 def test_what_is_not_named_is_the_loaded_states(
     small_dataset: Dataset, named: dict[str, int], threads: int | None
 ) -> None:
@@ -93,7 +94,7 @@ def test_another_kind_of_order_is_refused_and_both_are_named(small_dataset: Data
         assert dataset.state_dict() == before
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "named"),
     [
         ({"block_rows": 10}, ValueError, ["block_rows", "shuffle=True"]),
@@ -115,7 +116,6 @@ def test_another_kind_of_order_is_refused_and_both_are_named(small_dataset: Data
         ({"seed": -1}, ValueError, ["seed", "-1"]),
         ({"seed": "x"}, TypeError, ["seed", "x"]),
     ],
-    ids=str,
 )
 def test_an_order_that_can_not_be_is_refused(
     small_dataset: Dataset, arguments: dict[str, Any], error: type[Exception], named: list[str]
@@ -133,7 +133,7 @@ def test_numpys_integers_are_integers(small_dataset: Dataset) -> None:
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize(
+@each_of(
     "order",
     [
         {"kind": "shuffled", "seed": 17, "block_rows": 20},
@@ -149,7 +149,6 @@ def test_numpys_integers_are_integers(small_dataset: Dataset) -> None:
         {"seed": 17, "block_rows": 20, "window_rows": 45},
         {"kind": "shuffled"},
     ],
-    ids=str,
 )
 def test_a_state_with_an_order_that_can_not_be_is_refused(
     small_dataset: Dataset, order: dict[str, Any]
@@ -179,7 +178,7 @@ def sizes_of(dataset: fr.ParquetDataset) -> tuple[int, int]:
     return order["block_rows"], order["window_rows"]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("groups", "text_bytes", "expected"),
     [
         ([4000, 13], 0, (8192, 2**28 // 16)),  # two columns of 8 bytes; a block has some rows at least
@@ -189,7 +188,6 @@ def sizes_of(dataset: fr.ParquetDataset) -> tuple[int, int]:
         ([2000, 1], 40_000, (None, None)),  # an eighth of a window at most
         ([3], 2**20, (None, None)),
     ],
-    ids=str,
 )
 def test_the_default_sizes_follow_from_the_files(
     tmp_path: Path, groups: list[int], text_bytes: int, expected: tuple[int | None, int | None]

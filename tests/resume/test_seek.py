@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.watching import bytes_read
 
 ROWS_PER_GROUP = 20_000
@@ -132,9 +133,9 @@ def test_codes_are_made_of_dictionaries_alone(tmp_path: Path) -> None:
     assert read < (tmp_path / "x.parquet").stat().st_size * 0.4
 
 
-@pytest.mark.parametrize("has_index", [False, True], ids=["no index", "index"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("codec", ["none", "snappy"])
+@each_of("has_index", [False, True])
+@each_of("version", ["1.0", "2.0"])
+@each_of("codec", ["none", "snappy"])
 def test_blocks_of_many_pages_have_their_rows_in_any_order(
     tmp_path: Path, codec: str, version: str, has_index: bool
 ) -> None:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from golden import make_selections
 from support import oracle
+from support.each_of import each_of
 from support.jobs import FEWER, THREADS, data_loader, fields_of, make, make_reader, rows_delivered
 from support.strategies import Dataset, DatasetSpec, dataset_specs, written
 from support.topologies import Shuffle, orders, selections
@@ -32,7 +33,7 @@ MASK = np.arange(103) % 3 == 0
 # ----------------------------------------------------------------------------------------------------- naming
 
 
-@pytest.mark.parametrize(
+@each_of(
     "rows",
     [
         MASK,
@@ -43,16 +44,6 @@ MASK = np.arange(103) % 3 == 0
         np.array(oracle.intervals_of(np.flatnonzero(MASK).tolist()), np.int32)[::-1],
         torch.tensor(oracle.intervals_of(np.flatnonzero(MASK).tolist())),
         [[0, 1], [0, 1], [3, 3], *oracle.intervals_of(np.flatnonzero(MASK).tolist())],
-    ],
-    ids=[
-        "mask",
-        "list",
-        "tensor",
-        "strided",
-        "intervals",
-        "int32, unsorted",
-        "tensor of them",
-        "overlapping",
     ],
 )
 def test_rows_are_named_in_any_form(small_dataset: Dataset, rows: Any) -> None:
@@ -104,7 +95,7 @@ def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any)
     assert next(iter(plain)).rows().tolist() == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "named"),
     [
         ({"rows": MASK[:-1]}, ValueError, r"a mask of rows must have the shape \[103\].*found \[102\]"),
@@ -131,7 +122,6 @@ def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any)
         ({"rows": [[7, 11]]}, ValueError, "no batch would come from 4 of 103 rows: a global batch has 5"),
         ({"rows": fr.Split(0.3, 0.3)}, ValueError, "no batch would come from 0 of 103 rows"),
     ],
-    ids=str,
 )
 def test_what_names_no_rows_is_refused(
     small_dataset: Dataset, arguments: Any, error: type[Exception], named: str
@@ -212,7 +202,7 @@ def test_a_row_stays_in_its_split_when_rows_are_added() -> None:
     assert [row for row in many if row < 1000] == few
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("split", "error"),
     [
         ((0.5, 0.4), ValueError),
@@ -270,8 +260,8 @@ def files_of(files: Dataset, rows: list[int]) -> list[int]:
     return (np.searchsorted(starts, rows, "right") - 1).tolist()
 
 
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("shuffle", [None, SHUFFLED], ids=["sequential", "shuffled"])
+@each_of("threads", THREADS)
+@each_of("shuffle", [None, SHUFFLED])
 def test_lists_strings_and_nulls_of_selected_rows(
     lists: Dataset, shuffle: Shuffle | None, threads: int | None
 ) -> None:

@@ -15,6 +15,7 @@ import fastresume as fr
 from support import oracle
 from support import thrift_writer as tw
 from support.asked import asked
+from support.each_of import each_of
 from support.jobs import make, parallel, rows_delivered
 from support.strategies import plain_spec
 from support.thrift_writer import OneColumn, data_page, int64s
@@ -69,9 +70,9 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.n
     return path, {"row": rows, "a": rows % 11, "f": np.where(missing, 0, rows / 8), "f_valid": ~missing}
 
 
-@pytest.mark.parametrize("stack", [{}, {"both": ["row", "a"]}], ids=["columns", "stacked"])
-@pytest.mark.parametrize("shuffle", [None, Shuffle(17, 700, 1500)], ids=["sequential", "shuffled"])
-@pytest.mark.parametrize(
+@each_of("stack", [{}, {"both": ["row", "a"]}])
+@each_of("shuffle", [None, Shuffle(17, 700, 1500)])
+@each_of(
     "rows",
     [
         [[5, 6], [7, 9], [71, 74], [200, 300], [900, 901], [2998, 3001], [4999, 5000]],
@@ -81,7 +82,6 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, np.n
         [[start, start + 1] for start in range(3, 4900, 66)],
         [[0, 1000], [1003, 5000]],
     ],
-    ids=["some", "every second", "gaps of 63", "gaps of 63 and two", "gaps of 65", "one gap"],
 )
 def test_rows_with_gaps_of_any_size(
     many: tuple[Path, dict[str, np.ndarray]], rows: Any, shuffle: Shuffle | None, stack: Any

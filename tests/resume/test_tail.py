@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import (
     FEWER,
     MANY_WORKERS,
@@ -72,9 +73,9 @@ def test_every_policy_is_the_oracles_from_any_state(rows: int, data: st.DataObje
 
 
 @pytest.mark.law(8)
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 5, 8, 16])
-@pytest.mark.parametrize("rows", [1, 2, 7, 15, 16, 17, 48, 49])
+@each_of("tail", TAILS)
+@each_of("world_size", [1, 2, 3, 5, 8, 16])
+@each_of("rows", [1, 2, 7, 15, 16, 17, 48, 49])
 def test_all_ranks_get_equally_many_batches(
     write_dataset: Write, tail: str, world_size: int, rows: int
 ) -> None:
@@ -193,7 +194,7 @@ def test_a_dataset_without_rows_gives_no_batch(write_dataset: Write, tail: str) 
         make(write_dataset(plain_spec([0], [])), 1, tail=tail)
 
 
-@pytest.mark.parametrize("tail", ["keep", "", "DROP", None, 1, True])
+@each_of("tail", ["keep", "", "DROP", None, 1, True])
 def test_a_policy_has_one_of_three_names(small_dataset: Dataset, tail: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="tail") as caught:
         make(small_dataset, tail=tail)
@@ -223,8 +224,8 @@ def test_a_state_with_only_the_rest_left_goes_on_with_it(
         assert batch.state_dict() == batches[4].state_dict() == reader.state_dict()
 
 
-@pytest.mark.parametrize("threads", [None, 2])
-@pytest.mark.parametrize(("tail", "ranks"), [("drop", 1), ("drop", 5), ("short", 4), ("short", 16)], ids=str)
+@each_of("threads", [None, 2])
+@each_of(("tail", "ranks"), [("drop", 1), ("drop", 5), ("short", 4), ("short", 16)])
 def test_a_rest_that_gives_no_batch_stays_until_the_pass_is_ended(
     small_dataset: Dataset, threads: int | None, tail: str, ranks: int
 ) -> None:

@@ -17,6 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 import fastresume as fr
 from fastresume import _core
 from fastresume.agreement import same_reads
+from support.each_of import each_of
 from support.strategies import Dataset
 
 Launch = Callable[[int, int], None]
@@ -273,7 +274,7 @@ def test_a_world_is_a_value() -> None:
         world.rank = 2  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("rank", "world_size", "error", "message"),
     [
         (4, 4, ValueError, r"rank 4 is not in \[0, 4\)"),
@@ -371,7 +372,7 @@ def test_a_loader_has_the_threads_that_the_quota_of_its_container_gives(
 
 
 @several_cores
-@pytest.mark.parametrize(("ranks", "threads"), [("1", 2), ("2", 1), ("5", 1), ("0", 2), ("two", 2), ("", 2)])
+@each_of(("ranks", "threads"), [("1", 2), ("2", 1), ("5", 1), ("0", 2), ("two", 2), ("", 2)])
 def test_cores_are_shared_with_the_other_ranks_of_the_node(
     small_dataset: Dataset, ranks: str, threads: int
 ) -> None:

@@ -13,19 +13,20 @@ import torch
 
 import fastresume as fr
 from fastresume.options.unknown import METHODS_OF_BATCHES, OF_DATASETS, OF_LOADER, OF_MIXTURES
+from support.each_of import each_of
 from support.refusals import assert_message, open_dataset, refused, write
 
 pytestmark = pytest.mark.law(11)
 
 
-@pytest.mark.parametrize("size", [0, -1, np.int64(0), -(2**70)])
-@pytest.mark.parametrize("name", ["batch_size", "global_batch_size"])
+@each_of("size", [0, -1, np.int64(0), -(2**70)])
+@each_of("name", ["batch_size", "global_batch_size"])
 def test_a_batch_of_no_rows_is_refused(path: Path, name: str, size: int) -> None:
     with refused(ValueError, f"{name} must be at least 1", size):
         fr.ParquetDataset(write(path), **{name: size})
 
 
-@pytest.mark.parametrize("size", [True, False, 2.0, "10", [10], np.float64(10), np.True_, torch.tensor(1.5)])
+@each_of("size", [True, False, 2.0, "10", [10], np.float64(10), np.True_, torch.tensor(1.5)])
 def test_a_batch_size_that_is_no_integer_is_refused(path: Path, size: Any) -> None:
     with refused(TypeError, "batch_size", size):
         open_dataset(write(path), batch_size=size)
@@ -97,7 +98,7 @@ def test_a_stack_that_can_not_be_is_refused(path: Path, stack: Any, words: list[
     assert_message(str(caught.value), *words)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "value"),
     [
         ("paths", 5),
@@ -126,7 +127,7 @@ def test_an_argument_of_another_type_is_named(path: Path, name: str, value: Any)
         open_dataset(**arguments)
 
 
-@pytest.mark.parametrize("name", sorted(OF_DATASETS))
+@each_of("name", sorted(OF_DATASETS))
 def test_an_argument_that_there_is_not_says_what_to_write(path: Path, name: str) -> None:
     with pytest.raises(
         TypeError, match=rf"^ParquetDataset has no argument {name}=(: write |, and needs none: )"
@@ -135,7 +136,7 @@ def test_an_argument_that_there_is_not_says_what_to_write(path: Path, name: str)
     assert str(caught.value).endswith(OF_DATASETS[name].removeprefix("nothing: "))
 
 
-@pytest.mark.parametrize("name", sorted(OF_LOADER))
+@each_of("name", sorted(OF_LOADER))
 def test_an_argument_that_a_loader_has_not_says_what_to_write(path: Path, name: str) -> None:
     dataset = open_dataset(write(path), batch_size=10)
     with pytest.raises(
@@ -145,7 +146,7 @@ def test_an_argument_that_a_loader_has_not_says_what_to_write(path: Path, name: 
     assert str(caught.value).endswith(OF_LOADER[name].removeprefix("nothing: "))
 
 
-@pytest.mark.parametrize("name", sorted(OF_MIXTURES))
+@each_of("name", sorted(OF_MIXTURES))
 def test_an_argument_that_a_mixture_has_not_says_what_to_write(path: Path, name: str) -> None:
     source = fr.ParquetDataset(write(path))
     with pytest.raises(
@@ -155,7 +156,7 @@ def test_an_argument_that_a_mixture_has_not_says_what_to_write(path: Path, name:
     assert str(caught.value).endswith(OF_MIXTURES[name].removeprefix("nothing: "))
 
 
-@pytest.mark.parametrize("name", sorted(METHODS_OF_BATCHES))
+@each_of("name", sorted(METHODS_OF_BATCHES))
 def test_an_attribute_that_a_batch_has_not_says_what_to_write(path: Path, name: str) -> None:
     batch = open_dataset(write(path), batch_size=10).peek()
     with pytest.raises(AttributeError, match=f"a Batch has no attribute '{name}': write "):

@@ -16,7 +16,8 @@ import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
-from support.child import MIB, SECONDS, Reader
+from support.child import MIB, Reader
+from support.each_of import each_of
 from support.list_writer import FORMS, ListColumn, page_v2, runs, shred, sized, values_of
 from support.thrift_writer import OneColumn, data_page, i32, int64s
 
@@ -141,9 +142,7 @@ def test_bad_levels_of_a_list_are_refused(path: Path, reader: Reader, what: str)
     reader.read(file.write(path), file.rows, nulls=0).assert_refused(path)
 
 
-@pytest.mark.parametrize(
-    "what", [what for what in BAD_LEVELS if "billion" not in what and "2^31" not in what]
-)
+@each_of("what", [what for what in BAD_LEVELS if "billion" not in what and "2^31" not in what])
 def test_what_a_seek_passes_over_is_no_danger(path: Path, what: str) -> None:
     """The last row is asked for; what lies before it is passed over, or found to be damaged."""
     file = BAD_LEVELS[what]()
@@ -233,7 +232,7 @@ def test_lists_that_no_memory_holds_are_an_error_and_not_the_end(path: Path) -> 
     rows = 200
     pages = [tw.dictionary_page(int64s(1), 1), *[long_row() for _ in range(rows)]]
     list_file(*pages, rows=rows, values=rows * ELEMENTS).write(path)
-    reader = Reader(SECONDS, address_space=1 << 30)
+    reader = Reader(address_space=1 << 30)
     outcome = reader.read(path, rows)
     reader.close()
     assert outcome.kind in ("DataError", "ValueError"), outcome

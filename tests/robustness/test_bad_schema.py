@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.refusals import open_dataset, refused, rows_of
 
 pytestmark = pytest.mark.law(11)
@@ -33,7 +34,7 @@ def test_a_column_that_a_later_file_lacks_is_named_with_both_files(tmp_path: Pat
     assert len(open_dataset(tmp_path, batch_size=1, columns="a")) == 2
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "name"),
     [
         (pa.uint64(), "uint64"),
@@ -136,9 +137,9 @@ def test_what_is_not_supported_inside_of_others_is_named_by_its_own_name(
     assert [batch["a"].item() for batch in open_dataset(path, batch_size=1, columns="a")] == [7]
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("row", [0, 13, 29])
+@each_of("version", ["1.0", "2.0"])
+@each_of("threads", [0, 2])
+@each_of("row", [0, 13, 29])
 def test_a_null_is_named_with_column_row_group_row_and_file(
     path: Path, version: str, threads: int, row: int
 ) -> None:

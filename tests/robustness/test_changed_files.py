@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 
 ROWS, GROUP = 400_000, 20_000  # row groups lie further apart than is read ahead
 
@@ -83,8 +84,8 @@ def read_on(batches: Iterator[fr.Batch], first: list[int]) -> list[int]:
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("mark", ["a", "b"])
-@pytest.mark.parametrize("how", CHANGES)
+@each_of("mark", ["a", "b"])
+@each_of("how", CHANGES)
 def test_a_file_that_changes_while_it_is_open_is_named_with_what_changed(
     path: Path, how: str, mark: str
 ) -> None:
@@ -110,8 +111,8 @@ def test_a_file_that_changes_while_it_is_open_is_named_with_what_changed(
 
 @pytest.mark.law(11)
 @pytest.mark.processes
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("reader", READERS)
+@each_of("shuffle", [False, True])
+@each_of("reader", READERS)
 def test_no_reader_delivers_rows_of_two_versions(path: Path, reader: str, shuffle: bool) -> None:
     other = write(path, version=1, mark="b")
     write(path)

@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet as pq
-import pytest
+
+from support.each_of import each_of
 
 TABLE = pa.table({"x": range(100)})
 OPTIONS = pyarrow.dataset.ParquetFileFormat().make_write_options(write_page_checksum=True)
@@ -64,7 +65,7 @@ def has_checksum(path: Path) -> bool:
     return header[at] == 0x15
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@each_of("writer", WRITERS)
 def test_writers_put_checksums_into_pages_as_the_page_on_resuming_says(path: Path, writer: str) -> None:
     expected, write = WRITERS[writer]
     write(path)

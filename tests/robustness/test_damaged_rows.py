@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from support.each_of import each_of
 from support.refusals import refused
 from support.rotten_pages import FILE_ROWS, KINDS, Page, pages_of, rot, write_file
 
@@ -83,8 +84,8 @@ PAGES = [
 ]
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(("version", "has_index", "number"), PAGES[::9])
+@each_of("order", ORDERS)
+@each_of(("version", "has_index", "number"), PAGES[::9])
 def test_of_a_rotten_page_just_its_rows_are_masked(
     tmp_path: Path, version: str, has_index: bool, number: int, order: str
 ) -> None:
@@ -132,10 +133,8 @@ def test_damage_is_masked_by_threads_and_workers(tmp_path: Path, reader: str) ->
     check_page(whole, rows_of(READERS[reader](open_dataset(path, **MASK))), page)
 
 
-@pytest.mark.parametrize(("version", "has_index"), KINDS)
-@pytest.mark.parametrize(
-    "number", [0, 3, 8, 16, 17, 24]
-)  # of numbers, codes and lists; 0 and 16 begin a chunk
+@each_of(("version", "has_index"), KINDS)
+@each_of("number", [0, 3, 8, 16, 17, 24])  # of numbers, codes and lists; 0 and 16 begin a chunk
 def test_a_page_whose_header_is_gone_takes_what_nothing_tells_of(
     tmp_path: Path, version: str, has_index: bool, number: int
 ) -> None:

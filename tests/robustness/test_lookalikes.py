@@ -23,6 +23,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from support.each_of import each_of
 from support.refusals import open_dataset, refused, write
 
 pytestmark = pytest.mark.law(11)
@@ -98,7 +99,7 @@ LOOKALIKES: dict[str, tuple[str, Callable[[Path], object]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", LOOKALIKES)
+@each_of("kind", LOOKALIKES)
 def test_a_file_of_something_else_is_told_by_what_it_looks_like(path: Path, kind: str) -> None:
     looks, make = LOOKALIKES[kind]
     make(path)

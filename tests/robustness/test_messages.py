@@ -19,6 +19,7 @@ from fastresume import _core
 from fastresume.checkpoint import Checkpointer
 from fastresume.intervals import max_merge, remaining
 from fastresume.messages import bounded, bounds_messages
+from support.each_of import each_of
 from support.refusals import open_dataset, write
 
 pytestmark = pytest.mark.law(11)
@@ -122,8 +123,8 @@ WRONG: dict[str, Callable[[Path, str], object]] = {
 }
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-@pytest.mark.parametrize("long", LONG)
+@each_of("wrong", WRONG)
+@each_of("long", LONG)
 def test_a_message_about_something_long_is_short(path: Path, wrong: str, long: str) -> None:
     with pytest.raises((TypeError, ValueError, KeyError, IndexError, fr.FastresumeError)) as caught:
         WRONG[wrong](write(path), LONG[long])
@@ -164,7 +165,7 @@ def damaged(path: Path) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
-@pytest.mark.parametrize("wrong", OF_COLUMNS)
+@each_of("wrong", OF_COLUMNS)
 def test_a_message_about_a_column_with_a_long_name_is_short_and_names_it(path: Path, wrong: str) -> None:
     with pytest.raises((TypeError, ValueError, KeyError, fr.FastresumeError)) as caught:
         OF_COLUMNS[wrong](path)

@@ -13,12 +13,13 @@ import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.each_of import each_of
 from support.jobs import parallel
 from support.profile import one_in
 
 pytestmark = pytest.mark.law(11)
 
-EVERY = one_in(9)
+EVERY = one_in(23)
 """One of so many damages is tried."""
 
 ROWS = 60
@@ -189,7 +190,7 @@ def test_levels_of_no_bits_may_stand_where_there_are_none(path: Path, levels: by
         assert read(path) is None
 
 
-@pytest.mark.parametrize("case", ["deltas", "dictionary", "nulls", "text, dictionary", "truth", "split"])
+@each_of("case", ["deltas", "dictionary", "nulls", "text, dictionary", "truth", "split"])
 def test_encodings_that_tell_themselves_need_not_be_listed(path: Path, case: str) -> None:
     """Parquet.Net lists the same for all columns; numbers split by byte are as long as plain ones."""
     write(path, case)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.object_server import ObjectServer, S3Server, azurite, serving_azure, serving_gcs
 
 
@@ -42,7 +43,7 @@ def _ids(dataset: fr.ParquetDataset) -> list[list[int]]:
     return [batch["id"].tolist() for batch in dataset]
 
 
-@pytest.mark.parametrize("pattern", ["", "/day=*/", "/**/*.parquet"])
+@each_of("pattern", ["", "/day=*/", "/**/*.parquet"])
 def test_a_tree_is_the_local_one(store: Store, tree: Path, pattern: str) -> None:
     local = fr.ParquetDataset(f"{tree}{pattern}", batch_size=64, shuffle=True)
     remote = fr.ParquetDataset(store.address + pattern, shuffle=True, **store.how)

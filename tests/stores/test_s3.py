@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from support.each_of import each_of
 from support.object_server import S3Server
 
 ROWS = 1000
@@ -34,9 +35,7 @@ def test_a_tree_has_the_same_fingerprint_and_order_wherever_it_lies(
         assert here["text"].to_strings() == there["text"].to_strings()
 
 
-@pytest.mark.parametrize(
-    "pattern", ["", "/", "/day=*", "/day=*/", "/day=0/*.parquet", "/**/*.parquet", "/day=[1]"]
-)
+@each_of("pattern", ["", "/", "/day=*", "/day=*/", "/day=0/*.parquet", "/**/*.parquet", "/day=[1]"])
 def test_a_pattern_means_what_it_means_on_a_disk(
     server: S3Server, tree: Path, address: str, pattern: str
 ) -> None:

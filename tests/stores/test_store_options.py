@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.object_server import S3Server
 
 RIGHT = {"aws_access_key_id": "a", "aws_secret_access_key": "hunter2"}
@@ -22,7 +23,7 @@ def _opened(server: S3Server, address: str, options: dict[str, object], **how: o
     return fr.ParquetDataset(address, batch_size=64, storage_options=options, **how)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "instead"),
     [
         ("key", "write 'aws_access_key_id'"),
@@ -104,7 +105,7 @@ def test_credentials_are_a_mapping_as_others_make_it(server: S3Server, address: 
     assert sum(len(batch["id"]) for batch in dataset) > 0
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "expected"),
     [
         (None, "must return a dict of strings, found NoneType"),

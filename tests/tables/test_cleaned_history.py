@@ -13,6 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 
 import fastresume as fr
+from support.each_of import each_of
 from support.iceberg_tables import catalog_in
 from support.tables import id_list, ids, opened
 
@@ -52,8 +53,8 @@ def clean(path: str) -> None:
 
 
 @pytest.mark.law(2)
-@pytest.mark.parametrize("is_mid_pass", [False, True], ids=["between passes", "amid a pass"])
-@pytest.mark.parametrize("write", [by_partition, by_day, by_size, by_some])
+@each_of("is_mid_pass", [False, True])
+@each_of("write", [by_partition, by_day, by_size, by_some])
 def test_a_job_of_each_day_goes_on_over_a_delta_log_that_is_cleaned(
     tmp_path: Path, write: Callable[[str, int], None], is_mid_pass: bool
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from fastresume.tables.file_io import SILENT, reached
+from support.each_of import each_of
 from support.iceberg_tables import CATALOG
 from support.object_server import OPTIONS, S3Server, serving
 from support.tables import id_list, opened
@@ -31,7 +32,7 @@ def properties() -> list[str]:
     return sorted({name for name in named if name.partition(".")[0] in FILES and "." in name})
 
 
-@pytest.mark.parametrize("name", properties())
+@each_of("name", properties())
 def test_each_property_is_passed_on_or_is_silent_or_is_named(name: str) -> None:
     found = reached({name: "1"}, [FILES[name.partition(".")[0]]])
     assert len(found.options) + len(found.unused) == (0 if name in SILENT or name.startswith(PARTS) else 1)
@@ -91,7 +92,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_of("name", CASES)
 def test_properties_are_passed_on_by_the_names_of_storage_options(name: str) -> None:
     kind, told, expected = CASES[name]
     assert reached(told, [FILES[kind]]) == (expected, [])

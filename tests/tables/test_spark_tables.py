@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 import fastresume as fr
 from golden import make_spark_tables
+from support.each_of import each_of
 from support.iceberg_tables import CATALOG
 from support.object_server import OPTIONS, serving
 from support.tables import in_order_of, opened, rows_of
@@ -65,7 +66,7 @@ def read(table: Any, **options: Any) -> Rows:
 APART = {"by_id", "variant", "widened", "widened_double"}
 
 
-@pytest.mark.parametrize("name", sorted(make_spark_tables.DELTA.keys() - APART))
+@each_of("name", sorted(make_spark_tables.DELTA.keys() - APART))
 def test_a_delta_table_has_the_rows_that_spark_reads(
     root: Path, read_by_spark: dict[str, Any], name: str
 ) -> None:
@@ -120,7 +121,7 @@ def registered(catalog: SqlCatalog, name: str, told: dict[str, Any]) -> Table:
     return catalog.register_table(f"ns.{name}", told["metadata"])
 
 
-@pytest.mark.parametrize("name", sorted(make_spark_tables.ICEBERG))
+@each_of("name", sorted(make_spark_tables.ICEBERG))
 def test_each_snapshot_of_an_iceberg_table_has_the_rows_that_spark_reads(
     catalog: SqlCatalog, read_by_spark: dict[str, Any], name: str
 ) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
+from support.each_of import each_of
 from support.training import small
 
 
@@ -84,8 +85,8 @@ def step(model: nn.Module, optimizer: Any, count: int) -> list[list[float]]:
     return [one.tolist() for one in model.parameters()]
 
 
-@pytest.mark.parametrize("kind", [Lookahead, Nested, Wrapped])
-@pytest.mark.parametrize("wait", [True, False])
+@each_of("kind", [Lookahead, Nested, Wrapped])
+@each_of("wait", [True, False])
 def test_an_optimizer_with_any_state_comes_back(tmp_path: Path, kind: Any, wait: bool) -> None:
     model = small(0.5)
     optimizer = kind(model, 0.01)

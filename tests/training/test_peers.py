@@ -14,6 +14,7 @@ import fastresume as fr
 from fastresume.agreement.peers import Peers
 from fastresume.checkpoint import CheckpointError
 from fastresume.checkpoint.ranks import Ranks
+from support.each_of import each_of
 
 
 class NarrowError(ValueError):
@@ -33,7 +34,7 @@ def shown(peers: Peers, work: Callable[[], object]) -> str:
     raise AssertionError("it did not fail")
 
 
-@pytest.mark.parametrize(
+@each_of(
     "error",
     [
         TypeError,
@@ -45,7 +46,7 @@ def shown(peers: Peers, work: Callable[[], object]) -> str:
         CheckpointError,
     ],
 )
-@pytest.mark.parametrize("peers", [Peers(), Ranks(None, 60)], ids=["peers", "ranks"])
+@each_of("peers", [Peers(), Ranks(None, 60)])
 def test_a_refusal_is_shown_once_as_it_is_and_where_it_arose(peers: Peers, error: type[Exception]) -> None:
     for text in (
         shown(peers, lambda: refused(error)),

@@ -17,6 +17,7 @@ from hypothesis import given
 import fastresume as fr
 from support.cells import is_any_list, unscaled, written_columns
 from support.columns import all_kinds, tables
+from support.each_of import each_of
 from support.jobs import make
 from support.strategies import Dataset, DatasetSpec, plain_spec, written
 
@@ -164,7 +165,7 @@ def test_a_mask_that_no_longer_fits_is_a_column_of_its_own(lists: Dataset) -> No
     assert arrow.column("weight").null_count == 0
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "error", "said"),
     [
         ([1, 2], TypeError, "'new' can't be a column of Arrow: it is a list"),

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.each_of import each_of
 
 KEY_VALUES = 5
 
@@ -42,10 +43,9 @@ def edit_schema(path: Path, edit: Callable[[bytes], bytes]) -> None:
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize(
+@each_of(
     "text",
     [b"", b"A", b"AAAA", b"!!!!", b"/////wAAAAA=", b"/////xAAAAAAAAAA", b"////" * 100, b"\xff" * 8],
-    ids=str,
 )
 def test_an_arrow_schema_that_is_none_is_refused(path: Path, text: bytes) -> None:
     pq.write_table(pa.table({"x": numbers(2)}), path)

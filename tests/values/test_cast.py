@@ -14,6 +14,7 @@ import torch
 
 import fastresume as fr
 from support.casts import open_dataset, read, write
+from support.each_of import each_of
 from support.shapes import CASTS, bits_of
 
 # ----------------------------------------------------------------------------------------------- what is said
@@ -22,7 +23,7 @@ from support.shapes import CASTS, bits_of
 pytestmark = pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("values", "to", "words"),
     [
         (pa.array([1] * 12 + [300]), torch.int8, "row 2 of the row group holds 300, which does not fit int8"),
@@ -147,7 +148,7 @@ def test_values_for_nulls_are_those_of_the_new_type(path: Path) -> None:
         open_dataset(path, fr.col("x").cast(torch.int8).fill_null(300))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("to", "value", "nearest"),
     [
         (torch.float16, 2049, 2048),
@@ -226,8 +227,8 @@ def test_times_and_decimals_are_cast_as_the_numbers_that_they_would_be(path: Pat
             list(open_dataset(path, fr.col(name).decimal("int64").cast(to)))
 
 
-@pytest.mark.parametrize("precision", [9, 30, 60])
-@pytest.mark.parametrize("delivered", ["int64", "float64"])
+@each_of("precision", [9, 30, 60])
+@each_of("delivered", ["int64", "float64"])
 def test_a_decimal_that_nobody_wants_may_be_anything(path: Path, precision: int, delivered: Any) -> None:
     values = [decimal.Decimal(value) for value in ("1.00", "70000.25", "3.00")]
     type_ = pa.decimal128(precision, 2) if precision < 40 else pa.decimal256(precision, 2)

@@ -18,6 +18,7 @@ from support.asked import with_nulls
 from support.casts import open_dataset, read, write
 from support.cells import assert_holds, is_delivered, written_cells
 from support.columns import tables
+from support.each_of import each_of
 from support.shapes import CASTS, fits, shapes, with_plain_bits, with_plain_nans
 from support.strategies import FLOATS, INTEGERS, DatasetSpec, extremes, written
 from support.topologies import Shuffle
@@ -73,7 +74,7 @@ def candidates(dtype: str) -> pa.Array:
     return pa.array(np.concatenate([given, extremes(np.dtype(dtype))]))
 
 
-@pytest.mark.parametrize("stored", ["bool", *INTEGERS, *FLOATS])
+@each_of("stored", ["bool", *INTEGERS, *FLOATS])
 def test_numbers_at_the_bounds_of_all_types_are_cast_as_the_oracle_does(path: Path, stored: str) -> None:
     array = pa.array([False, True]) if stored == "bool" else candidates(stored)
     write(path, x=array)
@@ -89,7 +90,7 @@ def test_numbers_at_the_bounds_of_all_types_are_cast_as_the_oracle_does(path: Pa
                 dataset.read_rows([row])
 
 
-@pytest.mark.parametrize("stored", INTEGERS)
+@each_of("stored", INTEGERS)
 def test_integers_become_the_nearest_float_where_rounding_is_asked(path: Path, stored: str) -> None:
     numbers = np.random.default_rng(5).integers(-(2**63), 2**63, 400) >> np.arange(400) % 60
     # Halfway between two bfloat16, and one beside it, which a float32 on the way would lose.
@@ -121,7 +122,7 @@ def test_an_integer_that_would_be_rounded_says_how_to_round_it(path: Path) -> No
     assert read(path, fr.col("x").cast(torch.float32, rounding=True)).item() == 2**24
 
 
-@pytest.mark.parametrize("stored", [*INTEGERS, *FLOATS])
+@each_of("stored", [*INTEGERS, *FLOATS])
 def test_what_pyarrow_casts_safely_is_the_same_here(path: Path, stored: str) -> None:
     array = candidates(stored)
     write(path, x=array)

@@ -23,6 +23,7 @@ from support import list_writer as lw
 from support.asked import asked
 from support.cells import Cells, assert_holds, read_cells, written_cells
 from support.columns import Kind
+from support.each_of import each_of
 from support.jobs import make
 from support.list_writer import FORMS
 from support.strategies import CODECS, ENCODINGS, Dataset, DatasetSpec, plain_spec
@@ -122,8 +123,8 @@ def test_every_encoding_page_version_and_page_size(
     assert_every_way_equals_pyarrow(write_dataset(spec))
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@each_of("codec", CODECS)
+@each_of("version", ["1.0", "2.0"])
 def test_every_codec(write_dataset: Write, codec: str, version: str) -> None:
     spec = plain_spec([40], [37], columns=every_column(), codec=codec, page_version=version, checksum=True)  # type: ignore[arg-type]
     assert_every_way_equals_pyarrow(write_dataset(spec))
@@ -140,8 +141,8 @@ A_COLUMN_EACH = (
 """One of each way from pages to tensors."""
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@each_of("encoding", ENCODINGS)
+@each_of("version", ["1.0", "2.0"])
 def test_every_encoding_in_every_codec_with_and_without_a_page_index(
     write_dataset: Write, encoding: str, version: str
 ) -> None:
@@ -181,9 +182,9 @@ def test_dictionaries_under_their_old_name(write_dataset: Write, version: str) -
         assert_holds(batch, cells, rules)
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("rows", [8, 63, 64, 65, 1000])
-@pytest.mark.parametrize("share", [0.001, 0.5, 0.999])
+@each_of("version", ["1.0", "2.0"])
+@each_of("rows", [8, 63, 64, 65, 1000])
+@each_of("share", [0.001, 0.5, 0.999])
 def test_nulls_around_the_widths_of_machine_words(
     write_dataset: Write, version: str, rows: int, share: float
 ) -> None:
@@ -266,8 +267,8 @@ def written_lists(draw: st.DrawFn, form: lw.Form, version: int) -> tuple[list[An
     return rows, pages
 
 
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("name", FORMS)
+@each_of("version", [1, 2])
+@each_of("name", FORMS)
 def test_lists_in_every_form_cut_into_any_pages(tmp_path_factory: Any, name: str, version: int) -> None:
     form = FORMS[name]
     path = tmp_path_factory.mktemp("lists") / "x.parquet"
@@ -294,9 +295,9 @@ def test_lists_in_every_form_cut_into_any_pages(tmp_path_factory: Any, name: str
     check()
 
 
-@pytest.mark.parametrize("is_packed", [False, True], ids=["runs", "packed"])
-@pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("name", FORMS)
+@each_of("is_packed", [False, True])
+@each_of("version", [1, 2])
+@each_of("name", FORMS)
 def test_long_lists_end_anywhere_in_a_word_of_levels(
     tmp_path: Path, name: str, version: int, is_packed: bool
 ) -> None:
@@ -334,9 +335,9 @@ STRETCHES = [(700, 0.0), (300, 0.1), (64, 1.0), (1, 0.0), (130, 0.5), (63, 1.0),
 """So many rows, of which this share is null."""
 
 
-@pytest.mark.parametrize("page_bytes", [300, 1 << 20], ids=["small pages", "one page"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("use_dictionary", [False, True], ids=["plain", "dictionary"])
+@each_of("page_bytes", [300, 1 << 20])
+@each_of("version", ["1.0", "2.0"])
+@each_of("use_dictionary", [False, True])
 def test_nulls_among_runs_of_values_and_of_nulls(
     tmp_path: Path, use_dictionary: bool, version: str, page_bytes: int
 ) -> None:
@@ -384,7 +385,7 @@ def test_a_null_element_is_named_by_the_row_that_its_page_goes_on_with(tmp_path:
     assert batch["x"].to_list() == rows
 
 
-@pytest.mark.parametrize("name", FORMS)
+@each_of("name", FORMS)
 def test_the_forms_are_those_that_pyarrow_reads(tmp_path: Path, name: str) -> None:
     """The test's own writer writes what it means to."""
     form = FORMS[name]
@@ -397,8 +398,8 @@ def test_the_forms_are_those_that_pyarrow_reads(tmp_path: Path, name: str) -> No
         assert pq.read_table(path)["x"].to_pylist() == rows
 
 
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@each_of("encoding", ENCODINGS)
+@each_of("version", ["1.0", "2.0"])
 def test_pages_of_no_values(write_dataset: Write, encoding: str, version: str) -> None:
     """Empty lists, nulls, and empty strings alone; also read by their numbers."""
     columns = [Kind(f"null_{type_}", type_, nulls=1.0) for type_ in SCALARS]

@@ -19,6 +19,7 @@ from fastresume import testing
 from support.asked import with_nulls
 from support.cells import Cells, assert_holds, is_delivered, written_cells
 from support.columns import tables
+from support.each_of import each_of
 from support.jobs import data_loader, make
 from support.strategies import DatasetSpec, written
 from support.topologies import Shuffle
@@ -289,7 +290,7 @@ def test_values_of_paths_have_codes(tmp_path: Path) -> None:
     assert batch["region"].tolist() == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("make_", "error", "said"),
     [
         (lambda: fr.col("x").codes("ab"), TypeError, "takes a list of values, found 'ab'"),

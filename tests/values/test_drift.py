@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from support.each_of import each_of
 from support.strategies import FLOATS, INTEGERS, extremes
 from support.topologies import Shuffle
 
@@ -46,9 +47,9 @@ def joined(one: str, other: str) -> np.dtype | None:
     return min(held, key=lambda dtype: (dtype.itemsize, dtype.kind != "u"), default=None)
 
 
-@pytest.mark.parametrize("one", [*INTEGERS, *FLOATS])
-@pytest.mark.parametrize("other", [*INTEGERS, *FLOATS, "bool"])
-@pytest.mark.parametrize("is_listed", [False, True])
+@each_of("one", [*INTEGERS, *FLOATS])
+@each_of("other", [*INTEGERS, *FLOATS, "bool"])
+@each_of("is_listed", [False, True])
 def test_numbers_become_the_smallest_type_that_holds_both(
     tmp_path: Path, one: str, other: str, is_listed: bool
 ) -> None:
@@ -177,7 +178,7 @@ def test_integers_beside_durations_are_taken_for_durations(tmp_path: Path) -> No
             fr.ParquetDataset(tmp_path, batch_size=1)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("one", "other"),
     [
         (pa.timestamp("ms"), pa.timestamp("us")),
@@ -196,7 +197,6 @@ def test_integers_beside_durations_are_taken_for_durations(tmp_path: Path) -> No
         (pa.int64(), pa.float64()),
         (pa.list_(pa.int32()), pa.list_(pa.date32())),
     ],
-    ids=str,
 )
 def test_what_does_not_agree_is_refused_with_both_files(tmp_path: Path, one: Any, other: Any) -> None:
     for types in ((one, other), (other, one)):

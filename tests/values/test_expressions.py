@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support.columns import tables
+from support.each_of import each_of
 from support.jobs import parallel
 from support.strategies import DatasetSpec, written
 
@@ -88,7 +89,7 @@ def test_what_an_expression_makes_is_known_at_once_or_refused_with_its_text(
         assert batch[made.name].dtype == made.dtype
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("asked", "said"),
     [
         (fr.col, "takes names or patterns of columns, found none"),

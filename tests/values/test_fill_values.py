@@ -16,6 +16,7 @@ import fastresume as fr
 from support.asked import asked
 from support.cells import assert_holds, read_cells
 from support.columns import Kind
+from support.each_of import each_of
 from support.jobs import make
 from support.strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, plain_spec
 
@@ -33,7 +34,7 @@ FITTING: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("type_", "fill"), FITTING)
+@each_of(("type_", "fill"), FITTING)
 def test_a_fill_value_stands_in_the_place_of_nulls(write_dataset: Write, type_: str, fill: Any) -> None:
     shapes = ["scalar"] if type_ in ("string", "binary") else ["scalar", "list"]
     columns = [Kind(shape, type_, shape, nulls=0.3, element_nulls=0.3) for shape in shapes]
@@ -44,7 +45,7 @@ def test_a_fill_value_stands_in_the_place_of_nulls(write_dataset: Write, type_: 
         assert batch["scalar"].dtype == make(dataset, 1, nulls="mask").schema["scalar"].dtype
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "fill"),
     [
         ("int64", 1.5),
@@ -68,7 +69,7 @@ def test_a_fill_value_stands_in_the_place_of_nulls(write_dataset: Write, type_: 
         ("date32", 2**63),
     ],
 )
-@pytest.mark.parametrize("shape", ["scalar", "list", "stack"])
+@each_of("shape", ["scalar", "list", "stack"])
 def test_a_fill_value_that_does_not_fit_is_refused_by_name(
     path: Path, type_: str, fill: Any, shape: str
 ) -> None:

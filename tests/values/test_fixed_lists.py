@@ -19,6 +19,7 @@ import fastresume as fr
 from fastresume import testing
 from support.asked import asked
 from support.cells import tensor_of
+from support.each_of import each_of
 from support.topologies import Shuffle
 
 ROWS = 20
@@ -58,8 +59,8 @@ def whole(path: Path, nulls: Any = "error", **arguments: Any) -> fr.Batch:
 # -------------------------------------------------------------------------------- what the files say of lists
 
 
-@pytest.mark.parametrize("how", WAYS, ids=str)
-@pytest.mark.parametrize("sizes", [(3,), (1,), (2, 3), (1, 4), (4, 1), (2, 1, 3), (8, 9)], ids=str)
+@each_of("how", WAYS)
+@each_of("sizes", [(3,), (1,), (2, 3), (1, 4), (4, 1), (2, 1, 3), (8, 9)])
 def test_what_arrow_says_has_one_length_is_a_tensor(
     path: Path, how: dict[str, Any], sizes: tuple[int]
 ) -> None:
@@ -187,8 +188,8 @@ def test_a_pass_over_them_resumes(path: Path) -> None:
 # --------------------------------------------------------------------------------- what does not fit a tensor
 
 
-@pytest.mark.parametrize("how", WAYS, ids=str)
-@pytest.mark.parametrize(
+@each_of("how", WAYS)
+@each_of(
     "row",
     [
         [[1, 2], [3]],
@@ -206,7 +207,6 @@ def test_a_pass_over_them_resumes(path: Path) -> None:
         [None],
         [],
     ],
-    ids=str,
 )
 def test_a_row_of_lists_of_other_lengths_is_named(path: Path, row: Any, how: dict[str, Any]) -> None:
     rows = [row if number == 12 else [[1, 2], [3, 4]] for number in range(ROWS)]

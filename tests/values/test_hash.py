@@ -18,6 +18,7 @@ import torch
 import fastresume as fr
 from golden import make_hashes
 from support import oracle
+from support.each_of import each_of
 from support.strategies import INTEGERS
 from support.topologies import Shuffle
 
@@ -66,7 +67,7 @@ def test_the_oracles_hash_is_the_published_one(text: str, word: int) -> None:
     assert oracle.xxh64(text.encode()) == word
 
 
-@pytest.mark.parametrize("golden", make_hashes.CHOICES)
+@each_of("golden", make_hashes.CHOICES)
 def test_golden_buckets_of_texts_are_what_they_were(path: Path, golden: tuple[int, int]) -> None:
     buckets, seed = golden
     entries = [entry for entry in GOLDEN["texts"] if (int(entry["buckets"]), int(entry["seed"])) == golden]
@@ -74,9 +75,7 @@ def test_golden_buckets_of_texts_are_what_they_were(path: Path, golden: tuple[in
     assert read(path, fr.col("x").hash(buckets, seed)) == [int(entry["bucket"]) for entry in entries]
 
 
-@pytest.mark.parametrize(
-    "golden", GOLDEN["integers"], ids=lambda entry: f"{entry['buckets']}-{entry['seed']}"
-)
+@each_of("golden", GOLDEN["integers"])
 def test_golden_buckets_of_integers_are_what_they_were(path: Path, golden: dict[str, Any]) -> None:
     how = fr.col("x").hash(int(golden["buckets"]), int(golden["seed"]))
     pairs = list(zip(map(int, golden["integers"]), map(int, golden["bucket_of_each"]), strict=True))
@@ -112,11 +111,9 @@ def test_buckets_are_even_and_another_seed_has_others(path: Path) -> None:
 TEXTS = [None if row % 7 == 3 else f"{'a long prefix, ' * (row % 5)}{row % 13}" for row in range(60)]
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("page_rows", [1000, 3])
-@pytest.mark.parametrize(
-    "encoding", ["dictionary", "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "fallback"]
-)
+@each_of("version", ["1.0", "2.0"])
+@each_of("page_rows", [1000, 3])
+@each_of("encoding", ["dictionary", "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "fallback"])
 def test_texts_are_hashed_in_every_encoding(path: Path, encoding: str, page_rows: int, version: str) -> None:
     how: dict[str, Any] = {"data_page_version": version, "max_rows_per_page": page_rows}
     if encoding in ("dictionary", "fallback"):

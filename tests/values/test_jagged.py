@@ -17,6 +17,7 @@ from torch.utils.data import default_collate, default_convert
 
 import fastresume as fr
 from support.cells import assert_holds, read_cells
+from support.each_of import each_of
 from support.jobs import make, tensors_of
 from support.strategies import TYPES, Dataset, DatasetSpec
 
@@ -93,7 +94,7 @@ def test_a_slice_with_a_step_is_refused() -> None:
         jagged_of([1], [2], [3])[::2]
 
 
-@pytest.mark.parametrize("name", [*TYPES[:12]])
+@each_of("name", [*TYPES[:12]])
 def test_rows_of_every_type_can_be_chosen(name: str) -> None:
     jagged = jagged_of([1, 0], [], [1], dtype=getattr(torch, name), masked=True)
     taken = jagged.take(torch.tensor([2, 0, 1]))

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 import torch
 
 import fastresume as fr
+from support.each_of import each_of
 
 EXACT = {
     torch.bool: (0, 1),
@@ -51,9 +51,9 @@ def in_lists(values: list[int], kind: pa.DataType) -> pa.Array:
     return pa.array([[value] for value in values], pa.list_(kind))
 
 
-@pytest.mark.parametrize("dtype", EXACT)
-@pytest.mark.parametrize("stored", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
-@pytest.mark.parametrize("form", [pa.array, in_lists])
+@each_of("dtype", EXACT)
+@each_of("stored", ["int8", "uint16", "int32", "uint32", "int64", "uint64"])
+@each_of("form", [pa.array, in_lists])
 def test_the_bounds_of_every_type_decide_and_no_row_is_read(
     tmp_path: Path, dtype: torch.dtype, stored: str, form: Any
 ) -> None:

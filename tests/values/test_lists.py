@@ -18,6 +18,7 @@ from fastresume import testing
 from support.asked import asked
 from support.cells import assert_holds, is_delivered, read_cells, written_cells
 from support.columns import LISTS, Kind, all_kinds, tables
+from support.each_of import each_of
 from support.jobs import assert_same_batch, data_loader, make, parallel
 from support.strategies import TYPES, Dataset, DatasetSpec, plain_spec, written
 from support.topologies import Shuffle
@@ -173,8 +174,8 @@ def test_a_list_longer_than_many_pages_and_batches_of_memory(write_dataset: Writ
             assert_holds(batch, cells, "mask")
 
 
-@pytest.mark.parametrize("encoding", ["plain", "dictionary", "packed", "split"])
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@each_of("encoding", ["plain", "dictionary", "packed", "split"])
+@each_of("version", ["1.0", "2.0"])
 def test_a_string_of_megabytes_comes_out_whole(tmp_path: Path, encoding: str, version: str) -> None:
     megabyte = "é" * (1 << 19)
     words = ["", megabyte, "x", megabyte + "y", megabyte, None, "z" * (3 << 20)]

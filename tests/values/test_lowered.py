@@ -13,6 +13,7 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.asked import asked, with_nulls
+from support.each_of import each_of
 from support.thrift_writer import MAX, NULL_COUNT, OLD_MAX, STATISTICS, statistics_of
 
 ROWS, GROUP_ROWS, BATCH_SIZE = 3000, 1100, 256
@@ -71,10 +72,10 @@ def expect(dataset: fr.ParquetDataset, columns: dict[str, pa.Array], fill: int) 
     assert seen == dataset.num_rows
 
 
-@pytest.mark.parametrize("shuffle", [False, True], ids=["sequential", "shuffled"])
-@pytest.mark.parametrize("nulls", ["error", "mask", -5, 1_700_000_000_000], ids=str)
-@pytest.mark.parametrize("statistics", [True, False], ids=["told", "not told"])
-@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+@each_of("shuffle", [False, True])
+@each_of("nulls", ["error", "mask", -5, 1_700_000_000_000])
+@each_of("statistics", [True, False])
+@each_of("dictionary", [True, False])
 def test_numbers_are_what_they_were_near_each_other_or_far_apart(
     tmp_path: Path, shuffle: bool, nulls: Any, statistics: bool, dictionary: bool
 ) -> None:

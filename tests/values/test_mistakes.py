@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from support.each_of import each_of
 
 x: Any = fr.col("x")
 flag: Any = fr.col("flag")
@@ -81,7 +82,7 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", EXPRESSIONS)
+@each_of("what", EXPRESSIONS)
 def test_an_expression_says_what_to_write(what: str) -> None:
     function, kind, words = EXPRESSIONS[what]
     with pytest.raises(kind) as caught:

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from support.each_of import each_of
 
 INT32 = pa.int32()
 
@@ -245,7 +246,7 @@ RARE: list[Any] = [[row] * (row % 4) for row in range(200)]
 RARE[57], RARE[141] = [1, None, 3], [None]
 
 
-@pytest.mark.parametrize(
+@each_of(
     "how",
     [
         {},
@@ -254,9 +255,8 @@ RARE[57], RARE[141] = [1, None, 3], [None]
         {"tail": "pad", "batch_size": 48, "shuffle": True},
         {"rows": [[0, 30], [50, 58], [140, 190]]},
     ],
-    ids=str,
 )
-@pytest.mark.parametrize("workers", [None, 0, 1])
+@each_of("workers", [None, 0, 1])
 def test_marks_are_whole_where_few_elements_are_null(
     tmp_path: Path, how: dict[str, Any], workers: int | None
 ) -> None:

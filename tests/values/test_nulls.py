@@ -20,6 +20,7 @@ import fastresume as fr
 from support.asked import asked, with_nulls
 from support.cells import Cells, assert_holds, is_delivered, read_cells, rule_of, written_cells
 from support.columns import Kind, all_kinds, tables
+from support.each_of import each_of
 from support.jobs import make
 from support.strategies import Dataset, DatasetSpec, plain_spec, written
 from support.topologies import Shuffle
@@ -47,7 +48,7 @@ def open_dataset(path: Path, nulls: Any = "error", **arguments: Any) -> fr.Parqu
 # ----------------------------------------------------------------------------------------------- the argument
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("value", "kept"),
     [
         (0, 0),
@@ -67,7 +68,7 @@ def test_a_value_reaches_the_core_as_a_plain_one(value: Any, kept: Any) -> None:
     assert type(found) is type(kept)
 
 
-@pytest.mark.parametrize("value", [None, [], ["mask"], (0,), {"b": 0}, object(), 1j, "mask", b"x"])
+@each_of("value", [None, [], ["mask"], (0,), {"b": 0}, object(), 1j, "mask", b"x"])
 def test_what_is_no_value_is_a_type_error_that_names_it(value: Any) -> None:
     with pytest.raises(TypeError, match=r"fr.col\('a'\).fill_null .*, found"):
         fr.col("a").fill_null(value)
@@ -111,8 +112,8 @@ def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
             open_dataset(path, {"*": "mask", name: fill})
 
 
-@pytest.mark.parametrize("fill", [False, True])
-@pytest.mark.parametrize(
+@each_of("fill", [False, True])
+@each_of(
     ("value", "type_"),
     [("x", "string"), (b"x", "binary"), (["x"], "list<string>"), ([b"x"], "list<binary>")],
 )
@@ -168,10 +169,10 @@ NULLS = {
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("what", NULLS)
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("how", [{}, SHUFFLE, {"threads": 2}], ids=["sequential", "shuffled", "threads"])
-@pytest.mark.parametrize("page_rows", [2, 1000])
+@each_of("what", NULLS)
+@each_of("version", ["1.0", "2.0"])
+@each_of("how", [{}, SHUFFLE, {"threads": 2}])
+@each_of("page_rows", [2, 1000])
 def test_a_null_is_named_by_column_row_row_group_and_file(
     path: Path, what: str, version: str, how: dict[str, Any], page_rows: int
 ) -> None:

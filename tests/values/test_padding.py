@@ -21,6 +21,7 @@ from support import oracle
 from support.asked import with_nulls
 from support.cells import Cells, filled, read_cells, tensor_of, written_cells
 from support.columns import TEXTS, Kind, all_kinds
+from support.each_of import each_of
 from support.jobs import data_loader, make
 from support.layouts import Pad
 from support.strategies import TYPES, Dataset, DatasetSpec, file_specs, written
@@ -250,7 +251,7 @@ def test_a_padded_batch_is_arrow_of_the_same_values(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------- wrong requests
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arguments", "error", "message"),
     [
         ({"columns": ["*", fr.col("y").pad(2)]}, fr.DataError, "no column matches 'y'; there are: x"),
@@ -272,7 +273,6 @@ def test_a_padded_batch_is_arrow_of_the_same_values(tmp_path: Path) -> None:
         ({"columns": ["*", fr.col("x").pad(2, value=2**63)]}, ValueError, "the column is int64"),
         ({"columns": ["*", fr.col("x").pad(2**50)]}, ValueError, "no memory"),
     ],
-    ids=str,
 )
 def test_what_can_not_be_padded_is_refused(
     tmp_path: Path, arguments: dict[str, Any], error: type[Exception], message: str
@@ -281,7 +281,7 @@ def test_what_can_not_be_padded_is_refused(
         read(write(tmp_path, ROWS), **arguments)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("make_", "error", "message"),
     [
         (lambda: fr.col("x").pad(0), ValueError, r"fr.col\('x'\).pad must be at least 1"),

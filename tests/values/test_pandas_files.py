@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from support.each_of import each_of
 
 TIMES = pd.to_datetime(["2026-01-01", "2026-01-02", None])
 OSLO = pd.to_datetime(["2026-01-01"]).tz_localize("Europe/Oslo")
@@ -95,7 +96,7 @@ def values(value: torch.Tensor | fr.Jagged) -> list[Any]:
     return value.tolist()
 
 
-@pytest.mark.parametrize(("frame", "schema", "expected"), FRAMES.values(), ids=FRAMES)
+@each_of(("frame", "schema", "expected"), FRAMES.values())
 def test_a_frame_comes_as_its_columns(
     tmp_path: Path, frame: pd.DataFrame, schema: str, expected: dict[str, Any]
 ) -> None:
@@ -105,7 +106,7 @@ def test_a_frame_comes_as_its_columns(
     assert {name: values(value) for name, value in dataset.peek().items()} == expected
 
 
-@pytest.mark.parametrize(("column", "fill", "expected"), WITH_NULLS.values(), ids=WITH_NULLS)
+@each_of(("column", "fill", "expected"), WITH_NULLS.values())
 def test_a_missing_value_is_a_null_and_the_error_has_what_to_write(
     tmp_path: Path, column: Any, fill: Any, expected: list[Any]
 ) -> None:

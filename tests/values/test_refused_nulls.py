@@ -12,6 +12,7 @@ import torch
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.each_of import each_of
 from support.thrift_writer import NULL_COUNT, statistics_of
 
 NULLS: dict[str, Any] = {
@@ -207,7 +208,7 @@ def test_one_table_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
     assert "fr.col('kind').cast" not in told, "a text is cast to no number"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("column", "dtype", "value"),
     [
         (fr.col("x").mask_null(), torch.int32, 0),
@@ -219,7 +220,6 @@ def test_one_table_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
         (fr.col("x").hash(10).fill_null(3), torch.int64, 3),
         (fr.col("x").codes(["a"], unknown=1).fill_null(1), torch.int64, 1),
     ],
-    ids=str,
 )
 def test_a_column_that_is_null_in_all_files_is_of_the_type_that_is_asked_for(
     tmp_path: Path, column: fr.Column, dtype: torch.dtype, value: float

@@ -13,6 +13,7 @@ import torch
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import data_loader
 
 
@@ -112,7 +113,7 @@ def test_all_other_arguments_speak_of_the_columns_in_the_files(path: Path) -> No
     assert batch["user"].tolist() == [7, oracle.bucket(b"", 10)]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("columns", "message"),
     [
         ([*named(x="a"), fr.col("b").alias("x")], "'x': fr.col.'a'..alias.'x'. and fr.col.'b'..alias.'x'.;"),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from support import oracle
 from support.cells import read_cells, written_cells
 from support.columns import all_kinds, tables
+from support.each_of import each_of
 from support.strategies import (
     ROW_NUMBERS,
     TYPES,
@@ -85,7 +86,7 @@ def test_drawn_files_hold_what_the_spec_says(spec: DatasetSpec) -> None:
         assert list(table) == dataset.schema.names
 
 
-@settings(max_examples=max(10, settings.default.max_examples // 3))
+@settings(max_examples=max(5, settings.default.max_examples // 3))
 @given(dataset_specs())
 def test_a_spec_is_written_the_same_everywhere(spec: DatasetSpec) -> None:
     with written(spec) as one, written(spec) as other:
@@ -101,8 +102,8 @@ def test_datasets_can_be_drawn_onto_disk(dataset_root: Path, data: st.DataObject
     assert sum(pq.read_metadata(file).num_rows for file in dataset.files) == dataset.num_rows >= 1
 
 
-@pytest.mark.parametrize("type_", TYPES)
-@pytest.mark.parametrize("fill", ["count", "bits", "extremes"])
+@each_of("type_", TYPES)
+@each_of("fill", ["count", "bits", "extremes"])
 def test_values_come_back_byte_for_byte(
     write_dataset: Callable[[DatasetSpec], Dataset], type_: str, fill: str
 ) -> None:

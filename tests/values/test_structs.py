@@ -14,6 +14,7 @@ from test_types import ORDERS, ROWS, WAYS, read, write
 
 import fastresume as fr
 from support.asked import with_nulls
+from support.each_of import each_of
 
 
 def nested() -> pa.Array:
@@ -34,8 +35,8 @@ def cell(row: int, *path: str) -> Any:
     return found
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("order", ORDERS, ids=["sequential", "shuffled"])
+@each_of("way", WAYS)
+@each_of("order", ORDERS)
 def test_a_null_struct_and_a_null_member_are_told_apart_where_the_struct_is_named(
     path: Path, way: dict[str, Any], order: dict[str, Any]
 ) -> None:
@@ -171,8 +172,8 @@ def test_lists_of_structs_are_lists_of_their_members(path: Path) -> None:
 # ---------------------------------------------------------------------------------------- lists of one length
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("length", [1, 3, 8])
+@each_of("way", WAYS)
+@each_of("length", [1, 3, 8])
 def test_lists_of_one_length_are_a_matrix(path: Path, way: dict[str, Any], length: int) -> None:
     rows = [None if row % 4 == 1 else [row + place / 8 for place in range(length)] for row in range(ROWS)]
     for type_ in (pa.list_(pa.float32()), pa.list_(pa.float32(), length), pa.large_list(pa.float32())):

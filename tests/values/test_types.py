@@ -23,6 +23,7 @@ import fastresume as fr
 from support import thrift_writer as tw
 from support.asked import asked, with_nulls
 from support.cells import unscaled
+from support.each_of import each_of
 from support.list_writer import sized
 from support.thrift_writer import OneColumn, data_page, dictionary_page, i32
 from support.topologies import Shuffle
@@ -72,7 +73,7 @@ def read(
 # ------------------------------------------------------------------------------------------------------ times
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "unit"),
     [
         (pa.timestamp("ms"), "timestamp[ms]"),
@@ -87,7 +88,7 @@ def read(
         *((pa.duration(unit), f"duration[{unit}]") for unit in ("s", "ms", "us", "ns")),
     ],
 )
-@pytest.mark.parametrize("is_listed", [False, True])
+@each_of("is_listed", [False, True])
 def test_times_are_int64_and_the_schema_has_their_unit(
     path: Path, type_: pa.DataType, unit: str | None, is_listed: bool
 ) -> None:
@@ -133,8 +134,8 @@ def int96(nanoseconds: int) -> bytes:
 EXTREMES = [0, 1, -1, 2**63 - 1, -(2**63), DAY, -DAY, DAY - 1, 1_790_000_000 * 10**9]
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@each_of("way", WAYS)
+@each_of("share", [0.0, 0.3, 1.0])
 def test_int96_is_nanoseconds_since_1970(path: Path, way: dict[str, Any], share: float) -> None:
     random = np.random.default_rng(1)
     numbers = np.concatenate([EXTREMES, random.integers(-(2**63), 2**63 - 1, ROWS)])
@@ -150,8 +151,8 @@ def test_int96_is_nanoseconds_since_1970(path: Path, way: dict[str, Any], share:
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("wrong", [2**63, -(2**63) - 1, 10**21], ids=str)
-@pytest.mark.parametrize("is_encoded", [False, True])
+@each_of("wrong", [2**63, -(2**63) - 1, 10**21])
+@each_of("is_encoded", [False, True])
 def test_a_time_beyond_int64_is_named_with_its_row(path: Path, wrong: int, is_encoded: bool) -> None:
     values = b"".join(int96(number) for number in (*range(9), wrong))
     if is_encoded:
@@ -170,8 +171,8 @@ def test_a_time_beyond_int64_is_named_with_its_row(path: Path, wrong: int, is_en
 # ---------------------------------------------------------------------------------------- bytes of one length
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("length", [1, 2, 8, 16, 33])
+@each_of("way", WAYS)
+@each_of("length", [1, 2, 8, 16, 33])
 def test_bytes_of_one_length_are_a_matrix(path: Path, way: dict[str, Any], length: int) -> None:
     random = np.random.default_rng(length)
     cells = [None if row % 4 == 1 else random.bytes(length) for row in range(ROWS)]
@@ -237,9 +238,9 @@ def decimal_array(cells: Sequence[Decimal | None], precision: int, scale: int) -
     return pa.array(cells, make(precision, scale))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("is_integer", [False, True])
-@pytest.mark.parametrize(("precision", "scale"), [(1, 0), (5, 2), (9, 9), (10, 3), (18, 0), (18, 18)])
+@each_of("way", WAYS)
+@each_of("is_integer", [False, True])
+@each_of(("precision", "scale"), [(1, 0), (5, 2), (9, 9), (10, 3), (18, 0), (18, 18)])
 def test_decimals_of_18_digits_are_unscaled_integers(
     path: Path, way: dict[str, Any], is_integer: bool, precision: int, scale: int
 ) -> None:
@@ -254,11 +255,9 @@ def test_decimals_of_18_digits_are_unscaled_integers(
         assert found["x_valid"].tolist() == [cell is not None for cell in cells]
 
 
-@pytest.mark.parametrize(
-    "encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "PLAIN", "DELTA_BYTE_ARRAY"]
-)
-@pytest.mark.parametrize(("precision", "scale"), [(9, 2), (18, 4)])
-@pytest.mark.parametrize("rule", ["int64", "float64"])
+@each_of("encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "PLAIN", "DELTA_BYTE_ARRAY"])
+@each_of(("precision", "scale"), [(9, 2), (18, 4)])
+@each_of("rule", ["int64", "float64"])
 def test_decimals_in_every_encoding(path: Path, encoding: str, precision: int, scale: int, rule: str) -> None:
     cells = decimals(precision, scale)
     how: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"x": encoding}}
@@ -270,8 +269,8 @@ def test_decimals_in_every_encoding(path: Path, encoding: str, precision: int, s
     assert read(path, "mask", x=fr.col("x").decimal(rule))["x"].tolist() == expected
 
 
-@pytest.mark.parametrize("is_integer", [False, True])
-@pytest.mark.parametrize(("precision", "scale"), [(5, 2), (18, 3), (38, 0), (38, 38), (76, 5)])
+@each_of("is_integer", [False, True])
+@each_of(("precision", "scale"), [(5, 2), (18, 3), (38, 0), (38, 38), (76, 5)])
 def test_decimals_as_floats_are_the_nearest_ones(
     path: Path, is_integer: bool, precision: int, scale: int
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import fastresume as fr
 from support.asked import asked
+from support.each_of import each_of
 
 ROWS, GROUP_ROWS, BATCH_SIZE = 2000, 450, 128
 KINDS = {
@@ -74,9 +75,9 @@ def wide_columns(nulls: Any, stack: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("tail", ["short", "pad"])
-@pytest.mark.parametrize("nulls", ["mask", SOME], ids=["mask", "some"])
-@pytest.mark.parametrize("stack", [None, {"words": ["word_1?"], "doubles": "double_*"}], ids=["", "stacked"])
+@each_of("tail", ["short", "pad"])
+@each_of("nulls", ["mask", SOME])
+@each_of("stack", [None, {"words": ["word_1?"], "doubles": "double_*"}])
 def test_every_value_of_a_wide_row_is_delivered_with_its_row(
     table: tuple[Path, pa.Table], tail: Any, nulls: Any, stack: Any
 ) -> None:
@@ -127,9 +128,9 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, pa.Table]:
     return path, pa.table(columns)
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("lanes", [None, 3])
-@pytest.mark.parametrize("batch_size", [3, 3000, 24_000], ids=["many", "some", "too large to be made last"])
+@each_of("threads", [0, 2])
+@each_of("lanes", [None, 3])
+@each_of("batch_size", [3, 3000, 24_000])
 def test_a_matrix_has_every_value_whenever_it_is_made_of_its_columns(
     numbers: tuple[Path, pa.Table], batch_size: int, lanes: int | None, threads: int
 ) -> None:

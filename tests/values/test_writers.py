@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support.cells import Cells, assert_holds, cells_of, read_cells, written_cells
 from support.columns import Kind
+from support.each_of import each_of
 from support.jobs import FEW, assert_batch_values, make
 from support.layouts import Contents, layouts
 from support.strategies import DatasetSpec, written
@@ -54,9 +55,9 @@ def test_every_cell_is_what_pyarrow_and_another_reader_read(writer: str, data: s
         assert_batch_values(made.read_rows(numbers), contents.of_rows(numbers))
 
 
-@pytest.mark.parametrize("rows", [2, 20, 33, 129, 1000])
-@pytest.mark.parametrize("type_", ["int32", "uint32", "date32"])
-@pytest.mark.parametrize("fill", ["bits", "extremes"])
+@each_of("rows", [2, 20, 33, 129, 1000])
+@each_of("type_", ["int32", "uint32", "date32"])
+@each_of("fill", ["bits", "extremes"])
 def test_deltas_of_33_bits_are_read(tmp_path: Path, rows: int, type_: str, fill: str) -> None:
     """DuckDB takes differences of 32-bit numbers as they are, and pyarrow does not read all of these."""
     column = Kind("x", type_, fill=fill, distinct=300)
