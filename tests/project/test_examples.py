@@ -197,6 +197,7 @@ def test_readme_code_at_a_glance_resumes_after_the_batch_that_was_saved(working_
     assert list((working_directory / "audit").iterdir())
 
 
+@pytest.mark.slow  # in one process, the next three tests say the same of it
 def test_readme_code_dies_at_step_100_and_continues_at_step_101(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(readme_code())
     command = [sys.executable, "train.py"]

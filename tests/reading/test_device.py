@@ -264,7 +264,7 @@ def test_whatever_a_signal_handler_interrupts_no_batch_is_lost(
 
     armed = False
     before = signal.signal(signal.SIGALRM, alarm)
-    dataset = make(numbers, 50)
+    dataset = make(numbers, 120)
     steps, interrupts = [], 0
     iterator = iter(fr.Loader(dataset, device="cuda", threads=threads))
     batch = previous = None
@@ -281,7 +281,7 @@ def test_whatever_a_signal_handler_interrupts_no_batch_is_lost(
                 interrupts += 1
             signal.setitimer(signal.ITIMER_REAL, 0)
             if batch is not None and batch is not previous:
-                assert batch["row"].shape == (50,)
+                assert batch["row"].shape == (120,)
                 steps.append(batch.step)
                 assert len(dataset) - dataset.batches_left == batch.step + 1 or batch.step + 1 == len(dataset)
                 previous = batch

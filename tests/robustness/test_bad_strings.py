@@ -17,7 +17,7 @@ import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
-from support.child import MIB, SECONDS, Reader
+from support.child import MIB, Reader
 from support.list_writer import sized
 from support.thrift_writer import OneColumn, data_page, dictionary_page, i32
 
@@ -198,7 +198,7 @@ def test_strings_that_no_memory_holds_are_an_error_and_not_the_end(path: Path) -
         data_page(indices(0, rows), rows, encoding=tw.RLE_DICTIONARY),
     ]
     write_strings(path, pages, rows)
-    reader = Reader(SECONDS, address_space=1 << 30)
+    reader = Reader(address_space=1 << 30)
     outcome = reader.read(path, rows)
     reader.close()
     assert outcome.kind in ("DataError", "ValueError"), outcome

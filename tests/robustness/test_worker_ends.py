@@ -25,8 +25,6 @@ QUICK = {
     "whole": 1,
     "in_a_daemon_thread": 1,
     "while_a_daemon_reads_of_workers": 1,
-    "while_a_daemon_reads_of_threads": 1,
-    "while_a_daemon_reads_alone": 1,
     "hung": 1,
     "hung_in_a_thread": 1,
     "seized": 1,

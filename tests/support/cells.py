@@ -214,7 +214,7 @@ def assert_holds(
     stack: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Assert that a batch holds the cells of its rows, every one, as `nulls=` and `stack=` say."""
-    stacks = {} if stack is None else stack
+    stacks, rows = {} if stack is None else stack, batch.rows()
     taken = {name for members in stacks.values() for name in members}
     expected: list[str] = []
     structs = [name for name, cells in table.items() if cells.kind == "mask"]
@@ -226,32 +226,31 @@ def assert_holds(
             matrix = tensor_of(batch, name)
             assert matrix.shape == (batch.num_rows, len(members))
             for place, member in enumerate(members):
-                assert_column(matrix[:, place], table[member], batch.rows(), rule, member)
+                assert_column(matrix[:, place], table[member], rows, rule, member)
         elif table[name].is_jagged:
-            assert_jagged(batch[name], table[name], batch.rows(), rule, name)
+            assert_jagged(batch[name], table[name], rows, rule, name)
             continue
         else:
-            assert_column(tensor_of(batch, name), table[name], batch.rows(), rule, name)
+            assert_column(tensor_of(batch, name), table[name], rows, rule, name)
         if rule == "mask":
             expected.append(f"{name}_valid")
             masks = tensor_of(batch, f"{name}_valid")
             assert masks.dtype == torch.bool
             there = [
-                [table[member].rows[row] is not None for row in batch.rows()]
-                for member in stacks.get(name, [name])
+                [table[member].rows[row] is not None for row in rows] for member in stacks.get(name, [name])
             ]
             assert masks.tolist() == (
                 list(map(list, zip(*there, strict=True))) if name in stacks else there[0]
             ), name
             if name not in stacks and table[name].are_lists:
                 expected.append(f"{name}_values_valid")
-                cells = [table[name].rows[row] for row in batch.rows()]
+                cells = [table[name].rows[row] for row in rows]
                 marks = marks_of_elements(cells, table[name].size or 0)
                 assert tensor_of(batch, f"{name}_values_valid").tolist() == marks.tolist(), name
     # A struct is told apart from its members where it is named.
     for name in [name for name in structs if isinstance(nulls, Mapping) and nulls.get(name) == "mask"]:
         expected.append(f"{name}_valid")
-        there = [table[name].rows[row] is not None for row in batch.rows()]
+        there = [table[name].rows[row] is not None for row in rows]
         assert tensor_of(batch, f"{name}_valid").tolist() == there, name
     assert list(batch) == expected
 
@@ -275,16 +274,30 @@ def assert_column(tensor: torch.Tensor, cells: Cells, rows: np.ndarray, rule: An
     assert tensor.shape == (len(rows), *cells.shape)
     fill = filled(cells, rule)
     fill_element = filled(replace(cells, size=None), rule)
-    found = np.ascontiguousarray(tensor.numpy())
-    for place, row in enumerate(rows):
+    expected = []
+    for row in rows.tolist():
         cell = cells.rows[row]
         if isinstance(cell, tuple):
             elements = [fill_element if element is None else element for element in cell]
             assert None not in elements, f"{name}: row {row} has a null element, and is delivered"
             cell = b"".join(elements)  # type: ignore[arg-type]  # none is None
-        expected = fill if cell is None else cell
-        assert expected is not None, f"{name}: row {row} is null, and delivered"
-        assert found[place].tobytes() == expected, f"{name}: row {row}"
+        elif cell is None:
+            cell = fill
+        assert cell is not None, f"{name}: row {row} is null, and delivered"
+        expected.append(cell)
+    assert_rows(tensor.numpy().tobytes(), expected, rows, name)
+
+
+def assert_rows(found: bytes, expected: Sequence[bytes], rows: np.ndarray, name: str) -> None:
+    """Assert that bytes are those of these rows, one after another, and name the first that has others."""
+    if found == b"".join(expected):
+        return
+    begin = 0
+    for row, cell in zip(rows.tolist(), expected, strict=True):
+        end = begin + len(cell)
+        assert found[begin:end] == cell, f"{name}: row {row}"
+        begin = end
+    raise AssertionError(f"{name}: {len(found) - begin} bytes behind those of the last row")
 
 
 def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: str) -> None:
@@ -308,19 +321,18 @@ def assert_jagged(jagged: Any, cells: Cells, rows: np.ndarray, rule: Any, name: 
         assert marks.dtype == torch.bool
         elements = [element for row in rows for element in cells.rows[row] or ()]
         assert marks.tolist() == [element is not None for element in elements], name
-    found, width = jagged.values.numpy(), cells.dtype.itemsize
-    for row, begin, end in zip(rows, bounds, bounds[1:], strict=False):
+    width, expected = cells.dtype.itemsize, []
+    for row, begin, end in zip(rows.tolist(), bounds[:-1], bounds[1:], strict=True):
         cell = cells.rows[row]
         assert cell is not None or rule != "error", f"{name}: row {row} is null, and delivered"
         if isinstance(cell, tuple):
             assert fill is not None or None not in cell, (
                 f"{name}: row {row} has a null element, and is delivered"
             )
-            expected = b"".join(fill if element is None else element for element in cell)  # type: ignore[misc]
-        else:
-            expected = cell or b""
-        assert (end - begin) * width == len(expected), f"{name}: row {row}"
-        assert found[begin:end].tobytes() == expected, f"{name}: row {row}"
+            cell = b"".join(fill if element is None else element for element in cell)  # type: ignore[misc]
+        expected.append(cell or b"")
+        assert (end - begin) * width == len(expected[-1]), f"{name}: row {row}"
+    assert_rows(jagged.values.numpy().tobytes(), expected, rows, name)
     if rule == "mask":
         assert jagged.valid is not None
         assert jagged.valid.dtype == torch.bool

@@ -27,7 +27,9 @@ MIB = 1 << 20
 multiprocessing.set_forkserver_preload(["fastresume", "pytest", "support.strategies", "support.lives"])
 
 SECONDS = 10
-"""What "within seconds" means for a damaged file; most errors take milliseconds."""
+"""What "within seconds" means for a damaged file, of the processor; most errors take milliseconds."""
+WAIT_SECONDS = 100
+"""For how long a test waits for another process: others may have the processor in the meantime."""
 
 
 class Child:
@@ -124,6 +126,7 @@ class Outcome:
     def assert_refused(self, path: Path, *words: object) -> None:
         """Assert that it is a DataError that names the column `x` of the file, in little memory."""
         assert self.kind == "DataError", self
+        assert self.cpu_seconds < SECONDS, self
         missing = [
             word for word in map(str, (path, "column 'x'", "row group 0", *words)) if word not in self.message
         ]
@@ -135,8 +138,8 @@ class Outcome:
 class Reader:
     """Another process that reads files; a new one whenever a file has killed it."""
 
-    def __init__(self, seconds: float, address_space: int = 8 << 30) -> None:
-        """`seconds` is how long one file may take, `address_space` how much memory."""
+    def __init__(self, address_space: int = 8 << 30, seconds: float = WAIT_SECONDS) -> None:
+        """`address_space` is how much memory one file may take, `seconds` for how long it is waited for."""
         self._seconds = seconds
         self._address_space = address_space
         self._child: Child | None = None

@@ -38,10 +38,10 @@ THREADS = (None, 1, 2, 4)
 WORKERS = st.sampled_from((0, 0, 0, 1, 2, 3, 4))
 """None, more often than not: then every rank also tells its state and what is left between steps."""
 
-FEWER = settings(max_examples=max(10, settings.default.max_examples // 2))
+FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
 """For tests of which one example is many jobs."""
 
-FEW = settings(max_examples=max(10, settings.default.max_examples // 4))
+FEW = settings(max_examples=max(5, settings.default.max_examples // 4))
 """For tests of which one example is many jobs, for each of several numbers of threads."""
 
 MANY_WORKERS = pytest.mark.filterwarnings("ignore:This DataLoader will create .* processes:UserWarning")

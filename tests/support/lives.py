@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
+from support.child import WAIT_SECONDS
 from support.watching import in_time
 
 ROWS = 200
@@ -45,7 +46,9 @@ def source_of(dataset: fr.ParquetDataset, threads: int, mapped: bool = False) ->
 HOW = pytest.mark.parametrize(("threads", "mapped"), [(0, False), (2, False), (0, True), (2, True)])
 
 
-def in_a_fork(work: Callable[[], object], seconds: float = 10, at_once: bool = False) -> dict[str, Any]:
+def in_a_fork(
+    work: Callable[[], object], seconds: float = WAIT_SECONDS, at_once: bool = False
+) -> dict[str, Any]:
     """Return what `work` returns, or how it fails, in a forked process, and how that ends.
 
     It ends as any process does, objects and all, which takes torch a second; or else `at_once`.
