@@ -31,6 +31,7 @@ from support.audits import (
     new_log,
     origin_of,
 )
+from support.each_of import each_of
 
 
 @pytest.fixture(scope="module")
@@ -288,9 +289,7 @@ def test_the_command_tells_its_version(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == f"fastresume {fr.__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("audit", "error"), [("", ValueError), (True, TypeError), (3, TypeError), (b"logs", TypeError)]
-)
+@each_of(("audit", "error"), [("", ValueError), (True, TypeError), (3, TypeError), (b"logs", TypeError)])
 def test_what_is_no_directory_is_refused_by_name(
     tmp_path: Path, audit: object, error: type[Exception]
 ) -> None:

@@ -12,6 +12,7 @@ import fastresume as fr
 from fastresume.audit.log_format import selection_file
 from support import oracle
 from support.audits import ROWS, SHUFFLE, SPEC, Ranks, assert_proven, found_in
+from support.each_of import each_of
 from support.jobs import fields_of
 from support.topologies import Shuffle
 
@@ -34,7 +35,7 @@ def test_the_audit_proves_that_each_selected_row_came_once(tmp_path: Path, shuff
     assert f"finished: {len(selected)} rows, each exactly once" in said
 
 
-@pytest.mark.parametrize("damage", [None, b"", b"1234567", bytes(64), b"\xff" * 64], ids=str)
+@each_of("damage", [None, b"", b"1234567", bytes(64), b"\xff" * 64])
 def test_the_audit_misses_the_description_of_a_selection(tmp_path: Path, damage: bytes | None) -> None:
     data, logs = tmp_path / "data", tmp_path / "logs"
     SPEC.write(data)

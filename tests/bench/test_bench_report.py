@@ -22,6 +22,7 @@ from fastresume.bench.survey import survey
 from fastresume.bench.task import Column, Task
 from fastresume.bench.turns import Measured
 from support.bench_columns import ROWS
+from support.each_of import each_of
 
 
 def test_survey_leaves_out_what_can_not_be_delivered_and_sees_nulls(tmp_path: Path) -> None:
@@ -174,7 +175,7 @@ def test_plot_is_a_picture(report: Report, tmp_path: Path) -> None:
         assert path.read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("told", "expected"),
     [
         (

@@ -85,7 +85,7 @@ def test_contenders_deliver_nulls_in_lists_alike(tmp_path: Path, name: str) -> N
     assert difference(delivered, rows_of([others], task)) == "other values in 'numbers'"
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("batch", "found"),
     [({}, "dict"), ([1, 2], "list"), ({"a": np.zeros(3)}, "dict of ndarray"), (None, "NoneType")],
 )

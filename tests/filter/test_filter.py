@@ -233,7 +233,7 @@ def test_a_filtered_dataset_resumes_and_refuses_the_states_of_others(files: Path
             dataset_of(files, filter=other, **how).load_state_dict(state)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("type_", "unit"),
     [
         (pa.timestamp("us"), "timestamp[us]"),
@@ -241,7 +241,6 @@ def test_a_filtered_dataset_resumes_and_refuses_the_states_of_others(files: Path
         (pa.date32(), "date[day]"),
         (pa.time64("us"), "time[us]"),
     ],
-    ids=str,
 )
 def test_times_are_compared_with_integers_and_the_unit_is_told(
     tmp_path: Path, type_: pa.DataType, unit: str

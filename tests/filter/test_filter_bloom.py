@@ -141,7 +141,7 @@ def test_bloom_filters_of_another_kind_are_passed_over(tmp_path: Path, field: in
         kept_rows(path, columns="y", filter=number == 4)
 
 
-@pytest.mark.parametrize("stated", [-32, 0, 31, 2**31 - 32])
+@each_of("stated", [-32, 0, 31, 2**31 - 32])
 def test_a_damaged_bloom_filter_is_an_error_that_names_it(tmp_path: Path, stated: int) -> None:
     path = write_hashed(tmp_path / "x.parquet", {"x": [1, 2, 3], "y": range(3)})
 

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.tables import opened
 
 
@@ -120,7 +121,7 @@ def selected(table: str, condition: object, **how: Any) -> list[int] | None:
     return None if found is None else found.tolist()
 
 
-@pytest.mark.parametrize("name", CHANGES)
+@each_of("name", CHANGES)
 def test_what_was_selected_of_a_column_is_not_taken_for_another_of_its_name(
     tmp_path: Path, name: str
 ) -> None:

@@ -14,6 +14,7 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.conditions import kept_rows
+from support.each_of import each_of
 from support.jobs import parallel
 from support.pages import BLOOM_FILTER_OFFSET, OFFSET_INDEX, chunk_of, number, rewrite
 from support.thrift_writer import MAX, MIN, NULL_COUNT, statistics_of
@@ -53,8 +54,8 @@ def shorten(path: Path) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("has_bounds", [True, False])
-@pytest.mark.parametrize("has_length", [True, False])
+@each_of("has_bounds", [True, False])
+@each_of("has_length", [True, False])
 def test_a_bloom_filter_of_another_length_is_not_believed(
     tmp_path: Path, has_bounds: bool, has_length: bool
 ) -> None:

@@ -160,9 +160,7 @@ def of_other_bytes(index: Any) -> None:
     index[LOWS] = index[HIGHS] = tw.listing(tw.Wire.BINARY, [b"\x01" * 7, b""])
 
 
-@pytest.mark.parametrize(
-    "edit", [without_null_counts, with_counts_that_are_none, turned_round, of_other_bytes]
-)
+@each_of("edit", [without_null_counts, with_counts_that_are_none, turned_round, of_other_bytes])
 def test_what_an_index_does_not_tell_for_certain_is_read(tmp_path: Path, edit: Any) -> None:
     path = tmp_path / "x.parquet"
     table = pa.table({"x": pa.array([0, 2**64 - 1, None, 7], pa.uint64())})

@@ -73,7 +73,7 @@ def without_null_counts(footer: Any) -> None:
         del statistics_of(footer, column)[NULL_COUNT]
 
 
-@pytest.mark.parametrize("edit", [as_old_writers, without_order, turned_round, without_null_counts])
+@each_of("edit", [as_old_writers, without_order, turned_round, without_null_counts])
 def test_what_footers_do_not_tell_for_certain_is_read(tmp_path: Path, edit: Any) -> None:
     path = tmp_path / "x.parquet"
     table = {"s": ["a", "é", "z", None], "x": pa.array([0, 2**64 - 1, None, 7], pa.uint64())}

@@ -21,6 +21,7 @@ import fastresume as fr
 from support import oracle
 from support.audits import assert_proven
 from support.code_blocks import blocks
+from support.each_of import each_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,7 +89,7 @@ def test_demo_ends_with_one_line_about_data_that_it_can_not_use(
         assert reason in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("ranges", "may_drop", "expected"),
     [
         ([(0, 3), (4, 9)], 0, "delivered 10 rows: lost 0, twice 0, dropped by the tail policy 0"),

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from support.each_of import each_of
+
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 
@@ -18,7 +20,7 @@ def program(name: str) -> SimpleNamespace:
     return SimpleNamespace(**runpy.run_path(str(PICTURES / f"{name}.py")))
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in PICTURES.glob("*.py")))
+@each_of("name", sorted(path.stem for path in PICTURES.glob("*.py")))
 def test_a_picture_is_what_its_program_draws(name: str) -> None:
     shown = (PICTURES / f"{name}.svg").read_text()
     assert shown == program(name).picture(), f"python docs/pictures/{name}.py draws it again"

@@ -26,6 +26,7 @@ from fastresume.checkpoint import Checkpointer
 from fastresume.state import shared_cursor
 from support.child import children, shared_memory_files
 from support.dataloaders import BATCH, ROWS, STEPS, make, oracle_passes, rows_of
+from support.each_of import each_of
 from support.profile import SOAK
 from support.strategies import Dataset, plain_spec
 
@@ -106,7 +107,7 @@ def test_passes_follow_each_other_and_a_loaded_state_reaches_every_worker(
 
 
 @pytest.mark.law(3)
-@pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3), (4, 1)])
+@each_of(("before", "after"), [(0, 2), (2, 0), (2, 3), (4, 1)])
 def test_another_number_of_workers_delivers_what_is_left_exactly_once(
     data: Dataset, before: int, after: int
 ) -> None:

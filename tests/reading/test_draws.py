@@ -234,8 +234,8 @@ def test_a_transform_that_draws_for_some_batches_is_noticed(small_dataset: Datas
 
 
 @pytest.mark.law(2)
-@pytest.mark.parametrize("transform", [spent, as_advised])
-@pytest.mark.parametrize("threads", [1, 4])
+@each_of("transform", [spent, as_advised])
+@each_of("threads", [1, 4])
 def test_nothing_is_said_of_a_transform_though_other_threads_draw(
     small_dataset: Dataset, transform: Any, threads: int
 ) -> None:

@@ -25,7 +25,7 @@ EVERY = one_in(12)
 """An exception comes before one of so many instructions."""
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_after_a_break_the_next_iter_goes_on(small_dataset: Dataset, threads: int | None) -> None:
     loader = make_reader(make(small_dataset), threads)
     seen = []
@@ -38,7 +38,7 @@ def test_after_a_break_the_next_iter_goes_on(small_dataset: Dataset, threads: in
     assert seen == [(0, step) for step in range(10)] + [(1, step) for step in range(8)]
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_an_exception_in_the_loop_loses_nothing(small_dataset: Dataset, threads: int | None) -> None:
     loader = make_reader(make(small_dataset), threads)
     seen = []
@@ -50,7 +50,7 @@ def test_an_exception_in_the_loop_loses_nothing(small_dataset: Dataset, threads:
     assert seen == list(range(10))
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_two_iterators_with_no_batch_between_them_start_at_one_place(
     small_dataset: Dataset, threads: int | None
 ) -> None:
@@ -61,7 +61,7 @@ def test_two_iterators_with_no_batch_between_them_start_at_one_place(
     assert next(iter(loader)).step == 1
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_an_older_iterator_is_an_error(small_dataset: Dataset, threads: int | None) -> None:
     loader = make_reader(make(small_dataset), threads)
     older = iter(loader)
@@ -104,7 +104,7 @@ def test_a_load_or_reset_ends_older_iterators(
         next(older)
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_pass_that_is_over_stays_over(small_dataset: Dataset, threads: int | None) -> None:
     loader = make_reader(make(small_dataset), threads)
     iterator = iter(loader)
@@ -115,7 +115,7 @@ def test_a_pass_that_is_over_stays_over(small_dataset: Dataset, threads: int | N
     assert next(newer).epoch == 1
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_restart_makes_every_iter_a_whole_pass(small_dataset: Dataset, threads: int | None) -> None:
     dataset = make(small_dataset, on_iter="restart")
     loader = make_reader(dataset, threads)
@@ -139,7 +139,7 @@ def test_restart_makes_every_iter_a_whole_pass(small_dataset: Dataset, threads: 
         assert loader.epoch == 0
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_restart_of_a_pass_of_one_batch_is_that_batch_every_time(
     small_dataset: Dataset, threads: int | None
 ) -> None:
@@ -161,7 +161,7 @@ def test_restart_after_a_load_is_the_whole_pass_of_that_epoch(small_dataset: Dat
     assert (dataset.epoch, dataset.batches_left) == (1, 10)
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_reset_goes_back_to_the_start_of_the_pass_once(small_dataset: Dataset, threads: int | None) -> None:
     loader = make_reader(make(small_dataset), threads)
     list(loader)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.row_files import Write, one_rank, rows_of, write_rows
 from support.strategies import ColumnSpec, Dataset, DatasetSpec, dataset_specs, plain_spec, written
 
@@ -78,7 +79,7 @@ def test_paths_may_be_strings_paths_lists_globs_and_relative(
         assert dataset.fingerprint == one_rank(directory).fingerprint
 
 
-@pytest.mark.parametrize("pattern", ["**", "**/*", "*", "**/*.parquet", "../data/**/*"])
+@each_of("pattern", ["**", "**/*", "*", "**/*.parquet", "../data/**/*"])
 def test_a_glob_that_meets_directories_and_their_files_names_each_file_once(
     tmp_path: Path, pattern: str
 ) -> None:

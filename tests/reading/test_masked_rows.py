@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from support.audits import assert_proven
+from support.each_of import each_of
 from support.refusals import refused
 from support.rotten_pages import pages_of, rot, write_file
 
@@ -204,10 +205,8 @@ def masks_third(batch: fr.Batch) -> fr.Batch:
     return batch
 
 
-@pytest.mark.parametrize("how", [{"threads": 2}, {"num_workers": 2}], ids=str)
-@pytest.mark.parametrize(
-    "unit", [fr.Packed("tokens", length=6), fr.Bins("cost", cost=5)], ids=["packed", "bins"]
-)
+@each_of("how", [{"threads": 2}, {"num_workers": 2}])
+@each_of("unit", [fr.Packed("tokens", length=6), fr.Bins("cost", cost=5)])
 def test_rows_of_units(tmp_path: Path, unit: Any, how: dict[str, Any]) -> None:
     path = tmp_path / "units.parquet"
     pq.write_table(

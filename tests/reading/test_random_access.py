@@ -32,7 +32,7 @@ from support.topologies import TAILS, Shuffle, Topology, chains, orders, selecti
 
 SHUFFLE = Shuffle(17, 20, 45)
 
-HOW = pytest.mark.parametrize(
+HOW = each_of(
     "how",
     [
         {},
@@ -42,7 +42,6 @@ HOW = pytest.mark.parametrize(
         {**SHUFFLE.arguments, "tail": "short", "lanes": 12, "groups": 3},
         {"lanes": 1, "tail": "short"},
     ],
-    ids=["drop", "pad", "shuffled", "shuffled lanes", "shuffled groups", "time order"],
 )
 
 
@@ -169,7 +168,7 @@ def test_a_step_beyond_the_pass_is_an_index_error(small_dataset: Dataset, how: d
             assert str(steps) in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("epoch", "step", "error"),
     [
         (-1, 0, ValueError),

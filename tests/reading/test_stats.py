@@ -11,6 +11,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.reading.monitor.stats import Stats
+from support.each_of import each_of
 from support.jobs import make
 from support.strategies import Dataset
 from support.watching import in_time
@@ -75,8 +76,8 @@ def test_without_threads_the_read_is_the_wait(small_dataset: Dataset) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("mapped", [False, True])
-@pytest.mark.parametrize("how", HOW[1:], ids=IDS[1:])
+@each_of("mapped", [False, True])
+@each_of("how", HOW[1:])
 def test_what_is_ready_is_told_without_taking_it(
     small_dataset: Dataset, how: dict[str, Any], mapped: bool
 ) -> None:

@@ -79,7 +79,7 @@ def test_transforms_run_one_after_another_in_the_order_of_batches(
         assert torch.equal(other.row_seeds(), one.row_seeds())
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_mapping_may_hold_values_of_any_kind_and_shape(small_dataset: Dataset, threads: int | None) -> None:
     def summarized(batch: fr.Batch) -> Mapping[str, Any]:
         jagged = fr.Jagged(torch.arange(3), torch.tensor([0, 1, 3]))

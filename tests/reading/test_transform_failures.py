@@ -79,7 +79,7 @@ def test_a_failure_names_the_batch_and_loses_nothing(
     assert dataset.epoch == 1
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_transform_that_always_fails_is_asked_again_each_time(
     small_dataset: Dataset, threads: int | None
 ) -> None:
@@ -94,7 +94,7 @@ def test_a_transform_that_always_fails_is_asked_again_each_time(
     assert fields_of(dataset.state_dict())["cuts"] == [[1, 1, 10, 1]]
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_stop_iteration_does_not_end_the_pass(small_dataset: Dataset, threads: int | None) -> None:
     dataset = make(small_dataset)
     iterator = iter(make_reader(dataset.map(FailsOnce(3, StopIteration)), threads))
@@ -107,7 +107,7 @@ def test_a_stop_iteration_does_not_end_the_pass(small_dataset: Dataset, threads:
     assert rows_of([*found, *iterator]) == rows_of(list(make(small_dataset)))
 
 
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_note_names_the_files_of_the_batch(small_dataset: Dataset, threads: int | None) -> None:
     dataset = make(small_dataset, 103)
     with pytest.raises(FlakyError) as told:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.jobs import make
 from support.strategies import Dataset
 
@@ -224,7 +225,7 @@ def test_nobody_hears_who_does_not_listen(capfd: pytest.CaptureFixture[str]) -> 
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("seconds", "error", "words"),
     [
         (0, ValueError, "watchdog_seconds must be above 0 and finite, found 0"),

@@ -41,7 +41,7 @@ def test_a_finished_pass_is_the_next_pass_at_zero(rows: int, data: st.DataObject
 
 
 @pytest.mark.law(7)
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_an_epoch_budget_survives_any_number_of_kills(small_dataset: Dataset, threads: int | None) -> None:
     random_ = random.Random(5)
     state, kept, lives = None, [], 0
@@ -88,7 +88,7 @@ def test_epochs_can_be_counted_anew_from_a_state(small_dataset: Dataset) -> None
 
 
 @pytest.mark.law(7)
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_rest_that_makes_no_global_batch_ends_the_pass_with_a_warning(
     small_dataset: Dataset, threads: int | None
 ) -> None:

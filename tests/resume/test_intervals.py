@@ -116,7 +116,7 @@ def test_without_a_multiple_slices_differ_by_at_most_one_row() -> None:
     assert max(sizes) - min(sizes) == 1
 
 
-@pytest.mark.parametrize("nothing", [[], (), np.empty((0, 2), np.int64), np.empty(0), np.empty((0, 2))])
+@each_of("nothing", [[], (), np.empty((0, 2), np.int64), np.empty(0), np.empty((0, 2))])
 def test_no_intervals_are_intervals_too(nothing: Any) -> None:
     assert_intervals(intervals.remaining(nothing, 5), [(0, 5)])
     assert_intervals(intervals.remaining(nothing, 0), [])

@@ -32,7 +32,7 @@ from support.topologies import Shuffle, Topology, one_order, orders
 
 pytestmark = MANY_WORKERS
 
-BOTH_ORDERS = pytest.mark.parametrize("shuffle", [None, Shuffle(17, 30, 100)], ids=["sequential", "shuffled"])
+BOTH_ORDERS = each_of("shuffle", [None, Shuffle(17, 30, 100)])
 
 
 @pytest.fixture(scope="module")
@@ -78,8 +78,8 @@ def global_digests(iterators: list[Any]) -> list[str]:
 
 @pytest.mark.law(4)
 @BOTH_ORDERS
-@pytest.mark.parametrize("threads", [None, 2])
-@pytest.mark.parametrize("how", [{}, {"tail": "pad"}, {"lanes": 1}, {"groups": 2, "lanes": 48}], ids=str)
+@each_of("threads", [None, 2])
+@each_of("how", [{}, {"tail": "pad"}, {"lanes": 1}, {"groups": 2, "lanes": 48}])
 def test_the_global_batches_are_the_same_at_every_world_size(
     data: Dataset, shuffle: Shuffle | None, threads: int | None, how: dict[str, Any]
 ) -> None:
@@ -97,7 +97,7 @@ def test_the_global_batches_are_the_same_at_every_world_size(
 
 @pytest.mark.law(4)
 @BOTH_ORDERS
-@pytest.mark.parametrize("lanes", [16, 1])
+@each_of("lanes", [16, 1])
 def test_the_global_batches_are_the_same_when_the_world_size_changes_in_mid_pass(
     data: Dataset, shuffle: Shuffle | None, lanes: int
 ) -> None:
@@ -193,7 +193,7 @@ def test_one_to_four_lanes_for_each_rank_and_group(
 
 
 @pytest.mark.law(1)
-@pytest.mark.parametrize("workers", [0, 1, 2, 4])
+@each_of("workers", [0, 1, 2, 4])
 def test_named_lanes_are_divided_among_as_many_groups_as_there_are_workers(
     small_dataset: Dataset, workers: int
 ) -> None:

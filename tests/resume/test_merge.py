@@ -281,10 +281,9 @@ def test_states_of_different_jobs_are_refused_and_both_values_named(
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize(
+@each_of(
     ("how", "ranks"),
     [({"lanes": 4}, 3), ({"lanes": 4, "groups": 2}, 4), ({"lanes": 1}, 3), ({"lanes": 1}, 16), ({}, 3)],
-    ids=str,
 )
 def test_more_or_fewer_states_than_can_share_the_cut_are_refused(
     small_dataset: Dataset, how: dict[str, int], ranks: int

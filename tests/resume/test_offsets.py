@@ -235,7 +235,7 @@ def test_whatever_is_imported_can_be_saved_and_loaded(tree: Dataset) -> None:
         assert fr.Cursor.from_state(cursor.to_state()) == cursor
 
 
-@pytest.mark.parametrize("nothing", [None, [], "{}", 3])
+@each_of("nothing", [None, [], "{}", 3])
 def test_what_is_no_mapping_is_refused(tree: Dataset, nothing: Any) -> None:
     with pytest.raises(fr.StateError, match="offsets"):
         fr.Cursor.from_offsets(nothing, read(tree.directory))

@@ -164,9 +164,7 @@ def test_a_pass_that_is_one_padded_batch() -> None:
     assert OracleJob(3, 3, 0, 4, tail="short").run_pass() == [[[0], [1], [2]]]
 
 
-@pytest.mark.parametrize(
-    ("rows", "ranks", "tail"), [(7, 2, "drop"), (1, 2, "short"), (0, 1, "short"), (0, 1, "pad")]
-)
+@each_of(("rows", "ranks", "tail"), [(7, 2, "drop"), (1, 2, "short"), (0, 1, "short"), (0, 1, "pad")])
 def test_a_dataset_from_which_no_batch_would_come_is_refused(rows: int, ranks: int, tail: str) -> None:
     with pytest.raises(ValueError, match=f"{rows} rows give no batch"):
         OracleJob(rows, ranks, 0, 4, tail=tail)
@@ -355,7 +353,7 @@ def test_epochs_of_the_job_are_counted_from_the_first() -> None:
     assert (new.epoch, new.first_epoch, new.epochs_done) == (3, 2, 1)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("old", "new", "named"),
     [
         ('"rows":23', '"rows":24', "dataset"),

@@ -116,7 +116,7 @@ SIZES = sorted(
 )
 
 
-@pytest.mark.parametrize("key", [0, 1, 2**64 - 1, 0x0123456789ABCDEF])
+@each_of("key", [0, 1, 2**64 - 1, 0x0123456789ABCDEF])
 def test_every_permutation_is_a_bijection(key: int) -> None:
     for n in SIZES[1:]:
         permutation = oracle.Permutation(n, key)

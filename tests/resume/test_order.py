@@ -213,7 +213,7 @@ def test_no_global_random_state_is_read_or_moved(small_dataset: Dataset) -> None
 
 
 @pytest.mark.law(12)
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_resume_reads_nothing_of_the_windows_that_are_done(
     write_dataset: Write, threads: int | None
 ) -> None:

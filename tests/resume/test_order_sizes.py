@@ -54,7 +54,7 @@ def test_what_is_not_named_is_the_loaded_states(
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize(
+@each_of(
     ("named", "both"),
     [
         ({"seed": 3}, ["seed", "17", "3"]),
@@ -63,7 +63,6 @@ def test_what_is_not_named_is_the_loaded_states(
         ({"window_rows": 46}, ["window_rows", "45", "46"]),
         ({"seed": 17, "block_rows": 20, "window_rows": 44}, ["window_rows", "45", "44"]),
     ],
-    ids=str,
 )
 def test_what_is_named_and_differs_clashes_loudly(
     small_dataset: Dataset, named: dict[str, int], both: list[str]

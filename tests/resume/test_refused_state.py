@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 from support import oracle
+from support.each_of import each_of
 from support.jobs import fields_of, make, rows_of, text_of
 from support.strategies import Dataset, DatasetSpec, plain_spec
 from support.topologies import TAILS
@@ -102,7 +103,7 @@ def test_a_state_of_another_dataset_is_refused_and_names_both(
 
 
 @pytest.mark.law(9)
-@pytest.mark.parametrize(
+@each_of(
     ("stated", "own", "words"),
     [
         ({}, {"shuffle": True}, "order: sequential, this one is shuffled: write shuffle=False"),

@@ -21,6 +21,7 @@ from support import oracle
 from support.cells import written_cells
 from support.columns import tables
 from support.conditions import selections_of
+from support.each_of import each_of
 from support.jobs import (
     FEW,
     MANY_WORKERS,
@@ -190,7 +191,7 @@ def spoil(file: Path, groups: range) -> None:
 
 
 @pytest.mark.law(12)
-@pytest.mark.parametrize("threads", THREADS)
+@each_of("threads", THREADS)
 def test_a_resume_reads_nothing_of_what_was_delivered(write_dataset: Write, threads: int | None) -> None:
     for group in (1, 7, 19):
         files = write_dataset(plain_spec([10] * 20))

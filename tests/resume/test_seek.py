@@ -52,8 +52,8 @@ def test_the_bytes_read_for_the_next_batch_do_not_grow_with_the_position(path: P
     assert max(read) < 1.1 * read[0] + size * 0.05, f"{read} of {size}"
 
 
-@pytest.mark.parametrize("tail", ["short", "pad"])
-@pytest.mark.parametrize(("lanes", "times"), [(None, 1), (2, 1.4)])
+@each_of("tail", ["short", "pad"])
+@each_of(("lanes", "times"), [(None, 1), (2, 1.4)])
 def test_the_tail_is_read_with_the_rows_before_it(
     tmp_path: Path, tail: str, lanes: int, times: float
 ) -> None:

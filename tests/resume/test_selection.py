@@ -73,7 +73,7 @@ def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
     assert make(small_dataset, 5, rows=~fr.Intervals([])).selection is None
 
 
-@pytest.mark.parametrize(
+@each_of(
     "arguments",
     [
         {"rows": np.ones(103, np.bool_)},
@@ -82,7 +82,6 @@ def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
         {"rows": ~fr.Intervals([])},
         {"rows": fr.Intervals([[0, 103]]) & ~fr.Intervals(np.empty((0, 2), np.int64))},
     ],
-    ids=["mask", "intervals", "split", "skip", "both"],
 )
 def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any) -> None:
     """Its states are those of the dataset without one."""
@@ -130,7 +129,7 @@ def test_what_names_no_rows_is_refused(
         make(small_dataset, 5, **arguments)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("given", "said"),
     [
         ([[5, 4]], r"fr.Intervals takes .* an interval ends before it starts: \[5, 4\)"),
@@ -138,7 +137,6 @@ def test_what_names_no_rows_is_refused(
         ((range(3, 5),), r"write \[3, 5\] for range\(3, 5\)"),
         (3, "fr.Intervals takes"),
     ],
-    ids=str,
 )
 def test_what_is_no_interval_is_refused_where_it_is_written(given: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
@@ -365,7 +363,7 @@ def test_states_of_two_selections_are_not_merged(small_dataset: Dataset) -> None
         fr.Cursor.merge(states)
 
 
-@pytest.mark.parametrize("value", [17, ["x"], {}, True])
+@each_of("value", [17, ["x"], {}, True])
 def test_a_selection_that_is_no_text_is_damage(small_dataset: Dataset, value: Any) -> None:
     fields = fields_of(make(small_dataset, 5, rows=MASK).state_dict())
     with pytest.raises(fr.StateError, match="damaged state"):
@@ -380,7 +378,7 @@ def test_the_hash_of_a_selection_is_the_golden_one(small_dataset: Dataset) -> No
         assert fields_of(dataset.state_dict())["selection"] == entry["hash"]
 
 
-@pytest.mark.parametrize("kind", [list, np.array, np.uint16, torch.tensor])
+@each_of("kind", [list, np.array, np.uint16, torch.tensor])
 def test_rows_by_their_numbers_are_those_of_a_mask(small_dataset: Dataset, kind: Any) -> None:
     chosen = [0, 1, 2, 7, 9, 10, 64, 101, 102]
     mask = np.isin(np.arange(103), chosen)

@@ -41,7 +41,7 @@ Write = Callable[[DatasetSpec], Dataset]
 
 pytestmark = MANY_WORKERS
 
-SHUFFLES = pytest.mark.parametrize("shuffle", [None, Shuffle(17, 4, 9)], ids=["sequential", "shuffled"])
+SHUFFLES = each_of("shuffle", [None, Shuffle(17, 4, 9)])
 
 
 # ----------------------------------------------------------------------------------------- against the oracle
@@ -107,8 +107,8 @@ def test_all_ranks_get_equally_many_batches(
 
 
 @SHUFFLES
-@pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("tail", TAILS)
+@each_of("threads", THREADS)
+@each_of("tail", TAILS)
 def test_a_pass_by_threads_is_the_oracles(
     small_dataset: Dataset, tail: str, threads: int | None, shuffle: Shuffle | None
 ) -> None:
@@ -205,7 +205,7 @@ def test_a_policy_has_one_of_three_names(small_dataset: Dataset, tail: Any) -> N
 
 
 @SHUFFLES
-@pytest.mark.parametrize("threads", [None, 2])
+@each_of("threads", [None, 2])
 def test_a_state_with_only_the_rest_left_goes_on_with_it(
     small_dataset: Dataset, shuffle: Shuffle | None, threads: int | None
 ) -> None:
@@ -243,7 +243,7 @@ def test_a_rest_that_gives_no_batch_stays_until_the_pass_is_ended(
 
 @pytest.mark.law(3)
 @SHUFFLES
-@pytest.mark.parametrize("tail", TAILS)
+@each_of("tail", TAILS)
 def test_a_resume_into_more_ranks_than_rows(
     small_dataset: Dataset, tail: str, shuffle: Shuffle | None
 ) -> None:
@@ -268,8 +268,8 @@ def order_of(shuffle: Shuffle | None) -> dict[str, Any]:
 
 
 @SHUFFLES
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("threads", [0, 2])
+@each_of("tail", TAILS)
+@each_of("threads", [0, 2])
 def test_stats_count_what_was_dropped_and_padded(
     small_dataset: Dataset, tail: str, threads: int, shuffle: Shuffle | None
 ) -> None:

@@ -39,7 +39,7 @@ def test_a_batch_size_that_is_too_large_is_refused_as_that(path: Path, size: int
     assert "at least" not in str(caught.value)
 
 
-@pytest.mark.parametrize("size", [np.int64(10), np.uint8(10), np.array(10), torch.tensor(10)])
+@each_of("size", [np.int64(10), np.uint8(10), np.array(10), torch.tensor(10)])
 def test_a_batch_size_may_be_any_kind_of_integer(path: Path, size: Any) -> None:
     dataset = open_dataset(write(path), batch_size=size)
     assert type(dataset.batch_size) is int
@@ -225,7 +225,7 @@ def test_loader_arguments_are_checked(path: Path) -> None:
         fr.Loader([dataset])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("rank", "world_size"), [(2, 2), (5, 2), (-1, 2), (0, 0), (0, -1)])
+@each_of(("rank", "world_size"), [(2, 2), (5, 2), (-1, 2), (0, 0), (0, -1)])
 def test_a_rank_outside_of_its_world_is_refused(path: Path, rank: int, world_size: int) -> None:
     words = (world_size,) if world_size < 1 else (rank, world_size)
     with refused(ValueError, *words):

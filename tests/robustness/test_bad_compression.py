@@ -11,6 +11,7 @@ import pytest
 
 from support import thrift_writer as tw
 from support.child import MIB, Reader
+from support.each_of import each_of
 from support.refusals import assert_refused, deflated
 from support.thrift_writer import OneColumn, data_page, int64s
 
@@ -61,7 +62,7 @@ BAD_COMPRESSION: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_COMPRESSION)
+@each_of("what", BAD_COMPRESSION)
 def test_bad_compression_is_refused(path: Path, reader: Reader, what: str) -> None:
     file, words = BAD_COMPRESSION[what]()
     assert_refused(reader, file.write(path), *words, "column 'x'", "row group 0")

@@ -9,6 +9,7 @@ import pytest
 
 from support import thrift_writer as tw
 from support.child import Reader
+from support.each_of import each_of
 from support.refusals import assert_refused
 from support.thrift_writer import OneColumn, data_page, dictionary_page, int64s
 
@@ -37,7 +38,7 @@ BAD_DICTIONARIES: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_DICTIONARIES)
+@each_of("what", BAD_DICTIONARIES)
 def test_a_bad_dictionary_is_refused(path: Path, reader: Reader, what: str) -> None:
     file, words = BAD_DICTIONARIES[what]()
     assert_refused(reader, file.write(path), *words, "column 'x'", "row group 0")

@@ -166,7 +166,7 @@ NESTING: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("what", NESTING)
+@each_of("what", NESTING)
 def test_absurd_nesting_is_refused(path: Path, reader: Reader, what: str) -> None:
     assert_refused(reader, ONE.write(path, NESTING[what]()))
 
@@ -267,7 +267,7 @@ ABSURD: dict[str, Callable[[], tuple[tw.Struct | bytes, list[object]]]] = {
 }
 
 
-@pytest.mark.parametrize("what", ABSURD)
+@each_of("what", ABSURD)
 def test_an_absurd_footer_is_refused(path: Path, reader: Reader, what: str) -> None:
     footer, words = ABSURD[what]()
     assert_refused(reader, ONE.write(path, footer), *words)

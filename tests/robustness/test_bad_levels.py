@@ -136,7 +136,7 @@ BAD_LEVELS: dict[str, Callable[[], ListColumn]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_LEVELS)
+@each_of("what", BAD_LEVELS)
 def test_bad_levels_of_a_list_are_refused(path: Path, reader: Reader, what: str) -> None:
     file = BAD_LEVELS[what]()
     reader.read(file.write(path), file.rows, nulls=0).assert_refused(path)
@@ -193,8 +193,8 @@ BAD_NULLS: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_NULLS)
-@pytest.mark.parametrize("nulls", ["mask", 0])
+@each_of("what", BAD_NULLS)
+@each_of("nulls", ["mask", 0])
 def test_bad_levels_of_a_flat_column_are_refused(path: Path, reader: Reader, what: str, nulls: Any) -> None:
     OneColumn([BAD_NULLS[what]()], 10, element=OPTIONAL).write(path)
     reader.read(path, 10, nulls=nulls).assert_refused(path)
@@ -213,8 +213,8 @@ def long_row() -> bytes:
     return data_page(levels + b"\1" + many + b"\0", ELEMENTS, encoding=tw.RLE_DICTIONARY)
 
 
-@pytest.mark.parametrize("is_honest", [True, False], ids=["as stated", "more than stated"])
-@pytest.mark.parametrize("threads", [0, 2])
+@each_of("is_honest", [True, False])
+@each_of("threads", [0, 2])
 def test_lists_of_few_bytes_that_become_many_take_the_memory_of_a_few_rows(
     path: Path, reader: Reader, is_honest: bool, threads: int
 ) -> None:

@@ -13,6 +13,7 @@ import fastresume as fr
 from support import oracle
 from support import thrift_writer as tw
 from support.child import MIB, Reader
+from support.each_of import each_of
 from support.refusals import assert_refused, deflated, open_dataset, refused, rows_of, write
 from support.thrift_writer import OneColumn, data_page, data_page_v2, i32, int64s
 
@@ -84,7 +85,7 @@ BAD_HEADERS: dict[str, Callable[[], tuple[OneColumn, list[object]]]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_HEADERS)
+@each_of("what", BAD_HEADERS)
 def test_a_bad_page_header_is_refused(path: Path, reader: Reader, what: str) -> None:
     file, words = BAD_HEADERS[what]()
     assert_refused(reader, file.write(path), *words, "column 'x'", "row group 0")
@@ -105,8 +106,8 @@ def test_a_bad_page_header_is_refused_where_a_seek_passes_it(path: Path, what: s
         list(dataset)
 
 
-@pytest.mark.parametrize("version", ["1.0", "2.0"])
-@pytest.mark.parametrize("kind", [tw.DICTIONARY_PAGE, "data"])
+@each_of("version", ["1.0", "2.0"])
+@each_of("kind", [tw.DICTIONARY_PAGE, "data"])
 def test_a_page_whose_checksum_is_wrong_is_refused(path: Path, version: str, kind: int | str) -> None:
     write(path, data_page_version=version, write_page_checksum=True, compression="none")
     damaged = bytearray(path.read_bytes())

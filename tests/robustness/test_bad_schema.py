@@ -105,7 +105,7 @@ def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, 
     assert [batch["a"].item() for batch in open_dataset(path, batch_size=1, columns="a")] == [7]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("array", "named", "type_"),
     [
         (
@@ -125,7 +125,6 @@ def test_a_type_that_is_not_supported_is_named_with_column_and_file(path: Path, 
             "list<list<list<decimal(19, 2)>>>",
         ),
     ],
-    ids=["struct", "map", "list of structs", "list of maps of lists"],
 )
 def test_what_is_not_supported_inside_of_others_is_named_by_its_own_name(
     path: Path, array: pa.Array, named: str, type_: str

@@ -18,6 +18,7 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.child import MIB, Reader
+from support.each_of import each_of
 from support.list_writer import sized
 from support.thrift_writer import OneColumn, data_page, dictionary_page, i32
 
@@ -138,12 +139,12 @@ def write_strings(path: Path, pages: list[bytes], rows: int = 3) -> Path:
     return file.write(path)
 
 
-@pytest.mark.parametrize("what", BAD_STRINGS)
+@each_of("what", BAD_STRINGS)
 def test_bad_strings_are_refused(path: Path, reader: Reader, what: str) -> None:
     reader.read(write_strings(path, BAD_STRINGS[what]())).assert_refused(path)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("pages", "words"),
     [
         ([data_page(plain(*WORDS), 3)], list(WORDS)),
@@ -151,7 +152,6 @@ def test_bad_strings_are_refused(path: Path, reader: Reader, what: str) -> None:
         ([lengths_page(deltas(1, 2, 0), b"abc")], list(WORDS)),
         ([prefixes_page(deltas(0, 1, 2), deltas(1, 1, 0), b"ab")], [b"a", b"ab", b"ab"]),
     ],
-    ids=["plain", "dictionary", "lengths", "prefixes"],
 )
 def test_the_strings_that_the_others_are_made_of_are_good(
     path: Path, pages: list[bytes], words: list[bytes]
@@ -166,10 +166,8 @@ def test_the_strings_that_the_others_are_made_of_are_good(
 ROWS_OF_A_BOMB = 3000
 
 
-@pytest.mark.parametrize(
-    "what", ["a dictionary of one long string", "prefixes that are the whole string before"]
-)
-@pytest.mark.parametrize("threads", [0, 2])
+@each_of("what", ["a dictionary of one long string", "prefixes that are the whole string before"])
+@each_of("threads", [0, 2])
 def test_a_file_of_few_bytes_that_become_many_takes_the_memory_of_a_few_batches(
     path: Path, reader: Reader, what: str, threads: int
 ) -> None:

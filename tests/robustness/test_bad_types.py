@@ -16,6 +16,7 @@ from test_bad_strings import deltas, indices, prefixes_page
 import fastresume as fr
 from support import thrift_writer as tw
 from support.child import MIB, Reader
+from support.each_of import each_of
 from support.list_writer import sized
 from support.thrift_writer import OneColumn, Struct, binary, data_page, dictionary_page, i32, i64
 
@@ -92,8 +93,8 @@ BAD_VALUES: dict[str, Callable[[], OneColumn]] = {
 }
 
 
-@pytest.mark.parametrize("what", BAD_VALUES)
-@pytest.mark.parametrize("threads", [0, 2])
+@each_of("what", BAD_VALUES)
+@each_of("threads", [0, 2])
 def test_a_bad_page_is_refused(path: Path, reader: Reader, what: str, threads: int) -> None:
     BAD_VALUES[what]().write(path)
     reader.read(path, threads=threads).assert_refused(path)
@@ -114,10 +115,9 @@ def test_a_type_that_can_not_be_is_refused(path: Path, reader: Reader, what: str
     assert outcome.grown < 500 * MIB
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("scale", "precision"),
     [(1, -9), (-1, 9), (1, 2**31 - 1), (2**31 - 1, 2**31 - 1)],
-    ids=["precision", "scale", "too many digits", "beyond all floats"],
 )
 def test_a_decimal_that_can_not_be_is_its_bytes(path: Path, scale: int, precision: int) -> None:
     fixed(data_page(b"abcd" * 3, 3), _6=i32(DECIMAL), _7=i32(scale), _8=i32(precision)).write(path)
@@ -180,7 +180,7 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("what", ODD)
+@each_of("what", ODD)
 def test_odd_schemas_are_read_or_refused(path: Path, reader: Reader, what: str) -> None:
     outcome = reader.read(OneColumn([], 0).write(path, of_schema(*ODD[what])))
     assert outcome.kind in ("DataError", "ValueError"), outcome

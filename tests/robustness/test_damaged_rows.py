@@ -124,7 +124,7 @@ def test_of_each_page_that_rots_just_its_rows_are_masked(
         check_page(whole, rows_of(READERS[reader](open_dataset(rotten, **how, **MASK))), page)
 
 
-@pytest.mark.parametrize("reader", READERS)
+@each_of("reader", READERS)
 def test_damage_is_masked_by_threads_and_workers(tmp_path: Path, reader: str) -> None:
     path = write_file(tmp_path / "data.parquet", "2.0", has_index=False)
     whole = rows_of(open_dataset(path))

@@ -25,6 +25,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.cli import main
+from support.each_of import each_of
 from support.refusals import refused
 
 
@@ -253,9 +254,7 @@ def test_a_tables_files_are_read_where_they_are_listed_and_refused_where_they_ar
     assert len(ids(opened(tmp_path / "lake" / "plain"))) == 10
 
 
-@pytest.mark.parametrize(
-    "name", ["00000-1f2e.metadata.json", "v3.gz.metadata.json", "v3.metadata.json.gz", "notes.json"]
-)
+@each_of("name", ["00000-1f2e.metadata.json", "v3.gz.metadata.json", "v3.metadata.json.gz", "notes.json"])
 def test_a_directory_named_metadata_makes_a_table_only_with_an_icebergs_files(
     tmp_path: Path, name: str
 ) -> None:
@@ -369,7 +368,7 @@ def test_a_file_under_two_names_is_said(tmp_path: Path, caplog: pytest.LogCaptur
 # ---------------------------------------------------------------------------------------- names with brackets
 
 
-@pytest.mark.parametrize("name", ["[old]", "run [1]", "a[0-9]b", "[!x]"])
+@each_of("name", ["[old]", "run [1]", "a[0-9]b", "[!x]"])
 def test_a_pattern_below_a_directory_with_brackets_in_its_name_means_that_directory(
     tmp_path: Path, name: str
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 import fastresume as fr
 from fastresume.tables import named_table
 from support.child import MIB
+from support.each_of import each_of
 from support.refusals import open_dataset, refused
 
 pytestmark = pytest.mark.law(11)
@@ -69,7 +70,7 @@ def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(path, texts, column_encoding={"b": "DELTA_BYTE_ARRAY"}, data_page_size=1 << 28)
 
 
-@pytest.mark.parametrize("how", WAYS, ids=str)
+@each_of("how", WAYS)
 def test_texts_that_begin_as_the_ones_before_are_read_however_long_all_of_them_are(
     prompts: Path, how: dict[str, Any]
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
+from support.each_of import each_of
 from support.thrift_writer import (
     Field,
     OneColumn,
@@ -153,7 +154,7 @@ def fixed(length: int, **element: Field) -> OneColumn:
     return OneColumn([data_page(body, 3)], 3, type=tw.FIXED, element={LENGTH: i32(length), **fields})
 
 
-@pytest.mark.parametrize(
+@each_of(
     "element",
     [
         {"_10": structure({8: structure({1: Field(Wire.TRUE, None), 2: structure({2: structure({})})})})},
@@ -161,7 +162,6 @@ def fixed(length: int, **element: Field) -> OneColumn:
         {"_10": structure({99: structure({})})},
         {"_6": i32(21)},
     ],
-    ids=["a timestamp", "a UUID", "of the future", "an interval"],
 )
 def test_a_type_that_is_not_one_of_its_values_leaves_them_as_bytes(tmp_path: Path, element: Any) -> None:
     path = fixed(10, **element).write(tmp_path / "x.parquet")

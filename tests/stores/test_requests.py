@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.object_server import S3Server
 
 
@@ -25,8 +26,8 @@ def small_groups(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> 
     return "s3://groups/0.parquet", path.stat().st_size
 
 
-@pytest.mark.parametrize("shuffle", [False, True])
-@pytest.mark.parametrize("threads", [None, 2])
+@each_of("shuffle", [False, True])
+@each_of("threads", [None, 2])
 def test_a_cold_cache_asks_for_each_block_once(
     server: S3Server, small_groups: tuple[str, int], tmp_path: Path, shuffle: bool, threads: int | None
 ) -> None:
@@ -48,10 +49,8 @@ APART = ["f03", "f15"]
 EVERY_OTHER = [f"f{number:02d}" for number in range(0, 20, 2)]
 
 
-@pytest.mark.parametrize("shuffle", [None, fr.Shuffle(window_rows=20_000)], ids=["in order", "shuffled"])
-@pytest.mark.parametrize(
-    ("columns", "most_of_a_group"), [(APART, 2), (EVERY_OTHER, 10)], ids=["two apart", "every other one"]
-)
+@each_of("shuffle", [None, fr.Shuffle(window_rows=20_000)])
+@each_of(("columns", "most_of_a_group"), [(APART, 2), (EVERY_OTHER, 10)])
 def test_columns_that_lie_apart_take_no_more_than_their_bytes(
     server: S3Server, tmp_path: Path, columns: list[str], most_of_a_group: int, shuffle: fr.Shuffle | None
 ) -> None:

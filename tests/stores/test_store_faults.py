@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.fault_proxy import FAULTS, Proxy, proxied
 from support.object_server import S3Server
 
@@ -16,7 +17,7 @@ def _ids(dataset: fr.ParquetDataset) -> list[list[int]]:
     return [batch["id"].tolist() for batch in dataset]
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@each_of("kind", FAULTS)
 def test_a_fault_is_tried_again_and_changes_no_batch(
     server: S3Server, tree: Path, address: str, kind: str
 ) -> None:

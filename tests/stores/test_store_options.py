@@ -54,14 +54,14 @@ def test_options_of_another_store_are_told_with_its_own() -> None:
             fr.ParquetDataset(address, batch_size=8, storage_options={name: "x"})
 
 
-@pytest.mark.parametrize("endpoint", ["127.0.0.1:9000", "localhost", "http://", "", "ftp://127.0.0.1"])
+@each_of("endpoint", ["127.0.0.1:9000", "localhost", "http://", "", "ftp://127.0.0.1"])
 def test_an_endpoint_that_is_no_address_is_refused(server: S3Server, address: str, endpoint: str) -> None:
     expected = f"'endpoint_url' must be as 'https://host' or 'http://host:9000', found '{endpoint}'"
     with pytest.raises(ValueError, match=expected):
         _opened(server, address, {"endpoint_url": endpoint})
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "value", "expected"),
     [
         ("timeout", 30, "the value of 'timeout' must be a number and its unit, as '30s'"),
@@ -90,7 +90,7 @@ def test_a_value_is_a_string_a_number_or_a_bool(server: S3Server, address: str, 
     assert "hunter2" not in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@each_of(
     "given",
     [
         {**RIGHT, "aws_session_token": None},
@@ -98,7 +98,6 @@ def test_a_value_is_a_string_a_number_or_a_bool(server: S3Server, address: str, 
         {**RIGHT, "expiration": dt.datetime.max},
         {name.upper(): value for name, value in RIGHT.items()},
     ],
-    ids=["no token", "another mapping", "when they expire", "upper case"],
 )
 def test_credentials_are_a_mapping_as_others_make_it(server: S3Server, address: str, given: object) -> None:
     dataset = _opened(server, address, {}, credentials=lambda: given)

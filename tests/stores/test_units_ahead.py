@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import fastresume as fr
+from support.each_of import each_of
 from support.fault_proxy import Proxy
 from support.jobs import arrays_of, assert_batch_values
 from support.object_server import S3Server
@@ -42,8 +42,8 @@ class MeetingProxy(Proxy):
 UNITS = [(fr.Packed("tokens", length=1000), 100), (fr.Bins("tokens", cost=10_000), 10)]
 
 
-@pytest.mark.parametrize(("unit", "batch_size"), UNITS, ids=["sequences", "bins"])
-@pytest.mark.parametrize("order", [{}, {"shuffle": True, "seed": 1}], ids=["in order", "shuffled"])
+@each_of(("unit", "batch_size"), UNITS)
+@each_of("order", [{}, {"shuffle": True, "seed": 1}])
 def test_several_requests_for_lists_are_under_way(
     server: S3Server, tmp_path: Path, order: dict[str, Any], unit: Any, batch_size: int
 ) -> None:

@@ -104,8 +104,8 @@ def forget(catalog: SqlCatalog, table: Table, *, keeps_metadata: bool) -> Table:
 
 
 @pytest.mark.law(2)
-@pytest.mark.parametrize("keeps_metadata", [True, False])
-@pytest.mark.parametrize("version", ["1", "2"])
+@each_of("keeps_metadata", [True, False])
+@each_of("version", ["1", "2"])
 def test_a_job_goes_on_over_an_iceberg_table_that_has_forgotten_snapshots(
     tmp_path: Path, version: str, keeps_metadata: bool
 ) -> None:

@@ -97,9 +97,7 @@ def shared_fields(levels: int) -> bytes:
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize(
-    ("levels", "is_read"), [(1, True), (10, True), (40, False), (99, False), (5000, False)]
-)
+@each_of(("levels", "is_read"), [(1, True), (10, True), (40, False), (99, False), (5000, False)])
 def test_fields_that_are_shared_are_not_read_without_end(path: Path, levels: int, is_read: bool) -> None:
     pq.write_table(pa.table({"x": numbers(2)}), path)
     edit_schema(path, lambda _: shared_fields(levels))

@@ -70,7 +70,7 @@ def test_a_batch_before_the_overflow_is_delivered_and_the_cursor_stays_there(pat
     assert dataset.state_dict() == states[-1]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("dtype", "message"),
     [
         ("int8", r"fr.col\('x'\).cast takes a torch.dtype, found 'int8': write torch.int8$"),
@@ -84,7 +84,7 @@ def test_what_is_no_type_of_numbers_is_refused_where_it_is_written(dtype: Any, m
         fr.col("x").cast(dtype)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "error", "message"),
     [
         ("y", fr.DataError, r"fr.col\('y'\).cast\(torch.int8\): no column matches 'y'; there are: x, text"),

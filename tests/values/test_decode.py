@@ -373,7 +373,7 @@ def test_nulls_among_runs_of_values_and_of_nulls(
     assert_holds(fr.ParquetDataset(tmp_path, batch_size=1, nulls="mask").read_rows(chosen), cells, "mask")
 
 
-@pytest.mark.parametrize("cut", [1, 2, 3, 4])
+@each_of("cut", [1, 2, 3, 4])
 def test_a_null_element_is_named_by_the_row_that_its_page_goes_on_with(tmp_path: Path, cut: int) -> None:
     form, rows = FORMS["three levels"], [[1], [2, 3, None, 4], [5]]
     triples = lw.shred(rows, form)

@@ -125,7 +125,7 @@ def test_columns_of_a_stack_become_one_type_each(tmp_path: Path) -> None:
 AT = 1_700_000_000_123_456_000
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("arrays", "expected"),
     [
         (
@@ -143,7 +143,6 @@ AT = 1_700_000_000_123_456_000
         ([pa.array(["a"]), pa.array([None])], [b"a", b""]),
         ([pa.array([[1]]), pa.array([[2]], pa.list_(pa.int8(), 1)), pa.array([None])], [[1], [2], []]),
     ],
-    ids=["dictionaries", "decimals", "null first", "null last", "lists"],
 )
 def test_what_holds_the_same_agrees(tmp_path: Path, arrays: list[pa.Array], expected: list[Any]) -> None:
     write(tmp_path, *({"x": array} for array in arrays))

@@ -219,7 +219,7 @@ def test_a_row_of_lists_of_other_lengths_is_named(path: Path, row: Any, how: dic
     assert tensor_of(batch, "x").tolist() == [[[1, 2], [3, 4]]] * (ROWS - 1)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("fixed", "error", "message"),
     [
         ((2, 2), ValueError, r"lengths of 2 levels .* list<int64>: .fixed\(k\) gives all"),
@@ -249,8 +249,8 @@ def test_lists_too_long_to_be_believed_are_jagged(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=["sequential", "shuffled"])
-@pytest.mark.parametrize("codec", ["uncompressed", "zstd"])
+@each_of("order", ORDERS)
+@each_of("codec", ["uncompressed", "zstd"])
 def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, Any]) -> None:
     """Of numbers, of arrays, with nulls among the rows and in them; lists of polars stay jagged."""
     vectors = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4)

@@ -54,7 +54,7 @@ def test_the_oracle_still_says_what_the_golden_buckets_say() -> None:
     assert text == make_hashes.as_text(make_hashes.golden())
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("text", "word"),
     [
         ("", 0xEF46DB3751D8E999),
@@ -232,7 +232,7 @@ def test_a_value_for_nulls_is_a_bucket(path: Path) -> None:
         list(open_dataset(path, fr.col("x").hash(10)))
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("buckets", "error", "message"),
     [
         (0, ValueError, r"fr.col\('t'\).hash: buckets must be in \[1, 2\*\*63\], found 0"),
@@ -256,7 +256,7 @@ def test_what_can_not_be_hashed_is_refused(path: Path, name: str) -> None:
         open_dataset(path, fr.col("q").hash(5))
 
 
-@pytest.mark.parametrize("seed", [-1, 2**64, 0.5, None])
+@each_of("seed", [-1, 2**64, 0.5, None])
 def test_a_seed_is_a_word_of_64_bits(seed: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=f"seed .*must be .*, found {seed}"):
         fr.col("x").hash(10, seed)

@@ -135,7 +135,7 @@ def test_it_becomes_a_nested_tensor(rows: list[list[int]]) -> None:
     assert nested.offsets().data_ptr() == jagged.offsets.data_ptr()
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("rows", "matrix"),
     [
         ([[1, 2], [], [3]], [[1, 2], [-1, -1], [3, -1]]),
@@ -155,7 +155,7 @@ def test_a_nested_tensor_is_padded_to_its_longest_row(
     assert torch.equal(padded, jagged.to_padded(value=-1))
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8])
+@each_of("dtype", [torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8])
 def test_a_nested_tensor_has_the_type_of_the_values(dtype: torch.dtype) -> None:
     nested = jagged_of([1, 2], None, [3], dtype=dtype, masked=True).to_nested()
     assert nested.dtype == dtype

@@ -30,15 +30,14 @@ Write = Callable[[DatasetSpec], Dataset]
 
 SHUFFLE = Shuffle(17, 20, 45)
 
-ORDERS = pytest.mark.parametrize(
+ORDERS = each_of(
     "order",
     [{}, SHUFFLE.arguments, {"lanes": 5, "groups": 1}, {**SHUFFLE.arguments, "lanes": 5}],
-    ids=["sequential", "shuffled", "lanes", "shuffled lanes"],
 )
 
 
 @ORDERS
-@pytest.mark.parametrize("batch_size", [1, 10, 45, 103])
+@each_of("batch_size", [1, 10, 45, 103])
 def test_batches_span_row_groups_and_files(lists: Dataset, order: dict[str, Any], batch_size: int) -> None:
     if "lanes" in order:
         batch_size = -(-batch_size // 5) * 5 if batch_size < 100 else 100
@@ -47,8 +46,8 @@ def test_batches_span_row_groups_and_files(lists: Dataset, order: dict[str, Any]
         assert_holds(batch, cells, "mask")
 
 
-@pytest.mark.parametrize("order", [{}, SHUFFLE.arguments], ids=["sequential", "shuffled"])
-@pytest.mark.parametrize("tail", ["short", "pad"])
+@each_of("order", [{}, SHUFFLE.arguments])
+@each_of("tail", ["short", "pad"])
 def test_the_last_batch_holds_what_is_left_or_repeats_it(
     lists: Dataset, order: dict[str, Any], tail: str
 ) -> None:
@@ -72,8 +71,8 @@ def test_a_tail_of_few_rows_is_repeated_often(lists: Dataset) -> None:
 
 
 @pytest.mark.law(2)
-@pytest.mark.parametrize("order", [{}, SHUFFLE.arguments], ids=["sequential", "shuffled"])
-@pytest.mark.parametrize("threads", [None, 2])
+@each_of("order", [{}, SHUFFLE.arguments])
+@each_of("threads", [None, 2])
 def test_a_resume_after_every_batch_is_exact(
     lists: Dataset, order: dict[str, Any], threads: int | None
 ) -> None:

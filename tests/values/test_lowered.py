@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import fastresume as fr
 from support import thrift_writer as tw
@@ -112,8 +111,8 @@ def test_numbers_are_what_they_were_near_each_other_or_far_apart(
             expect(dataset, columns, fill)
 
 
-@pytest.mark.parametrize("shuffle", [False, True], ids=["sequential", "shuffled"])
-@pytest.mark.parametrize("dictionary", [True, False], ids=["dictionary", "plain"])
+@each_of("shuffle", [False, True])
+@each_of("dictionary", [True, False])
 def test_a_footer_that_tells_too_little_of_a_column_changes_no_number(
     tmp_path: Path, shuffle: bool, dictionary: bool
 ) -> None:
@@ -142,8 +141,8 @@ def test_a_footer_that_tells_too_little_of_a_column_changes_no_number(
     expect(dataset, columns, 0)
 
 
-@pytest.mark.parametrize("nulls", ["mask", 5])
-@pytest.mark.parametrize("shuffle", [False, True], ids=["sequential", "shuffled"])
+@each_of("nulls", ["mask", 5])
+@each_of("shuffle", [False, True])
 def test_a_footer_that_tells_of_no_nulls_changes_none(tmp_path: Path, shuffle: bool, nulls: Any) -> None:
     path = tmp_path / "nulls.parquet"
     values = 1_700_000_000_000 + np.arange(ROWS)

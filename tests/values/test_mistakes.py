@@ -209,7 +209,7 @@ def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None
         assert f"columns={line} leaves it out" in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("name", "words"),
     [
         ("cols", "did you mean fr.col?"),

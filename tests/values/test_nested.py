@@ -15,6 +15,7 @@ import torch
 
 import fastresume as fr
 from fastresume import testing
+from support.each_of import each_of
 from support.topologies import Shuffle
 
 GRID: list[Any] = [[[1, 2], []], [], None, [None, [3]], [[], [4, 5, 6], None]]
@@ -61,7 +62,7 @@ def test_a_fill_makes_null_rows_empty_at_both_levels_and_stands_for_null_numbers
     assert words.to_strings() == [["a", ""], [], [], ["", "bc"], ["", "déf", ""]]
 
 
-@pytest.mark.parametrize(
+@each_of(
     ("rows", "type_", "nulls", "said"),
     [
         ([[[1]], None], LISTS, "error", "row 1 of the row group is null; .mask_null"),

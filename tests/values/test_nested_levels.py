@@ -12,6 +12,7 @@ import pytest
 import fastresume as fr
 from support import thrift_writer as tw
 from support.child import Reader
+from support.each_of import each_of
 from support.list_writer import LIST, REPEATED, Form, ListColumn, element, group, page, sized
 from support.thrift_writer import binary, data_page, i32, int64s
 
@@ -75,8 +76,8 @@ BAD = {
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("what", BAD)
-@pytest.mark.parametrize("nulls", ["mask", 0])
+@each_of("what", BAD)
+@each_of("nulls", ["mask", 0])
 def test_bad_levels_of_lists_of_lists_are_refused(path: Path, reader: Reader, what: str, nulls: Any) -> None:
     file = file_of(*BAD[what])
     file.rows = max(file.rows, 1)

@@ -79,7 +79,7 @@ def test_lists_with_null_elements_are_those_that_were_written(
     assert dataset.read_rows(numbers)["x"].to_list() == [rows[number] for number in numbers]
 
 
-@pytest.mark.parametrize("kind", [pa.int8(), pa.float16(), pa.float64(), pa.timestamp("us")])
+@each_of("kind", [pa.int8(), pa.float16(), pa.float64(), pa.timestamp("us")])
 def test_elements_of_every_width_are_marked(tmp_path: Path, kind: pa.DataType) -> None:
     rows = [[1, None], None, [], [None, None, 0], [1]]
     path = write(tmp_path / "x.parquet", [None if row is None else list(row) for row in rows], kind)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from support.each_of import each_of
 
 NULLS: list[list[None] | None] = [[], None, [None, None], [], [None]]
 TYPED: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -23,7 +24,7 @@ TYPED: dict[str, tuple[pa.DataType, list[Any]]] = {
     "binary": (pa.binary(), [[b"x"], [b"", None], None]),
 }
 
-WRITERS = pytest.mark.parametrize(
+WRITERS = each_of(
     "how",
     [
         {},
@@ -31,7 +32,6 @@ WRITERS = pytest.mark.parametrize(
         {"data_page_version": "2.0", "compression": "zstd", "row_group_size": 2},
         {"use_dictionary": False, "column_encoding": {"x.list.element": "DELTA_BINARY_PACKED"}},
     ],
-    ids=str,
 )
 
 
@@ -62,8 +62,8 @@ def test_a_file_of_them_alone_has_empty_lists_and_null_elements(tmp_path: Path, 
 
 
 @WRITERS
-@pytest.mark.parametrize("name", TYPED)
-@pytest.mark.parametrize("is_first", [True, False], ids=["nulls first", "nulls last"])
+@each_of("name", TYPED)
+@each_of("is_first", [True, False])
 def test_beside_a_typed_file_they_are_lists_of_its_type(
     tmp_path: Path, how: dict[str, Any], name: str, is_first: bool
 ) -> None:

@@ -74,14 +74,14 @@ def test_what_is_no_value_is_a_type_error_that_names_it(value: Any) -> None:
         fr.col("a").fill_null(value)
 
 
-@pytest.mark.parametrize("nulls", [None, 0, {"a": "mask"}, ["mask"]])
+@each_of("nulls", [None, 0, {"a": "mask"}, ["mask"]])
 def test_what_is_said_of_all_columns_is_a_word(path: Path, nulls: Any) -> None:
     write_columns(path, a=pa.array([1]))
     with pytest.raises(TypeError, match=r"nulls must be 'error' or 'mask', .*fr.col\(name\).fill_null"):
         fr.ParquetDataset(path, batch_size=1, nulls=nulls)
 
 
-@pytest.mark.parametrize("rule", ["", "drop", "Mask", "0"])
+@each_of("rule", ["", "drop", "Mask", "0"])
 def test_a_word_that_is_no_rule_is_refused_with_those_that_are(path: Path, rule: Any) -> None:
     write_columns(path, a=pa.array([1]))
     with pytest.raises(ValueError, match=f"nulls must be 'error' or 'mask', found '{rule}'"):
@@ -224,7 +224,7 @@ def test_a_null_inside_a_list_is_marked_under_a_mask_and_filled_by_a_value(path:
 # ------------------------------------------------------------------------------------------------------ masks
 
 
-@pytest.mark.parametrize("share", [None, 0.0, 0.1, 0.9, 1.0])
+@each_of("share", [None, 0.0, 0.1, 0.9, 1.0])
 def test_a_mask_tells_nulls_of_every_type(write_dataset: Write, share: float | None) -> None:
     dataset = write_dataset(plain_spec([40, 0, 23], [15], columns=all_kinds(nulls=share)))  # type: ignore[arg-type]
     cells = read_cells(dataset.directory)

@@ -195,7 +195,7 @@ def test_lists_of_one_length_are_known_before_the_first_batch(path: Path) -> Non
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("length", [0, 1, 3, 1000])
+@each_of("length", [0, 1, 3, 1000])
 def test_a_list_of_another_length_is_named_with_both(path: Path, length: int) -> None:
     write(path, pa.array([[0] * length if row == 13 else [1, 2] for row in range(ROWS)]))
     for order in ORDERS:

@@ -294,7 +294,7 @@ def test_any_decimal_as_a_float_is_what_python_makes_of_it(
     assert batch["x"].tolist() == [float(value)]
 
 
-@pytest.mark.parametrize(("precision", "length"), [(5, 3), (19, 9), (38, 16), (76, 32)])
+@each_of(("precision", "length"), [(5, 3), (19, 9), (38, 16), (76, 32)])
 def test_decimals_as_bytes_are_those_of_the_file(path: Path, precision: int, length: int) -> None:
     cells = decimals(precision, 2)
     write(path, decimal_array(cells, precision, 2))
@@ -405,8 +405,8 @@ def test_a_filter_by_what_has_no_order_here_is_refused(path: Path) -> None:
             fr.ParquetDataset(path, batch_size=1, filter=fr.col("x") == 3)
 
 
-@pytest.mark.parametrize("batch_size", [9, 333])
-@pytest.mark.parametrize("shuffle", [False, True])
+@each_of("batch_size", [9, 333])
+@each_of("shuffle", [False, True])
 def test_a_value_that_does_not_fit_is_no_error_where_its_row_is_not_wanted(
     tmp_path: Path, batch_size: int, shuffle: bool
 ) -> None:
