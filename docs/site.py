@@ -43,6 +43,7 @@ KINDS = {
         "how-to/arrow.md",
         "how-to/add-a-source.md",
         "how-to/kafka.md",
+        "how-to/maxcompute.md",
         "how-to/new-files-each-day.md",
         "how-to/late-files.md",
         "how-to/damaged-files.md",

@@ -23,7 +23,7 @@ _IS_COMMAND = (
 none of it: there a name is imported when it is asked for. Everywhere else all are here at once."""
 
 if TYPE_CHECKING or not _IS_COMMAND:
-    from fastresume import distributed, intervals, sources, testing, training
+    from fastresume import distributed, intervals, maxcompute, sources, testing, training
     from fastresume.arrow_dataset import ArrowDataset
     from fastresume.batch.batch import Batch
     from fastresume.batch.jagged import Jagged
@@ -78,6 +78,7 @@ __all__ = [
     "cu_seqlens",
     "distributed",
     "intervals",
+    "maxcompute",
     "sources",
     "stack",
     "testing",

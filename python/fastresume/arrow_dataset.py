@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import fastresume._core as _core
 from fastresume.columns.request import Columns
 from fastresume.messages import bounds_messages
 from fastresume.options.bad_rows import BadRows
@@ -12,8 +13,9 @@ from fastresume.options.topology import World
 from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import OF_ARROW, takes_no_other
 from fastresume.reading.files_spec import Door
-from fastresume.rows_dataset import Asked, RowsDataset
-from fastresume.sources.opened import opened
+from fastresume.rows_dataset import Asked, Found, RowsDataset, Session
+from fastresume.sources.opened import has_session, opened
+from fastresume.state.session import text_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -60,7 +62,8 @@ class ArrowDataset(RowsDataset):
     The fingerprint of tables covers the columns' names and types, and all values: a state fits the same rows,
     however they are cut into batches. That of a `RowSource` covers what its `snapshot()` returns, its
     columns, and the names and rows of its segments. A state of a Parquet file of the same rows does not fit:
-    files are known by their footers.
+    files are known by their footers. Where the order of rows is that of a session, a state names it, and
+    `load_state_dict` asks the source for it again: it raises `SourceError` if the session has ended.
 
     Threads and forks: as of a `ParquetDataset`. A pickle holds the tables, or the `RowSource`: worker
     processes get a copy of tables in memory.
@@ -116,5 +119,31 @@ class ArrowDataset(RowsDataset):
             unit=unit,
             world=world,
         )
-        manifest = opened(source)
-        self._begin(asked, asked.found(manifest, manifest.files, OF_SEGMENTS), manifest)
+        manifest, found = _found(source, asked)
+        self._begin(asked, found, manifest)
+        if has_session(source):
+            self._session = _SourceSession(source, asked)
+
+
+def _found(source: Any, asked: Asked) -> tuple[_core.Manifest, Found]:
+    """The rows of a source, and what is read of them."""
+    manifest = opened(source)
+    session = text_of(source.session()) if has_session(source) else None
+    return manifest, asked.found(manifest, manifest.files, OF_SEGMENTS, session=session)
+
+
+class _SourceSession(Session):
+    """The session of a source.
+
+    Args:
+        source: a `RowSource` with `in_session`.
+        asked: what was asked of its rows.
+    """
+
+    def __init__(self, source: Any, asked: Asked) -> None:
+        self._source, self._asked = source, asked
+
+    def found(self, named: Any) -> Found:
+        """What is read of the same rows in the session that a state names."""
+        self._source = self._source.in_session(named)
+        return _found(self._source, self._asked)[1]

@@ -251,7 +251,7 @@ class ParquetDataset(RowsDataset):
                 raise
         spec = dataclasses.replace(found.spec, transforms=self.spec.transforms, masking=self.spec.masking)
         fitted = spec.fitted(cursor)
-        self.spec, self._filter_report = spec, found.report
+        self._take_found(found._replace(spec=spec))
         _log.info("the files are in the order of the state, which the table's history no longer shows")
         return fitted
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -20,8 +21,9 @@ from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.unknown import OF_MIXTURES, takes_no_other
 from fastresume.reading.resumable import ResumableDataset
-from fastresume.rows_dataset import RowsDataset
+from fastresume.rows_dataset import Found, RowsDataset
 from fastresume.state.cursor import Cursor
+from fastresume.state.session import sessions_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -149,6 +151,24 @@ class Mixture(ResumableDataset):
         self.datasets: Mapping[str, RowsDataset] = datasets
         for blend, core in self.spec.each_blend:
             _tell_rounded(blend, core)
+
+    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        renamed = dict(self.spec.renamed)
+        found: dict[str, Found] = {}
+        for old, session in sessions_of(cursor).items():
+            name = old if old in self.datasets else renamed.get(old) or old
+            in_session = self.datasets[name]._in_session(session) if name in self.datasets else None
+            if in_session is not None:
+                found[name] = in_session
+        if not found:
+            return super()._fitted(cursor)
+        sources = [(name, found[name].spec if name in found else spec) for name, spec in self.spec.sources]
+        spec = dataclasses.replace(self.spec, sources=tuple(sources))
+        fitted = spec.fitted(cursor)
+        for name, in_session in found.items():
+            self.datasets[name]._take_found(in_session)
+        self._take(spec)
+        return fitted
 
     def _check_behind_stages(self) -> None:
         """Refuses what would give no batch for ever, once the stages have ended.

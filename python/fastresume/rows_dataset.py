@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import fastresume._core as _core
 from fastresume.batch.jagged import texts
@@ -24,6 +26,7 @@ from fastresume.plan import Plan, make_plan
 from fastresume.reading.files_dataset import FilesDataset
 from fastresume.reading.files_spec import Door, FilesSpec
 from fastresume.reading.masked_rows import bound_of
+from fastresume.state.session import session_of, text_of
 from fastresume.tables.snapshot import SnapshotName
 
 if TYPE_CHECKING:
@@ -135,7 +138,12 @@ class Asked:
         )
 
     def found(
-        self, opened: _core.Manifest, names: tuple[str, ...], door: Door, table: SnapshotName | None = None
+        self,
+        opened: _core.Manifest,
+        names: tuple[str, ...],
+        door: Door,
+        table: SnapshotName | None = None,
+        session: str | None = None,
     ) -> Found:
         """What is read of rows that were opened, by these names.
 
@@ -173,8 +181,25 @@ class Asked:
             max_bad_rows=self.max_bad_rows,
             table=table,
             door=door,
+            session=session,
         )
         return Found(spec if self.unit is None else of_units(spec, self.unit, self.kept_in), report)
+
+
+class Session(ABC):
+    """The session that rows are read in, where a state may name another one. It is in no pickle."""
+
+    @abstractmethod
+    def found(self, named: Any) -> Found:
+        """What is read of the same rows in the session that a state names.
+
+        Raises:
+            SourceError: if it has ended.
+        """
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        """A pickle is for workers, which load no states."""
+        return type(None), ()
 
 
 class RowsDataset(FilesDataset):
@@ -185,6 +210,7 @@ class RowsDataset(FilesDataset):
     """
 
     _filter_report: FilterReport | None
+    _session: Session | None = None
 
     def _begin(self, asked: Asked, found: Found, opened: _core.Manifest) -> None:
         """Reads what was found of rows that were opened, after it warned of what a user may not expect."""
@@ -205,6 +231,31 @@ class RowsDataset(FilesDataset):
             self._length,
             spec.batch_size if spec.has_batch_size else None,
         )
+
+    def _in_session(self, named: Any) -> Found | None:
+        """What is read in the session that a state names; None if that is the present one, or there is none.
+
+        Raises:
+            SourceError: if it has ended.
+        """
+        if self._session is None or named is None or text_of(named) == self.spec.session:
+            return None
+        found = self._session.found(named)
+        spec = dataclasses.replace(found.spec, transforms=self.spec.transforms, masking=self.spec.masking)
+        return found._replace(spec=spec)
+
+    def _take_found(self, found: Found) -> None:
+        self._take(found.spec)
+        self._filter_report = found.report
+
+    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        found = self._in_session(session_of(cursor))
+        if found is None:
+            return super()._fitted(cursor)
+        fitted = found.spec.fitted(cursor)
+        self._take_found(found)
+        _log.info("the rows are read in the session that the state names")
+        return fitted
 
     @property
     def selection(self) -> Intervals | None:

@@ -23,6 +23,7 @@ ELSEWHERE = {
     "StateError": "reference/errors.md",
     "__version__": None,
     "distributed": None,
+    "maxcompute": None,
     "sources": "how-to/add-a-source.md",
     "testing": None,
     "training": None,

@@ -64,6 +64,7 @@ PYTHON_ROOMS = [
     "dataset",
     "arrow_dataset",
     "kafka",
+    "maxcompute",
     "mixture",
     "distributed",
     "loader",

@@ -21,6 +21,7 @@ from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import PassReader, ReadSpec
+from fastresume.state.session import in_session, text_of_each
 
 _MOST_PASSES = 4096
 """Passes that are gone through to find where another one begins."""
@@ -163,7 +164,7 @@ class MixtureSpec(ReadSpec):
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
-        return self._at(0)[1].start(self.global_batch_size)
+        return in_session(self._at(0)[1].start(self.global_batch_size), self.named_session)
 
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of this mixture; with other sources, weights, files or another end, a new stage begins.
@@ -172,7 +173,20 @@ class MixtureSpec(ReadSpec):
             StateError: if it is of no mixture, or of one of other sources; if a source is another dataset
                 than the one of this name, or is there under another name.
         """
-        return self._at(cursor.epoch)[1].fitted(cursor, self.global_batch_size)
+        found = self._at(cursor.epoch)[1].fitted(cursor, self.global_batch_size)
+        return in_session(found, self.named_session)
+
+    @property
+    def named_session(self) -> str | None:
+        """What states name of the sessions of the sources."""
+        named = {name: spec.session for name, spec in self.sources if spec.session is not None}
+        return text_of_each(named) if named else None
+
+    def end(self, planned: _core.Pass, named: _core.Cursor | None) -> _core.Cursor | None:
+        """Where an iterator over a pass ends: the core's next pass names no sessions."""
+        if named is not None or self.named_session is None:
+            return named
+        return in_session(planned.next_pass(), self.named_session)
 
     def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
         """The rest of the stage that a cursor is in."""
@@ -190,9 +204,9 @@ class MixtureSpec(ReadSpec):
             return self._ahead(present, epoch, workers)
         if epoch < present.epoch <= _MOST_PASSES:
             found = self._ahead(self.start(), epoch, workers)
-            unbroken = self.fitted(self._ahead(found, present.epoch, workers))
+            unbroken = self.fitted(self._ahead(found, present.epoch, workers)).restarted()
             if unbroken == self.fitted(present).restarted():
-                return found
+                return in_session(found, self.named_session)
         raise _core.StateError(
             f"what the sources have given before pass {epoch} is not known here: give a state of that pass, "
             "as batch_at(epoch, step, state=state)"

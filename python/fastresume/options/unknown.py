@@ -128,6 +128,18 @@ OF_KAFKA = {
     "tail": "nothing: rows that make no global batch begin the next round",
 }
 
+OF_MAXCOMPUTE = {
+    **dict.fromkeys(("quota_name", "odps_data_quota_name"), "quota="),
+    **dict.fromkeys(("selected_cols", "selected_columns"), "columns=[...]"),
+    **dict.fromkeys(("is_orderby_partition", "orderby_partition"), "by_partition=True"),
+    **dict.fromkeys(("partition", "partitions"), "the address: 'odps://project/tables/table/pt=1&pt=2'"),
+    **dict.fromkeys(
+        ("access_id", "access_key", "account"), "credentials={'access_id': ..., 'access_key': ...}"
+    ),
+    "batch_size": "fr.ArrowDataset(source, batch_size=n)",
+    "session": "state=, or load_state_dict() of the dataset",
+}
+
 METHODS_OF_DATASETS = {
     "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
     "shuffle": "ParquetDataset(paths, shuffle=True)",

@@ -22,6 +22,7 @@ from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
 from fastresume.reading.spec import PassReader
+from fastresume.state.session import in_session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ class UnitsSpec(FilesSpec):
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
-        return self._units.start(self.order_choice)
+        return in_session(self._units.start(self.order_choice), self.session)
 
     def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of these files, or what it becomes after files were added.

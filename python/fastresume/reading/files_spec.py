@@ -22,6 +22,7 @@ from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
 from fastresume.reading.spec import PassReader, ReadSpec
 from fastresume.state.cursor import Cursor
+from fastresume.state.session import in_session
 from fastresume.tables.snapshot import SnapshotName
 
 
@@ -58,6 +59,7 @@ class FilesSpec(ReadSpec):
         table: the snapshot whose files they are, if they are a table's.
         has_batch_size: whether a batch size was named: without one, it is read as a source of a mixture.
         door: how the user called it.
+        session: what states name of the session that the rows are read in, as JSON text; None if in none.
     """
 
     paths: tuple[str, ...]
@@ -69,6 +71,12 @@ class FilesSpec(ReadSpec):
     table: SnapshotName | None = None
     has_batch_size: bool = True
     door: Door = OF_FILES
+    session: str | None = None
+
+    @property
+    def named_session(self) -> str | None:
+        """What states name of the session of the rows' source."""
+        return self.session
 
     @property
     def fingerprint(self) -> str:
@@ -119,7 +127,7 @@ class FilesSpec(ReadSpec):
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
-        return _core.Cursor.start(self.manifest, self.order_choice)
+        return in_session(_core.Cursor.start(self.manifest, self.order_choice), self.session)
 
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of this dataset, or what it becomes after the dataset has grown.
@@ -128,7 +136,7 @@ class FilesSpec(ReadSpec):
             StateError: if it is of another dataset, selection of rows or order.
         """
         try:
-            return self.fitted_to_files(cursor)
+            return in_session(self.fitted_to_files(cursor), self.session)
         except _core.StateError as error:
             if "mixture" in Cursor(cursor).order:
                 raise _core.StateError(

@@ -196,6 +196,7 @@ class BatchIterator(Iterator[Batch]):
             place = (spec.world.rank, spec.world.world_size, 0, 1)
             planned = spec.pass_from(self._cursor, self._workers)
             self._share = spec.share(planned, self._cursor)
+            self._end_cursor = spec.end(planned, self._end_cursor)
             self._shared.begin(self._cursor, Readers(self._workers, self._crew is not None))
             _log.debug(
                 "reads pass %d from step %d: %d batches left, cut %s, %s",
@@ -357,7 +358,8 @@ class BatchIterator(Iterator[Batch]):
         planned = self._spec.pass_from(self._cursor, self._workers)
         self.close()
         if planned.batches_left == 0:
-            after = planned.next_pass()  # also of a pass that would start over, and give none again
+            # Also of a pass that would start over, and give none again.
+            after = self._spec.end(planned, None) or planned.next_pass()
             if self._log is not None:
                 self._log.end(self._cursor, after)
             warnings.warn(self._spec.dropped_text(planned), stacklevel=3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -75,7 +75,15 @@ class ResumableDataset(IterableDataset[Batch]):
         self._length = spec.batches_of(start)
         if self._length == 0:
             raise ValueError(spec.no_batch_text(spec.row_text()))
-        self.shared_cursor = SharedCursor(start, ComparedRanks(spec, SameRanks(spec.world)))
+        self._ranks = ComparedRanks(spec, SameRanks(spec.world))
+        self.shared_cursor = SharedCursor(start, self._ranks)
+
+    def _take(self, spec: ReadSpec) -> None:
+        """Reads another spec from now on, as a state asks for; what transforms there are stays."""
+        self.spec = spec
+        self._length = spec.batches_of(spec.start())
+        self._ranks = replace(self._ranks, spec=spec)
+        self.shared_cursor.compare_by(self._ranks)
 
     @property
     def world(self) -> World:

@@ -80,6 +80,11 @@ class ReadSpec(ABC):
         object.__setattr__(self, "draws", Draws(self.transforms))
 
     @property
+    def named_session(self) -> str | None:
+        """What states name of the sessions of the rows' sources, as JSON text; None where there are none."""
+        return None
+
+    @property
     @abstractmethod
     def fingerprint(self) -> str:
         """A hash of what is read."""
@@ -199,8 +204,8 @@ class ReadSpec(ABC):
     def planned_batch(self, planned: _core.Pass, number: int) -> Batch:
         """This rank's batch with a number in the cut of a pass, read again; no transform has seen it."""
         cursor, after = planned.cursor_after(number), planned.cursor_after(number + 1)
-        if self.on_iter == "restart" and after.epoch != planned.epoch:
-            after = cursor.restarted()
+        if after.epoch != planned.epoch:
+            after = cursor.restarted() if self.on_iter == "restart" else self.end(planned, None) or after
         place = (self.world.rank, self.world.world_size, 0, 1)
         delivered: Any = self.reader(cursor, planned, place).batch(number)
         return self.batch(delivered, after, self.share(planned, cursor))
@@ -285,6 +290,10 @@ class ReadSpec(ABC):
         if self.on_iter == "continue":
             return cursor, None
         return cursor.restarted(), cursor.restarted()
+
+    def end(self, _planned: _core.Pass, named: _core.Cursor | None) -> _core.Cursor | None:
+        """Where an iterator over a pass ends if that is not its next pass; `named` as `bounds` says it."""
+        return named
 
     def check_world(self) -> None:
         """Compares a detected world with the current default process group.

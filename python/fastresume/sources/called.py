@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
 from fastresume.options.checks import quoted
 from fastresume.sources.part import GROUP_ROWS, Part, groups
+from fastresume.sources.patience import FINAL, Patience
 from fastresume.sources.row_source import RowSource, Segment
 from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-OUTAGE_SECONDS = 120.0
-"""A source that is away for so long is waited for: the last try begins no earlier."""
-
-FEW_TRIES = 5
-"""What seldom gets better is tried so often in all."""
-
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 5.0
-
-_MISTAKES = (TypeError, AttributeError, NameError, NotImplementedError, _core.DataError)
-"""What no second try makes better."""
 
 
 class CalledSource:
@@ -70,7 +58,7 @@ class CalledSource:
         stop = min(reached + (most or GROUP_ROWS), reached + GROUP_ROWS, segment.rows)
         schema = pyarrow.schema([self._schema.field(number) for number in columns])
         batches: list[pa.RecordBatch] = []
-        patience = _Patience()
+        patience = Patience()
         while reached < stop:
             begun = reached
             try:
@@ -83,12 +71,12 @@ class CalledSource:
                     batches.append(batch)
                     reached += batch.num_rows
                 fault: Exception | None = None
-            except _MISTAKES:
+            except FINAL:
                 raise
             except Exception as error:  # noqa: BLE001  (a source may raise anything)
                 fault = error
             if reached > begun:
-                patience = _Patience()
+                patience = Patience()
             elif not patience.waits(fault):
                 raise self._failed(segment, begun, stop, fault) from fault
         return pyarrow.RecordBatchReader.from_batches(schema, batches)
@@ -104,28 +92,6 @@ class CalledSource:
                 "again, and resume from the last state"
             )
         return _core.SourceError(f"can't read {where}: {type(fault).__name__}: {fault}")
-
-
-class _Patience:
-    """How long to keep asking after a fault, since the last rows that came."""
-
-    def __init__(self) -> None:
-        self._since: float | None = None
-        self._tries = 0
-        self._seldom = 0
-
-    def waits(self, fault: Exception | None) -> bool:
-        """Waits before the next try; False if there is to be none."""
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        self._seldom += not isinstance(fault, OSError)
-        if now - self._since > OUTAGE_SECONDS or self._seldom >= FEW_TRIES:
-            return False
-        longest = min(FIRST_WAIT_SECONDS * 2**self._tries, LONGEST_WAIT_SECONDS)
-        self._tries += 1
-        # Ranks should not ask all at once.
-        time.sleep(longest * (0.5 + int.from_bytes(os.urandom(2), "little") / 2**17))
-        return True
 
 
 def rows_of(source: CalledSource) -> _core.Rows:

@@ -36,6 +36,10 @@ class RowSource(Protocol):
     A source may also have `is_alive()`: when it returns False after a failed read, the error says that the
     session has ended.
 
+    Where the order of rows is that of a session of the service, a source has two methods more. `session()`
+    returns what names it, as JSON of ASCII texts: each state has it. `in_session(session)` returns a source
+    of the same rows in the session that a state names, or raises `fr.SourceError` if it has ended.
+
     Threads and forks: `read` is called by several threads at once. A dataset in worker processes pickles its
     source, so open connections in `read`, not in `__init__`, or leave them out in `__getstate__`.
 
@@ -71,6 +75,6 @@ class RowSource(Protocol):
     def read(self, segment: int, start: int, stop: int, columns: list[str]) -> Any:
         """The rows `[start, stop)` of a segment, by its number: anything with `__arrow_c_stream__`.
 
-        Raise `OSError` for a fault that may pass: it is asked again. Fewer rows than asked for are taken, and
-        the rest is asked for once more.
+        Raise `OSError` for a fault that may pass: it is asked again. Raise `fr.SourceError` where asking
+        again is of no use. Fewer rows than asked for are taken, and the rest is asked for once more.
         """

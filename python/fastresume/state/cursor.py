@@ -14,6 +14,7 @@ from fastresume.buffers import Intervals, of_buffer
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
 from fastresume.state.offsets import Listing, consumed
+from fastresume.state.session import in_session
 
 KEY = "fastresume"
 """The one key of a state."""
@@ -37,6 +38,10 @@ class ReadRows(Protocol):
     @property
     def units_text(self) -> str | None:
         """What is counted instead of rows, in words; None if rows are."""
+
+    @property
+    def named_session(self) -> str | None:
+        """What states name of the session of the rows; None if there is none."""
 
 
 class Dataset(Protocol):
@@ -149,7 +154,7 @@ class Cursor:
             )
         epoch, rows = consumed(offsets, Listing(spec, files, paths))
         slices = {str(number): (first, end - 1) for number, (first, end) in enumerate(rows.tolist())}
-        return cls(_core.Cursor.from_offsets(spec.manifest, epoch, slices))
+        return cls(in_session(_core.Cursor.from_offsets(spec.manifest, epoch, slices), spec.named_session))
 
     @staticmethod
     def rows_after_offsets(
@@ -226,7 +231,9 @@ class Cursor:
             )
         ranks = None if world_size is None else at_least(1, "world_size", world_size)
         given = _in_rank_order(states, ranks) if isinstance(states, Mapping) else list(states)
-        return cls(_core.Cursor.merge([cls.from_state(state)._core for state in given], ranks))
+        cursors = [cls.from_state(state)._core for state in given]
+        merged = _core.Cursor.merge(cursors, ranks)
+        return cls(in_session(merged, cursors[0].round))
 
     def to_state(self) -> dict[str, str]:
         """The state: one leaf, the canonical JSON text, under the key "fastresume"."""

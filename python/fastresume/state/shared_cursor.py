@@ -166,6 +166,10 @@ class SharedCursor:
         self._own()
         return bool(self._seen)
 
+    def compare_by(self, check_ranks: Callable[[_core.Cursor, int], None]) -> None:
+        """Compares with the other ranks by this from now on."""
+        self._check_ranks = check_ranks
+
     def compare_ranks(self, workers: int) -> None:
         """Refuses to read with this many workers what other ranks do not read; called before each batch.
 

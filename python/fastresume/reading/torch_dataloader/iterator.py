@@ -12,6 +12,7 @@ from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.transport import Departing
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers.process import settle
+from fastresume.state.session import in_session
 from fastresume.state.shared_cursor import SharedCursor, new_iteration, new_ticket
 
 
@@ -72,6 +73,11 @@ class WorkerIterator(Iterator[Batch]):
     def _open(self) -> Reader:
         spec, worker, workers = self._spec, self._worker, self._workers
         reading = self._shared.read_as_worker(worker, self._iteration)
+        if in_session(reading.cursor, spec.named_session) != reading.cursor:
+            raise _core.StateError(
+                "a state was loaded whose rows are those of another session, and this worker began before: "
+                "make a new DataLoader after load_state_dict()"
+            )
         cursor, self._end_cursor = spec.bounds(reading.cursor)
         planned = spec.pass_from(cursor, workers)
         if planned.batches_left == 0:
@@ -79,6 +85,7 @@ class WorkerIterator(Iterator[Batch]):
             self._warning = spec.dropped_text(planned) if worker == 0 else None
             cursor, self._end_cursor = spec.bounds(planned.next_pass())
             planned = spec.pass_from(cursor, workers)
+        self._end_cursor = spec.end(planned, self._end_cursor)
         self._ticket = new_ticket(self._shared, reading, worker, workers, self._iteration)
         self._share = spec.share(planned, cursor)
         place = (spec.world.rank, spec.world.world_size, worker, workers)

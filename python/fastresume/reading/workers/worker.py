@@ -131,9 +131,9 @@ class Station(Dataset[Batch]):
         spec, world = self._spec, self._spec.world
         self._next = self._reader = None
         start = _core.Cursor.parse(self._start)
-        self._end_cursor = spec.bounds(start)[1]
         cursor = spec.pass_from(start, self._workers).cursor_after(number)
         planned = spec.pass_from(cursor, self._workers)
+        self._end_cursor = spec.end(planned, spec.bounds(start)[1])
         self._share = spec.share(planned, cursor)
         place = (world.rank, world.world_size, 0, self._workers)
         self._reader = spec.reader(cursor, planned, place)
