@@ -96,7 +96,7 @@ def test_a_state_of_other_files_says_why_it_does_not_fit(
     assert cli.main(["state", str(path), str(files)]) == 1
     told = capsys.readouterr().out
     assert "16 delivered, 84 left" in told
-    assert "there is 1 file more than then, behind those of the state" in told
+    assert "there is 1 file more than then, after those of the state" in told
     assert "b.parquet" in told
 
 

@@ -156,6 +156,6 @@ def test_a_state_of_other_units_or_files_is_refused_by_what_differs(tmp_path: Pa
         tmp_path / "data", batch_size=2, unit=fr.Packed("tokens", length=16), world=(0, 1), tail="pad"
     )
     with pytest.raises(
-        fr.StateError, match=r"1 file more than then, behind those of the state.*on_change='append'"
+        fr.StateError, match=r"1 file more than then, after those of the state.*on_change='append'"
     ):
         fixed.load_state_dict(job.state)

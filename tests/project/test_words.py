@@ -196,6 +196,13 @@ def python_texts(text: str) -> Iterator[str]:
             yield node.value
 
 
+def rust_texts(text: str) -> Iterator[str]:
+    """The strings of a Rust file before its tests: what its errors say, and so on."""
+    code = re.sub(r"^\s*//.*", "", text.partition("#[cfg(test)]")[0], flags=re.MULTILINE)
+    for found in re.finditer(r'"((?:[^"\\]|\\.)*)"', code, re.DOTALL):
+        yield re.sub(r"\\\n\s*", "", found[1])
+
+
 @each_of("page", PAGES)
 def test_a_page_uses_the_words_of_today(page: Path) -> None:
     name = page.relative_to(ROOT).as_posix()
@@ -204,14 +211,15 @@ def test_a_page_uses_the_words_of_today(page: Path) -> None:
 
 
 def test_docstrings_comments_and_messages_use_the_words_of_today() -> None:
-    found, seen = [], 0
-    for path in PYTHON:
-        seen += 1
+    messages = [path for path in RUST if "src" in path.parts and not path.stem.endswith("_tests")]
+    texts = [(path, python_texts) for path in PYTHON] + [(path, rust_texts) for path in messages]
+    found = []
+    for path, of in texts:
         name = path.relative_to(ROOT).as_posix()
-        for text in python_texts(path.read_text(encoding="utf-8")):
+        for text in of(path.read_text(encoding="utf-8")):
             words = set(old_words(text)) - ALLOWED.get(name, set())
             found += [f"{name}: {', '.join(sorted(words))}: {text[:200]}"] if words else []
-    assert seen > 80
+    assert len(texts) > 400
     assert not found, "see OLD_WORDS for what to write:\n" + "\n".join(found)
 
 
@@ -228,6 +236,7 @@ def test_old_words_are_found_in_prose_alone() -> None:
         "of which",
     ]
     assert not old_words("`goes on`, [continues](amid.md)\n\n```\nbut for\n```\n")
+    assert list(rust_texts('// "amid"\nfail("goes \\\n    on \\"so\\"");\n')) == ['goes on \\"so\\"']
 
 
 @each_of(

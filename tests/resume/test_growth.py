@@ -159,7 +159,7 @@ def test_a_file_that_came_late_is_named_beside_those_of_a_new_day(tmp_path: Path
     write(tmp_path, 1, 20, 0)
     for day in (7, 8):
         write(tmp_path, day, 20, 20 * day)
-    named = r"3 files more than then, between .*'.*day=01/.*', and 2 behind them: '.*day=07/.*day=08/"
+    named = r"3 files more than then, between .*'.*day=01/.*', and 2 after them: '.*day=07/.*day=08/"
     with pytest.raises(fr.StateError, match=named):
         opened(tmp_path).load_state_dict(state)
 

@@ -117,7 +117,8 @@ def test_a_state_of_another_order_says_what_to_write(
 ) -> None:
     each = [{"shuffle": True, **how} if how else {} for how in (stated, own)]
     state = next(iter(make(small_dataset, **each[0]))).state_dict()
-    assert_refused(make(small_dataset, **each[1]), state, f"the state is of another {words} to go on with it")
+    said = f"the state is of another {words} to resume from it"
+    assert_refused(make(small_dataset, **each[1]), state, said)
 
 
 def altered(state: dict[str, str], **fields: Any) -> dict[str, str]:

@@ -88,8 +88,8 @@ def test_what_is_no_type_of_numbers_is_refused_where_it_is_written(dtype: Any, m
     ("name", "error", "message"),
     [
         ("y", fr.DataError, r"fr.col\('y'\).cast\(torch.int8\): no column matches 'y'; there are: x, text"),
-        ("text", fr.DataError, r".cast\(\) is not for a column of type string, but for numbers .*'text'"),
-        ("uuid", fr.DataError, r".cast\(\) is not for a column of type .*'uuid'"),
+        ("text", fr.DataError, r".cast\(\) takes no column of type string: it takes numbers .*'text'"),
+        ("uuid", fr.DataError, r".cast\(\) takes no column of type .*'uuid'"),
         ("x[", ValueError, r"the pattern 'x\[' can't be read"),
     ],
 )

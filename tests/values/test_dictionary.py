@@ -238,7 +238,7 @@ def test_a_resume_is_exact(cities: Path, order: dict[str, Any]) -> None:
         (
             {"columns": ["*", fr.col("row").codes()]},
             fr.DataError,
-            r".codes\(\) is not for a column of type int64.*'row'",
+            r".codes\(\) takes no column of type int64.*'row'",
         ),
         ({"columns": ["*", fr.col("nothing").codes()]}, fr.DataError, "no column matches 'nothing'"),
     ],

@@ -120,7 +120,7 @@ def test_all_that_is_wrong_is_in_one_error(tmp_path: Path) -> None:
     assert lines[0] == "3 columns can't be delivered:"
     for line, column in zip(lines[1:], columns, strict=False):
         assert repr(column) in line
-        assert "is not for a column" in line or "does not fit" in line
+        assert "takes no column" in line or "does not fit" in line
 
 
 def test_what_an_expression_makes_takes_the_place_of_a_plain_column(tmp_path: Path) -> None:

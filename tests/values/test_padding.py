@@ -258,12 +258,12 @@ def test_a_padded_batch_is_arrow_of_the_same_values(tmp_path: Path) -> None:
         (
             {"columns": ["*", fr.col("row").pad(2)]},
             fr.DataError,
-            r".pad\(\) is not for a column of type int64, but for texts.*'row'",
+            r".pad\(\) takes no column of type int64: it takes texts.*'row'",
         ),
         (
             {"columns": ["*", fr.col("r*").pad(2)]},
             fr.DataError,
-            r".pad\(\) is not for a column of type int64, but for texts.*'row'",
+            r".pad\(\) takes no column of type int64: it takes texts.*'row'",
         ),
         (
             {"columns": ["*", fr.col("x").pad(2, value=0.5)]},

@@ -65,7 +65,7 @@ def test_one_error_names_all_columns_with_nulls_and_the_line_that_masks_them(tmp
 def test_a_column_that_is_named_is_told_with_what_is_said_of_it(tmp_path: Path) -> None:
     write(tmp_path, {"x": [1, None, None], "y": [1, 2, 3]})
     assert refusal(tmp_path, columns=["x", "y"]).startswith(
-        "footers count 2 nulls among 3 values; .mask_null() or .fill_null(value) says what becomes of it; "
+        "footers count 2 nulls among 3 values; .mask_null() or .fill_null(value) says what happens to it; "
         "columns=[..., fr.col('x').mask_null()] masks its nulls (column 'x', file "
     )
     cast = refusal(tmp_path, columns=fr.col("x").cast(torch.float32))
@@ -173,7 +173,7 @@ def test_one_error_names_all_columns_that_are_null_in_a_file_and_the_line_that_m
     for name, told in zip(names, lines[1:], strict=True):
         assert told == (
             f"  '{name}': all of it is null, as its type says; .mask_null() or .fill_null(value) says what "
-            f"becomes of it (column '{name}', file '{tmp_path / '1.parquet'}')"
+            f"happens to it (column '{name}', file '{tmp_path / '1.parquet'}')"
         )
     columns = eval(line.removeprefix("columns="), {"fr": fr})  # noqa: S307  (what a user would paste)
     (batch,) = fr.ParquetDataset(tmp_path, batch_size=6, columns=columns)
@@ -233,7 +233,7 @@ def test_a_column_that_is_null_in_all_files_is_of_the_type_that_is_asked_for(
 def test_it_is_an_error_without_a_rule_and_a_text_under_that_of_one(tmp_path: Path) -> None:
     write(tmp_path, {"x": pa.nulls(2), "y": [1, 2]})
     assert refusal(tmp_path).startswith(
-        "all of it is null, as its type says; .mask_null() or .fill_null(value) says what becomes of it; "
+        "all of it is null, as its type says; .mask_null() or .fill_null(value) says what happens to it; "
         "columns=['*', fr.col('x').mask_null()] masks its nulls (column 'x', file "
     )
     assert fr.ParquetDataset(tmp_path, batch_size=2, nulls="mask").peek()["x_valid"].tolist() == [False] * 2

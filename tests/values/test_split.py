@@ -115,11 +115,11 @@ def test_what_holds_no_texts_is_refused_with_its_type(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": [1], "l": [["a"]]}), tmp_path / "x.parquet")
     for name, told in (("i", "int64"), ("l", "list<string>")):
         with pytest.raises(
-            fr.DataError, match=rf"\.split\(\) is not for a column of type {told}, but for texts"
+            fr.DataError, match=rf"\.split\(\) takes no column of type {told}: it takes texts"
         ):
             fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col(name).split(","))
     write(tmp_path / "x.parquet", ["a"])
-    with pytest.raises(fr.DataError, match=r"\.pad\(\) is not for a column of type list<string>"):
+    with pytest.raises(fr.DataError, match=r"\.pad\(\) takes no column of type list<string>"):
         fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col("x").split(",").pad(2))
 
 

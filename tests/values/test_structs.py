@@ -214,7 +214,7 @@ def test_what_is_no_length_of_lists_is_refused(path: Path) -> None:
         with pytest.raises(error, match=r"fr.col\('x'\).fixed"):
             fr.col("x").fixed(length)
     for name, reason in (
-        ("row", r".fixed\(\) is not for a column of type int64, but for lists of numbers .*'row'"),
+        ("row", r".fixed\(\) takes no column of type int64: it takes lists of numbers .*'row'"),
         ("nope", "no column matches 'nope'; there are: row, x"),
     ):
         with pytest.raises(fr.DataError, match=reason):

@@ -369,7 +369,7 @@ def test_a_word_that_is_no_rule_of_decimals_is_refused(path: Path, rule: Any) ->
     write(path, pa.array([1]))
     with pytest.raises(ValueError, match=r"fr.col\('x'\).decimal must be 'int64' or 'float64' or .*, found"):
         fr.col("x").decimal(rule)
-    with pytest.raises(fr.DataError, match=r".decimal\(\) is not for a column of type int64.*'x'"):
+    with pytest.raises(fr.DataError, match=r".decimal\(\) takes no column of type int64.*'x'"):
         fr.ParquetDataset(path, batch_size=1, columns=["*", fr.col("x").decimal("int64")])
 
 

@@ -27,7 +27,7 @@ fn check_history(beginnings: &[Beginning], kind: &OrderKind, lives: &[Life]) {
         }
         if files > before {
             let refused = state.fitted(now.read(), false).unwrap_err().to_string();
-            assert!(refused.contains("more than then, behind those of the state"), "{refused}");
+            assert!(refused.contains("more than then, after those of the state"), "{refused}");
             let ahead = Cursor::start(now.identity(kind));
             assert!(ahead.fitted(beginnings[before].read(), true).is_err(), "files are gone");
         }

@@ -127,7 +127,7 @@ impl Array {
     /// `Data` if its offsets go back, or beyond the child.
     #[inline]
     pub fn list(&self, form: Form, place: usize) -> Result<std::ops::Range<usize>> {
-        let wrong = || contradicts("a list lies outside of its values");
+        let wrong = || contradicts("a list is outside of its values");
         let at = self.offset + place;
         let range = match form {
             Form::List { is_wide } | Form::ListViews { is_wide } => {
@@ -161,7 +161,7 @@ impl Array {
     /// `Data` if it lies outside of it.
     #[inline]
     pub fn index(&self, field: &Field, place: usize) -> Result<usize> {
-        let wrong = || contradicts("an index lies outside of the dictionary");
+        let wrong = || contradicts("an index is outside of the dictionary");
         let Form::Fixed(width, _) = field.form else { return Err(wrong()) };
         let start = (self.offset + place).checked_mul(width).ok_or_else(wrong)?;
         let bytes = self.buffer(0)?.get(start..start + width).ok_or_else(wrong)?;
@@ -178,7 +178,7 @@ impl Array {
     /// # Errors
     /// `Data` if there is none.
     pub fn run(&self, field: &Field, place: usize, hint: usize) -> Result<usize> {
-        let wrong = || contradicts("a value lies behind the last run");
+        let wrong = || contradicts("a value is after the last run");
         let (ends, at) = (self.child(0)?, self.offset + place);
         let Some(Form::Fixed(width, _)) = field.children.first().map(|child| child.form) else {
             return Err(wrong());
@@ -218,7 +218,7 @@ impl Array {
     /// `Data` if it lies outside of its buffers.
     #[inline]
     pub fn text(&self, form: Form, place: usize) -> Result<&[u8]> {
-        let wrong = || contradicts("a value lies outside of its bytes");
+        let wrong = || contradicts("a value is outside of its bytes");
         let at = self.offset + place;
         if let Form::Bytes { is_wide } = form {
             let offsets = self.buffer(0)?;

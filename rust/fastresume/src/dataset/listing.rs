@@ -58,9 +58,12 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
         };
         if found.is_empty() {
             return Err(Error::Source(if scheme(entry).is_some() {
-                format!("no object that ends in .parquet lies at or below '{}', or matches it", shown(entry))
+                format!(
+                    "there is no object that ends in .parquet at or below '{}', and none matches it",
+                    shown(entry)
+                )
             } else if entry.is_dir() {
-                format!("no file that ends in .parquet lies below '{}'", shown(entry))
+                format!("there is no file that ends in .parquet below '{}'", shown(entry))
             } else {
                 format!("no file matches '{}'{}", shown(entry), about_brackets(entry))
             }));
@@ -147,7 +150,7 @@ pub fn check_distinct<'a>(
             others => format!("; so do those of {others} other names"),
         };
         format!(
-            "'{}' and '{}' are one file under two names (a hard link, say), so that its rows come twice{others}",
+            "'{}' and '{}' are one file under two names (a hard link, say), so that its rows are delivered twice{others}",
             shown(&listed[first].path),
             shown(&listed[second].path),
         )
@@ -220,7 +223,7 @@ fn about_brackets(entry: &Path) -> String {
     if !entry.as_os_str().as_bytes().contains(&b'[') {
         return String::new();
     }
-    "; [...] in it stands for one character: where brackets belong to a name, write \
+    "; [...] in it matches one character: where brackets belong to a name, write \
      glob.escape(directory) + '/*.parquet'"
         .into()
 }

@@ -95,7 +95,7 @@ impl TableSnapshot {
     pub fn applied(&self, listed: &[Listed], found: &[FoundFile]) -> Result<(Vec<FoundFile>, Told)> {
         if self.values.len() != found.len() {
             return Err(Error::Argument(format!(
-                "the table tells of {} files, {} were found",
+                "the table has {} files, {} were found",
                 self.values.len(),
                 found.len()
             )));
@@ -138,7 +138,7 @@ impl TableSnapshot {
         match own.iter().find(|column| self.shared_names.contains(&column.name)) {
             Some(Column { name, .. }) => Err(Error::data(format!(
                 "the file has no field ids, and the table has called two columns '{name}', so that the name does not tell \
-                 which one it is: the property schema.name-mapping.default tells it, or write the table anew"
+                 which one it is: the property schema.name-mapping.default tells it, or rewrite the table"
             ))),
             None => Ok(()),
         }

@@ -46,7 +46,7 @@ pub fn codecs(bytes: &[u8]) {
     // A guard behind the page must never be written.
     let mut output = vec![7; stated + 64];
     let is_sound = codec.decompress(input, &mut output[..stated]).is_ok();
-    assert!(output[stated..].iter().all(|&byte| byte == 7), "{compression} writes behind the page");
+    assert!(output[stated..].iter().all(|&byte| byte == 7), "{compression} writes after the page");
     if let Some(page) = codec.as_it_is(input, stated) {
         assert!(is_sound && page == &output[..stated]);
     }

@@ -83,7 +83,7 @@ pub fn page_indexes(bytes: &[u8]) {
         _ => {
             let Ok(Some(filter)) = BloomFilter::open(&source, pages as u64, None) else { return };
             for value in 0..8_u64 {
-                assert!(filter.excludes(&value.to_le_bytes()).is_ok(), "a block lies outside of the filter");
+                assert!(filter.excludes(&value.to_le_bytes()).is_ok(), "a block is outside of the filter");
             }
         }
     }

@@ -48,7 +48,7 @@ fn unpack(bytes: &[u8], width: usize, count: usize) {
     for (index, &value) in found[..done].iter().enumerate() {
         assert_eq!(u64::from(value), single(bytes, width, index), "integer {index} of {width} bits");
     }
-    assert!(found[done..].iter().all(|&value| value == 7), "more is written than is told");
+    assert!(found[done..].iter().all(|&value| value == 7), "more is written than is stated");
 }
 
 fn look_up<P: Pod + PartialEq + std::fmt::Debug>(

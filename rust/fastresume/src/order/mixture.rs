@@ -314,7 +314,7 @@ impl Mixture {
                 ));
             }
             if *rows == 0 || *rows >= MAX_ROWS || source.end() >= MAX_ROWS {
-                return Err(format!("source '{name}' has {rows} rows, of which {} were taken", source.end()));
+                return Err(format!("source '{name}' has {rows} rows, {} were taken", source.end()));
             }
             if !source.check_growth(self.stages.len() as u64) {
                 return Err(format!("what has come to source '{name}' does not ascend inside of its rows"));

@@ -107,13 +107,13 @@ impl OrderChoice {
             .into_iter()
             .find_map(|(name, chosen, found)| {
                 let chosen = chosen.filter(|chosen| chosen != found)?;
-                Some((name, found.to_string(), format!("{chosen}: write {name}={found} to go on with it")))
+                Some((name, found.to_string(), format!("{chosen}: write {name}={found} to resume from it")))
             }),
             (_, OrderKind::Sequential) => {
-                Some(("order", "sequential".into(), "shuffled: write shuffle=False to go on with it".into()))
+                Some(("order", "sequential".into(), "shuffled: write shuffle=False to resume from it".into()))
             }
             (_, _) => {
-                Some(("order", "shuffled".into(), "sequential: write shuffle=True to go on with it".into()))
+                Some(("order", "shuffled".into(), "sequential: write shuffle=True to resume from it".into()))
             }
         }
     }
@@ -191,7 +191,7 @@ impl Order {
             // Of row groups without rows at the boundary it is all the same whose they are.
             let Ok(last) = starts[first..].binary_search(&end).map(|found| first + found) else {
                 return Err(Error::State(format!(
-                    "row {end}, where a generation ends, lies within a row group"
+                    "row {end}, where a generation ends, is within a row group"
                 )));
             };
             let keys = Keys { seed, epoch, generation: generation as u64 };

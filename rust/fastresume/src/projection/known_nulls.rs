@@ -147,7 +147,7 @@ fn why_null(manifest: &Manifest, file: usize, column: &Column) -> Option<&'stati
 }
 
 fn wrong(field: &Field, column: &Column, manifest: &Manifest, file: usize, reason: &str) -> Wrong {
-    let reason = format!("{reason}; .mask_null() or .fill_null(value) says what becomes of it");
+    let reason = format!("{reason}; .mask_null() or .fill_null(value) says what happens to it");
     let error = Error::data(reason).in_column(&column.name).in_file(&manifest.files()[file].path);
     let error = field.text.as_deref().map_or_else(|| error.clone(), |text| within(text, error.clone()));
     Wrong { name: field.name.clone(), is_plain: field.text.is_none(), fault: Fault::Nulls, error }

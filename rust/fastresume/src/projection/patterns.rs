@@ -19,7 +19,7 @@ pub fn is_in(column: &str, name: &str) -> bool {
 /// `Argument` if it can't be read.
 pub fn pattern(text: &str) -> Result<glob::Pattern> {
     glob::Pattern::new(text).map_err(|cause| {
-        Error::Argument(format!("the pattern '{text}' can't be read: {cause}; [[] stands for ["))
+        Error::Argument(format!("the pattern '{text}' can't be read: {cause}; [[] matches ["))
     })
 }
 

@@ -27,7 +27,7 @@ const PADDED: &str = "texts, bytes and lists of numbers that differ in length; o
 pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
     let unfit = |method: &str, what: &str, columns: &[Column]| {
         let type_name = columns.first().map_or_else(String::new, |column| column.type_of_rows().into_owned());
-        Error::data(format!(".{method}() is not for a column of type {type_name}, but for {what}"))
+        Error::data(format!(".{method}() takes no column of type {type_name}: it takes {what}"))
     };
     if let Some(separator) = &rules.split {
         if !columns.iter().all(can_be_split) {
@@ -115,7 +115,7 @@ pub fn padding(column: &Column, pad: &Pad) -> Result<Padding> {
     let dtype = column.dtype.filter(|_| column.depth() == 1);
     let Some(dtype) = dtype else {
         let type_name = column.type_of_rows();
-        return Err(Error::data(format!(".pad() is not for a column of type {type_name}, but for {PADDED}")));
+        return Err(Error::data(format!(".pad() takes no column of type {type_name}: it takes {PADDED}")));
     };
     if pad.size == 0 {
         return Err(Error::Argument(".pad() says that rows have 0 elements".into()));

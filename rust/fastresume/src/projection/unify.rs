@@ -129,7 +129,7 @@ impl<'a> Schemas<'a> {
             _ => return Ok(()),
         };
         let reason =
-            format!(".{}() is not for a column of type {}, but for {}", unfit.0, column.type_name, unfit.1);
+            format!(".{}() takes no column of type {}: it takes {}", unfit.0, column.type_name, unfit.1);
         Err(Error::data(reason).in_column(name).in_file(file))
     }
 }

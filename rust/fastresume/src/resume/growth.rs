@@ -172,7 +172,7 @@ impl Read<'_> {
         let count = self.manifest.files().len();
         if let Some(files) = self.beginning(of)? {
             return Ok(format!(
-                "{} than then, behind those of the state: {}. ParquetDataset(..., on_change='append') goes on with them",
+                "{} than then, after those of the state: {}. ParquetDataset(..., on_change='append') resumes with them",
                 files_more(count - files),
                 self.named(files..count)
             ));
@@ -181,10 +181,10 @@ impl Read<'_> {
             let others = if behind.is_empty() {
                 String::new()
             } else {
-                format!(", and {} behind them: {}", behind.len(), self.named(behind.clone()))
+                format!(", and {} after them: {}", behind.len(), self.named(behind.clone()))
             };
             return Ok(format!(
-                "{} than then, between those of the state: {}{others}. List what is new behind the others, as \
+                "{} than then, between those of the state: {}{others}. List what is new after the others, as \
                  ParquetDataset([[old...], [new...]], on_change='append')",
                 files_more(new.len() + behind.len()),
                 self.named(new)
@@ -211,7 +211,7 @@ impl Read<'_> {
         };
         Ok(format!(
             "the files, {count} of them, have {rows}, and other names, sizes or footers than those of the state: files are \
-             gone, were written anew, or are those of something else. A state knows its files by one hash, and can't name these"
+             gone, were rewritten, or are those of something else. A state knows its files by one hash, and can't name these"
         ))
     }
 }

@@ -54,8 +54,8 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
         let (rank, least) = done.iter().enumerate().min_by_key(|(_, done)| **done).unwrap_or((0, &0));
         return Err(Error::State(format!(
             "states of a mixture whose ranks are out of step can't be merged: what some ranks were given, and others \
-             were not, has no place in one. Load that of rank {rank}, which is the furthest behind, after {least} batches \
-             of the last cut: what others were given since comes again, and nothing is lost"
+             were not, has no place in one. Load that of rank {rank}, which has done the fewest batches, {least} \
+             of the last cut: what others were given since is repeated, and nothing is lost"
         )));
     }
     let before = most.before_last_cut();
@@ -155,7 +155,7 @@ fn taken(division: &Division, done: &[u64]) -> Result<Intervals> {
         let reader = WorkerId { rank, world_size, worker: 0, workers: 1 };
         let streams = division.streams(reader, 0).map_err(|_| {
             Error::State(format!(
-                "{world_size} states are merged, but so many ranks can't share the cut {:?}",
+                "{world_size} states are merged, but that many ranks can't share the cut {:?}",
                 cut_numbers(division.cut())
             ))
         })?;

@@ -107,7 +107,7 @@ impl MixedOrder {
     /// # Errors
     /// `Argument` if its blocks are too many for memory; `State` if a generation ends amid a row group.
     pub fn pass_at(&mut self, source: usize, ordinal: u64) -> Result<(Arc<Order>, Range<u64>)> {
-        let beyond = || Error::State("a source stands nowhere in its mixture".into());
+        let beyond = || Error::State("a source has no place in its mixture".into());
         let member = self.each.get_mut(source).and_then(Option::as_mut).ok_or_else(beyond)?;
         let first = ordinal - ordinal % member.pass_rows;
         let ordinals = first..first.saturating_add(member.pass_rows);

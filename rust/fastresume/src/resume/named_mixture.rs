@@ -76,8 +76,8 @@ impl NamedSource {
             if !has_grown || !self.appends {
                 let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
                 let told = if has_grown {
-                    ": it has more files than then, behind those of the state. ParquetDataset(..., on_change='append') \
-                     goes on with them"
+                    ": it has more files than then, after those of the state. ParquetDataset(..., on_change='append') \
+                     resumes with them"
                 } else {
                     ""
                 };
@@ -272,7 +272,7 @@ impl NamedMixture {
             let old = literal(&mixture.sources[place].0);
             return Err(Error::State(format!(
                 "source {} is not in the state, which has its files, order and seed as {old}, with {} rows delivered: \
-                 they would come again: {}; or renamed={{{old}: None}} to read them again from the first row",
+                 they would be repeated: {}; or renamed={{{old}: None}} to read them again from the first row",
                 literal(own),
                 rows_of(place),
                 self.line(mixture, &moved)
@@ -282,7 +282,7 @@ impl NamedMixture {
             let of_state = listed(mixture.sources.iter().map(|source| literal(&source.0)));
             return Err(Error::State(format!(
                 "the state is of a mixture of other sources: {of_state}; this one has {}. If they have other names and \
-                 other files, write Mixture(..., renamed={{old: new}}); to begin anew, load no state",
+                 other files, write Mixture(..., renamed={{old: new}}); to start over, load no state",
                 listed(self.each().map(|source| literal(&source.name)))
             )));
         }
@@ -302,13 +302,13 @@ impl NamedMixture {
         let told = match order {
             Some((what, found, chosen)) => {
                 format!(
-                    "its files are there as {old}, of which {rows} rows were delivered, of another {what}: \
-                     {found}, this one is {chosen}. They would come again"
+                    "its files are there as {old}, with {rows} rows delivered, of another {what}: \
+                     {found}, this one is {chosen}. They would be repeated"
                 )
             }
             None => format!(
-                "{old} of the state, of which {rows} rows were delivered, is not in this mixture. If the two \
-                     are one source, these rows would come again"
+                "{old} of the state, with {rows} rows delivered, is not in this mixture. If the two \
+                     are one source, these rows would be repeated"
             ),
         };
         let let_go = left.iter().map(|&place| (&*mixture.sources[place].0, None)).collect();

@@ -114,10 +114,7 @@ impl Cursor {
             })?;
         order.check().map_err(damaged)?;
         if text.first_epoch > text.epoch {
-            return Err(damaged(format!(
-                "epoch {} lies before first_epoch {}",
-                text.epoch, text.first_epoch
-            )));
+            return Err(damaged(format!("epoch {} is before first_epoch {}", text.epoch, text.first_epoch)));
         }
         let DatasetText { fingerprint, rows: num_rows } = text.dataset;
         let identity = Identity { fingerprint, num_rows, selection: text.selection, order };

@@ -21,7 +21,7 @@ impl Nulls {
     pub fn bits(self, row: usize) -> Result<u64> {
         match self {
             Self::Refused => Err(Error::refused(format!(
-                "row {row} of the row group is null; .mask_null() or .fill_null(value) says what becomes of it"
+                "row {row} of the row group is null; .mask_null() or .fill_null(value) says what happens to it"
             ))),
             Self::Masked => Ok(0),
             Self::Filled(bits) => Ok(bits),

@@ -189,8 +189,5 @@ fn check_no_levels(bytes: &[u8], place: Range<usize>, count: usize) -> Result<()
     if place.is_empty() || is_run().is_some() {
         return Ok(());
     }
-    Err(Error::data(format!(
-        "a page states {} bytes of levels, of which the column's type has none",
-        place.len()
-    )))
+    Err(Error::data(format!("a page states {} bytes of levels, and the column's type has none", place.len())))
 }

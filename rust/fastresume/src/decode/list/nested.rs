@@ -249,7 +249,7 @@ fn end_texts(
 /// The error for a null in the list of a row.
 fn null_row(what: &str, row: usize) -> Error {
     Error::refused(format!(
-        "{what} in row {row} of the row group is null; .mask_null() or .fill_null(value) says what becomes of it"
+        "{what} in row {row} of the row group is null; .mask_null() or .fill_null(value) says what happens to it"
     ))
 }
 

@@ -74,9 +74,7 @@ impl Brotli {
         );
         match result {
             BrotliResult::ResultSuccess if left == 0 => Ok(filled),
-            BrotliResult::ResultSuccess => {
-                Err(Error::data(format!("{left} bytes are behind the end of Brotli")))
-            }
+            BrotliResult::ResultSuccess => Err(Error::data(format!("{left} bytes follow the end of Brotli"))),
             BrotliResult::NeedsMoreOutput => Ok(stated + 1),
             BrotliResult::NeedsMoreInput => Err(Error::data("Brotli ends too soon")),
             BrotliResult::ResultFailure if self.bytes.has_refused.take() => Err(Error::data(format!(

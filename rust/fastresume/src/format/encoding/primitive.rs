@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(read(&page(2)[..6], 8).unwrap(), [1; 8]);
         assert_eq!(read(&page(4), 16).unwrap(), [1; 16]);
         assert_eq!(read(&page(2)[..6], 9).unwrap_err().to_string(), "a page ends before its values do");
-        assert_eq!(read(&page(4), 8).unwrap_err().to_string(), "a page has 2 bytes behind its values");
+        assert_eq!(read(&page(4), 8).unwrap_err().to_string(), "a page has 2 bytes after its values");
         for length in [2, 5] {
             let error = read(&page(length), 8).unwrap_err().to_string();
             let expected = format!("a page's runs of truth values claim {length} bytes, the page has 4 left");

@@ -28,9 +28,9 @@ fn long_varint(bytes: &[u8], position: &mut usize) -> Result<u64> {
     Err(Error::data("an integer in a page has more than 64 bits"))
 }
 
-/// What is said of a page that has so many bytes behind its values.
+/// What is said of a page that has so many bytes after its values.
 pub fn goes_on(bytes: usize) -> Error {
-    Error::data(format!("a page has {bytes} bytes behind its values"))
+    Error::data(format!("a page has {bytes} bytes after its values"))
 }
 
 /// What is said of a page that is too short.

@@ -182,8 +182,8 @@ impl Header {
         let page_bytes = decoded.max(largest.into());
         if page_bytes > chunk.most_page_bytes && u64::from(largest) <= bound {
             return Err(Error::data(format!(
-                "a page takes {page_bytes} bytes when it is decoded, and at most {} are read: write the file anew with \
-                 smaller pages",
+                "a page takes {page_bytes} bytes when it is decoded, and at most {} are read: rewrite the file with smaller \
+                 pages",
                 chunk.most_page_bytes
             )));
         }

@@ -88,7 +88,7 @@ impl<'a> PageWalk<'a> {
     ) -> Result<Self> {
         if chunk.start > chunk.end || chunk.end > source.size() {
             return Err(Error::data(format!(
-                "the column chunk lies at [{}, {}), outside of the file's {} bytes",
+                "the column chunk is at [{}, {}), outside of the file's {} bytes",
                 chunk.start,
                 chunk.end,
                 source.size()
@@ -303,7 +303,7 @@ impl<'a> PageWalk<'a> {
             header.check(&self.chunk)?;
         }
         if header.is_dictionary() && offset != self.chunk.start {
-            return Err(Error::data("a dictionary lies behind the first page of the column chunk"));
+            return Err(Error::data("a dictionary comes after the first page of the column chunk"));
         }
         Ok((header, length))
     }
