@@ -176,8 +176,8 @@ def test_without_named_lanes_the_order_depends_on_ranks_and_workers(small_datase
 
 
 @pytest.mark.law(1)
-@pytest.mark.parametrize("each", [1, 2, 3, 4])
-@pytest.mark.parametrize("groups", [1, 2, 3])
+@each_of("each", [1, 2, 3, 4])
+@each_of("groups", [1, 2, 3])
 @BOTH_ORDERS
 def test_one_to_four_lanes_for_each_rank_and_group(
     small_dataset: Dataset, each: int, groups: int, shuffle: Shuffle | None

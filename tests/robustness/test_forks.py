@@ -39,7 +39,7 @@ def forked(directory: str, threads: int, mapped: bool) -> dict[str, Any]:
     batches = [next(iterator) for _ in range(3)]
     found: dict[str, Any] = {
         "old": in_a_fork(lambda: rows_of([next(iterator)])),
-        "new": in_a_fork(lambda: rows_of(source)),
+        "new": in_a_fork(lambda: rows_of(source), at_once=True),
         "again": in_a_fork(lambda: rows_of([*itertools.islice(iter(source), 2), *source]), at_once=True),
         "close": in_a_fork(lambda: source.close() if threads else None, at_once=mapped),
         "nothing": in_a_fork(lambda: None),

@@ -358,7 +358,7 @@ def test_memory_that_runs_out_in_a_decoding_thread_is_an_error(
     table = {f"c{n}": np.arange(rows) % 1000 for n in range(6)}
     texts = [f"text {n % 5000}" * (1 + n % 7) for n in range(rows)]
     pq.write_table(pa.table(table | {"t": texts, "l": lists}), path, row_group_size=25_000)
-    rooms = [room * MIB for room in (2, 5, *range(10, 90, 10 * one_in(2)))]
+    rooms = [room * MIB for room in (2, 5, *range(10, 90, 10 * one_in(3)))]
     found = {outcome.split(" ")[0] for outcome in child.call(outcomes, str(path), rooms, arguments)}
     assert found <= {"whole", "no", "can't"}, "there is no memory, or no thread"
     assert len(found) > 1
