@@ -122,7 +122,7 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a filter in quotes": (
         {"filter": "label > 3"},
         TypeError,
-        "write fr.col('a') > 3 in the place of its te",
+        "write fr.col('a') > 3 instead of its text",
     ),
     "a filter of a bool": ({"filter": fr.col("flag")}, TypeError, "compare it, as fr.col('flag') == True"),
     "one term": ({"filter": ("label", ">", 3)}, TypeError, "write [('label', '>', 3)]"),
