@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from fastresume.checkpoint import Checkpointer
 from maxcompute.conftest import Open
 from support.arrow_rows import assert_same_rows, numbers_in
+from support.audits import assert_proven
 from support.maxcompute_server import MaxCompute
 
 GIVEN: dict[str, Any] = {"batch_size": 7, "tail": "short", "world": (0, 1)}
@@ -92,6 +95,23 @@ def test_a_state_may_be_given_when_the_source_is_opened_and_no_session_begins(
     again.load_state_dict(state)
     assert numbers_in(again) == numbers_in(dataset)
     assert len(service.kinds("open")) == 1
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_lives_of_a_job_are_proven_by_the_audit_and_kept_by_checkpoints(
+    service: MaxCompute, opens: Open, tmp_path: Path, is_mixed: bool
+) -> None:
+    address, step = service.put("clicks", numbered(300)), 0
+    for steps in (5, 7, 1000):
+        dataset: Any = fr.ArrowDataset(opens(address), columns=["x"], shuffle=True, **GIVEN)
+        if is_mixed:
+            dataset = fr.Mixture({"clicks": (dataset, 1)}, batch_size=7, tail="short", world=(0, 1))
+        with fr.Loader(dataset, audit=tmp_path / "logs") as loader, Checkpointer(tmp_path / "saved") as saved:
+            saved.restore(loader=loader)
+            for _, batch in zip(range(steps), loader, strict=False):
+                step += 1
+                saved.save(step, loader=batch)
+    assert_proven(tmp_path / "logs", passes=1)
 
 
 def test_ranks_out_of_step_are_merged_in_their_session(service: MaxCompute, opens: Open) -> None:

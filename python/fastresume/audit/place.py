@@ -54,7 +54,8 @@ class Place:
         self.epoch: int = told["epoch"]
         self.positions: int = told["dataset"]["rows"]
         self.is_mixture = "mixture" in order
-        self.round = None if told.get("round") is None else StreamRound.of(told["round"])
+        named = told.get("round")  # of a source with sessions, it names them
+        self.round = StreamRound.of(named) if named is not None and "topics" in named else None
         self.fingerprint: str = told["dataset"]["fingerprint"]
         self.selection: str | None = told["selection"]
         self._cuts: list[list[int]] = told["cuts"]

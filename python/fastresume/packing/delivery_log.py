@@ -107,5 +107,5 @@ def audited(directory: str | os.PathLike[str], spec: ReadSpec) -> tuple[Delivery
         return log, log.spec
     if not isinstance(spec, FilesSpec):
         raise TypeError(f"audit= knows what ParquetDatasets read, found {type(spec).__name__}")
-    manifest = spec.manifest if spec.start().round is None else None
+    manifest = None if spec.start().round is not None and spec.named_session is None else spec.manifest
     return DeliveryLog(directory, manifest, spec.world), spec
