@@ -120,8 +120,6 @@ class Loader:
         watchdog_seconds: float | None = None,
     ) -> None:
         self.dataset = _dataset_itself(dataset)
-        if self.dataset.is_stream and num_workers:
-            raise ValueError("a stream is read by threads of this process: leave out num_workers=")
         self._spec = self.dataset.spec
         self._log: DeliveryLog | None = None
         self._made_of = audit, prefetch_bytes is not None, multiprocessing_context
@@ -167,6 +165,8 @@ class Loader:
             raise ValueError(
                 f"multiprocessing_context must be one of {get_all_start_methods()}, found {context!r}"
             )
+        if self.dataset.is_stream:
+            context = _context_of_stream(context)
         depth = max(min(most_ahead, self.prefetch_bytes // (spec.batch_bytes * workers)), 1)
         page_lock = None if self._device is None else self._device.page_lock
         return Crew(spec, workers, depth, context, page_lock)
@@ -250,6 +250,8 @@ class Loader:
         if self._spec is not self.dataset.spec:
             self._spec = self.dataset.spec
             self._stats._follow(self._spec)
+            if self._crew is not None:
+                self._crew.follow(self._spec)
             self._trail[0] = Trail()
         return self._taken()
 
@@ -463,6 +465,23 @@ class Loader:
         if self._watchdog is not None:
             named.append(f"watchdog_seconds={self._watchdog.seconds:g}")
         return f"Loader({self.dataset!r}, {', '.join(named)}; {self._stats!r})"
+
+
+def _context_of_stream(given: str | BaseContext | None) -> str | BaseContext:
+    """How workers of a stream are started: clients of brokers have threads and locks that a fork breaks.
+
+    Raises:
+        ValueError: for "fork".
+    """
+    name = given if isinstance(given, str) or given is None else given.get_start_method()
+    if name == "fork":
+        raise ValueError(
+            "multiprocessing_context='fork': workers of a stream connect to brokers, and librdkafka does not "
+            "outlive a fork. Leave it out, or write 'forkserver' or 'spawn'"
+        )
+    if given is not None:
+        return given
+    return "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
 
 
 def _dataset_itself(given: object) -> ResumableDataset:

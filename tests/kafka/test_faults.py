@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pytest
 
 import fastresume as fr
-from fastresume.kafka import JSON, KafkaDataset
+from fastresume.kafka import JSON, ArrowIPC, KafkaDataset
 from support.kafka_broker import SCHEMA, Broker, message, messages
 
 Start = Callable[..., Broker]
@@ -160,6 +160,50 @@ def test_values_may_be_json_or_made_by_a_function(broker: Start) -> None:
 
     assert ids(opened(kafka, 1, value=decode)) == [1, 2, 3]
     assert ids(opened(kafka, 1, value=JSON(SCHEMA), filter=pc.field("id") != 2)) == [1, 3]
+
+
+def test_any_form_of_arrow_ipc_is_decoded(broker: Start) -> None:
+    kafka = broker()
+    rows = pa.table(
+        {
+            "id": [0, 1, 2, 3],
+            "text": pa.array(["a", "b", "a", "b"]).dictionary_encode(),
+            "lists": [[1], [], [2, 3], [4]],
+        }
+    )
+    plain = rows.set_column(1, "text", rows["text"].cast(pa.string()))
+
+    def packed(table: pa.Table, most: int | None = None, compression: str | None = None) -> bytes:
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression=compression)
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=most)
+        return sink.getvalue().to_pybytes()
+
+    def file(table: pa.Table) -> bytes:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+        return sink.getvalue().to_pybytes()
+
+    for dataset_rows in (rows, plain):
+        whole = packed(dataset_rows)
+        forms = [
+            whole,
+            whole,
+            packed(dataset_rows, 1),
+            whole,
+            packed(dataset_rows, compression="zstd"),
+            whole,
+        ]
+        forms += [file(dataset_rows), packed(dataset_rows.slice(0, 0)), whole[:-8], whole]
+        table = ArrowIPC().decoded(forms)
+        assert table.counts.tolist() == [4, 4, 4, 4, 4, 4, 4, 0, 4, 4]
+        assert table.table.cast(dataset_rows.schema).to_pylist() == dataset_rows.to_pylist() * 9
+        with pytest.raises(pa.ArrowInvalid):
+            ArrowIPC().decoded([whole, whole[: len(whole) // 2]])
+    kafka.send((0, packed(plain)) for _ in range(3))
+    assert ids(opened(kafka)) == [0, 1, 2, 3] * 3
 
 
 def test_a_filter_keeps_what_it_keeps_of_a_table(broker: Start) -> None:

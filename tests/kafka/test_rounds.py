@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import torch
 
 import fastresume as fr
+import support.child  # noqa: F401  (a server of forks imports torch once)
+from fastresume.audit.verify import audit
 from fastresume.checkpoint import Checkpointer
 from fastresume.kafka import KafkaDataset
 from support.kafka_broker import Broker, messages
@@ -186,6 +189,43 @@ def _table() -> Any:
     return pa.table({"id": [1, 2]})
 
 
+@pytest.mark.parametrize("context", [None, pytest.param("spawn", marks=pytest.mark.slow)])
+def test_workers_read_round_after_round(broker: Start, tmp_path: Path, context: str | None) -> None:
+    kafka = broker(partitions=3)
+    rows = sent(kafka, 24)
+    given: dict[str, Any] = {"round_rows": 40, "shuffle": True, "seed": 4, "lanes": 4}
+    expected = list(opened(kafka, 4, **given))
+    dataset = opened(kafka, 4, **given).map(_negative)
+    workers: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": context}
+    with fr.Loader(dataset, audit=tmp_path, **workers) as loader:
+        found = list(loader)
+    # Workers share the lanes, so batches have other rows; rounds have the same.
+    assert _sorted_rounds(found) == [[-number for number in each][::-1] for each in _sorted_rounds(expected)]
+    assert all(batch.event_time is not None for batch in found)
+    report = audit(tmp_path)
+    assert report.problems == 0
+    assert report.finished[0] > 2
+    state = found[len(found) // 2].state_dict()
+    rest = opened(kafka, 1, shuffle=True, seed=4)
+    rest.load_state_dict(state)
+    with fr.Loader(rest, **workers) as loader:
+        more = ids(iter(loader))
+    first = [-number for batch in found[: len(found) // 2 + 1] for number in batch["id"].tolist()]
+    assert sorted([*first, *more]) == sorted(number for each in rows.values() for number in each)
+    with pytest.raises(ValueError, match="'forkserver' or 'spawn'"):
+        fr.Loader(rest, num_workers=2, multiprocessing_context="fork")
+    rest.close()
+
+
+def _sorted_rounds(batches: list[fr.Batch]) -> list[list[int]]:
+    by_round = _by_round([(batch.epoch, batch["id"].tolist()) for batch in batches])
+    return [sorted(by_round[number]) for number in sorted(by_round)]
+
+
+def _negative(batch: fr.Batch) -> dict[str, Any]:
+    return {"id": -batch["id"]}
+
+
 def test_functions_are_mapped_over_all_rounds(broker: Start) -> None:
     kafka = broker(partitions=1)
     kafka.send(messages([(0, 4)] * 6)[0])
@@ -218,6 +258,76 @@ def test_a_checkpointer_saves_and_restores_the_place(broker: Start, tmp_path: Pa
     delivered += ids(iter(loader))
     later.close()
     assert sorted(delivered) == list(range(32))
+
+
+def test_offsets_are_committed_after_a_save(broker: Start, tmp_path: Path) -> None:
+    kafka = broker(partitions=2)
+    kafka.send(messages([(0, 3), (1, 4), (0, 3), (1, 4), (0, 3)])[0])
+    config = {"group.id": "dashboard"}
+    dataset = opened(kafka, 4, config=config, commit="after save", round_rows=12)
+    loader = fr.Loader(dataset, threads=1)
+    model = torch.nn.Linear(1, 1)
+    seen = []
+    with Checkpointer(tmp_path) as checkpointer:
+        for step, _ in enumerate(loader, 1):
+            checkpointer.save(step, model=model, loader=loader)
+            assert dataset._commits is not None
+            dataset._commits.close()
+            seen.append(committed(kafka, "dashboard"))
+    dataset.close()
+    # A round of 6 and 6 rows, then one of 2 and 2: a message counts once all of its rows are delivered.
+    assert seen == [{0: 1, 1: 0}, {0: 2, 1: 0}, {0: 2, 1: 1}, {0: 2, 1: 2}]
+    resumed = opened(kafka, 3, start="committed:dashboard")
+    assert next(iter(resumed))["id"].tolist() == [14, 15, 16]
+    resumed.close()
+    with pytest.raises(TypeError, match=r"needs config=\{'group.id'"):
+        opened(kafka, 4, commit="after save")
+    with pytest.raises(TypeError, match="no group is joined"):
+        opened(kafka, 4, config=config)
+
+
+def committed(broker: Broker, group: str) -> dict[int, int]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group})
+    found = consumer.committed([TopicPartition(broker.topic, number) for number in range(2)], timeout=30)
+    consumer.close()
+    return {one.partition: one.offset for one in found}
+
+
+def test_saves_are_due_by_the_time_of_events(broker: Start, tmp_path: Path) -> None:
+    kafka = broker(partitions=2)
+    given, _ = messages([(number % 2, 2) for number in range(16)])
+    for number, each in enumerate(given):
+        kafka.send([each], timestamp=1_000_000 + 60_000 * number)
+    dataset = opened(kafka, 4, round_rows=8)
+    loader = fr.Loader(dataset, threads=1)
+    model = torch.nn.Linear(1, 1)
+    interval = timedelta(minutes=4)
+    saved = []
+    with Checkpointer(tmp_path, keep=None, save_by_event_time=interval) as checkpointer:
+        for step, _ in enumerate(loader, 1):
+            if checkpointer.is_due(loader):
+                checkpointer.save(step, model=model, loader=loader)
+                saved.append(dataset.watermark)
+    dataset.close()
+    assert len(saved) >= 2
+    assert all(later - one >= np.timedelta64(4, "m") for one, later in itertools.pairwise(saved))
+    later = opened(kafka, 4)
+    loader = fr.Loader(later, threads=1)
+    with Checkpointer(tmp_path, save_by_event_time=interval) as checkpointer:
+        checkpointer.restore(model=model, loader=loader, step=checkpointer.entries()[0].step)
+        due = [checkpointer.is_due(loader) for _ in loader]
+        table = fr.ArrowDataset(_table(), batch_size=1, world=(0, 1))
+        with pytest.raises(TypeError, match="KafkaDataset"):
+            checkpointer.is_due(fr.Loader(table))
+    assert due[0] is False
+    assert any(due)
+    later.close()
+    with pytest.raises(ValueError, match="is_due needs save_by_event_time"):
+        Checkpointer(tmp_path).is_due(loader)
+    with pytest.raises(TypeError, match="timedelta"):
+        Checkpointer(tmp_path, save_by_event_time=60)  # type: ignore[arg-type]
 
 
 def test_a_loader_knows_its_lag_and_refuses_a_length(broker: Start) -> None:

@@ -79,7 +79,7 @@ def test_brokers_that_went_are_waited_for(broker: Start) -> None:
     kafka.send([(0, message(range(4)))])
     dataset = opened(kafka.address, outage_seconds=0.5)
     assert next(iter(dataset))["id"].tolist() == [0, 1, 2, 3]
-    kafka.close()
+    kafka.freeze()
     with pytest.raises(fr.SourceError, match="does not give the offsets") as raised:
         next(iter(dataset))
     assert "connect_seconds" not in str(raised.value)

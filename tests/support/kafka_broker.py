@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -113,6 +114,10 @@ class Broker:
         admin = self.admin()
         for future in admin.create_partitions([NewPartitions(self.topic, total)]).values():
             future.result(30)
+
+    def freeze(self) -> None:
+        """Let it answer nobody: its port is not free for others."""
+        self._process.send_signal(signal.SIGSTOP)
 
     def close(self) -> None:
         """End it."""

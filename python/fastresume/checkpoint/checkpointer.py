@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -16,6 +17,7 @@ from fastresume import files
 from fastresume.checkpoint import compatibility, manifest
 from fastresume.checkpoint.best import Best, numbers
 from fastresume.checkpoint.directory import Entry, History, Survey, Timeline, best_of
+from fastresume.checkpoint.event_time import EventTime
 from fastresume.checkpoint.job import Parts
 from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restore import Restored, Restoring
@@ -51,6 +53,7 @@ class Checkpointer:
         best: the metric that makes a checkpoint the best: its name, "max" or "min", and by how much a value
             must be better than the best before it (0 if left out).
         accumulation: micro-batches of an optimizer step; a job that resumes must have the same number.
+        save_by_event_time: how far the watermark of a stream moves between saves, for `is_due`.
         group: the ranks; None for all.
         timeout_seconds: how long a rank waits for the others.
 
@@ -86,6 +89,7 @@ class Checkpointer:
         best: tuple[str, Literal["max", "min"], float] | tuple[str, Literal["max", "min"]] | None = None,
         *,
         accumulation: int = 1,
+        save_by_event_time: timedelta | None = None,
         group: ProcessGroup | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
@@ -95,6 +99,8 @@ class Checkpointer:
         self.accumulation = at_least(1, "accumulation", accumulation)
         if not timeout_seconds > 0:
             raise ValueError(f"timeout_seconds must be above 0, found {timeout_seconds}")
+        self._event_time = None if save_by_event_time is None else EventTime(save_by_event_time)
+        self._after_saves: list[Callable[[], None]] = []
         self._ranks = Ranks(group, timeout_seconds)
         self._history = History(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
@@ -175,7 +181,11 @@ class Checkpointer:
             number, evaluation = at_least(0, "step", step), numbers(metrics)
             if self.best is not None and self._ranks.rank == 0:
                 self.best.check(evaluation)
-            return Moment.of(number, parts, self.accumulation, evaluation, pin, stage)
+            moment = Moment.of(number, parts, self.accumulation, evaluation, pin, stage)
+            self._after_saves = parts.after_save()
+            if self._event_time is not None:
+                self._event_time.saved(loader)
+            return moment
 
         if wait:
             self._done(self._saving.save(capture, self._timeline))
@@ -274,9 +284,31 @@ class Checkpointer:
         restored = restoring.restore(entry, parts, self.accumulation, partial, allowed)
         if not partial or self._timeline.since is None:  # a part of it is no place to resume from
             self._timeline = timeline
+        if self._event_time is not None and loader is not None:
+            self._event_time.saved(loader)
         if random and not partial:
             self._ranks.all("restore", restored.restore_random)
         return restored
+
+    def is_due(self, loader: Any) -> bool:
+        """Whether the watermark moved by `save_by_event_time` since the last save, restore or first call.
+
+        All ranks get the same answer at the same step, and it costs no collective.
+
+        Args:
+            loader: a `Loader` of a `KafkaDataset`, or the dataset.
+
+        Raises:
+            ValueError: if the Checkpointer has no `save_by_event_time`.
+            TypeError: if it is no stream.
+
+        Examples:
+            >>> if checkpointer.is_due(loader):  # doctest: +SKIP
+            ...     checkpointer.save(step, model=model, loader=loader)
+        """
+        if self._event_time is None:
+            raise ValueError("is_due needs save_by_event_time=timedelta(...) of the Checkpointer")
+        return self._event_time.is_due(loader)
 
     def is_best(self, metrics: Mapping[str, Any]) -> bool:
         """Whether an evaluation is better than all that were saved: rank 0's verdict, given to all ranks.
@@ -381,6 +413,9 @@ class Checkpointer:
 
     def _done(self, saved: Saved) -> None:
         self._timeline = saved.timeline
+        after, self._after_saves = self._after_saves, []
+        for each in after:
+            each()
         for complaint in saved.complaints:
             warnings.warn(complaint, RuntimeWarning, stacklevel=3)
 

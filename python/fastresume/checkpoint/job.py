@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,6 +119,12 @@ class Parts:
         """
         if isinstance(self.loader, ResumableDataset) and self.loader.shared_cursor.is_behind:
             raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
+
+    def after_save(self) -> list[Callable[[], None]]:
+        """What is called once a save of this is durable."""
+        dataset = dataset_behind(self.loader)
+        after = None if dataset is None else dataset.after_save()
+        return [] if after is None else [after]
 
     @property
     def names(self) -> tuple[str, ...]:

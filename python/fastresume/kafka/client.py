@@ -75,6 +75,9 @@ class Client(Protocol):
     def committed(self, parts: Iterable[Part], group: str) -> dict[Part, int]:
         """Of each partition, the offset that a consumer group has committed; without those that have none."""
 
+    def commit(self, offsets: Mapping[Part, int], group: str) -> None:
+        """Lets a consumer group have these offsets."""
+
     def fetch(self, wanted: Mapping[Part, tuple[int, int]]) -> Iterator[list[Message]]:
         """The messages of partitions between two offsets, in the order of each partition, some at a time.
 
@@ -178,6 +181,18 @@ class ConfluentClient:
             consumer.close()
         return {Part(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
+    def commit(self, offsets: Mapping[Part, int], group: str) -> None:
+        """Lets a consumer group have these offsets."""
+        kafka = confluent_kafka()
+        told = [kafka.TopicPartition(*part, offset) for part, offset in sorted(offsets.items())]
+        consumer = self._made(lambda: kafka.Consumer({**self._config(), "group.id": group}))
+        try:
+            consumer.commit(offsets=told, asynchronous=False)
+        except kafka.KafkaException as error:
+            raise self._failed(f"a commit to the group '{group}'", error.args[0]) from None
+        finally:
+            consumer.close()
+
     def _offsets(self, parts: Sequence[Part], spec: Any) -> dict[Part, int]:
         kafka = confluent_kafka()
         level = kafka.IsolationLevel[self._isolation.upper()]
@@ -212,6 +227,9 @@ class ConfluentClient:
                     if closed.wait(0.002):
                         raise ClosedError
                 found = {of: future.result() for of, future in futures.items()}
+                if any(getattr(one, "offset", 0) == kafka.OFFSET_INVALID for one in found.values()):
+                    # A broker that stops in the middle of an answer is no error of librdkafka's.
+                    raise kafka.KafkaException(kafka.KafkaError(kafka.KafkaError._TIMED_OUT))
                 self._has_answered = True
                 return found
             except kafka.KafkaException as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
@@ -17,12 +17,13 @@ from fastresume.agreement.same_reads import SameRanks
 from fastresume.batch.batch import Batch
 from fastresume.columns.request import Columns
 from fastresume.kafka.client import ConfluentClient, Message, Outages, Topic
+from fastresume.kafka.commits import Commits
 from fastresume.kafka.decoder import Decoder, found_schema
 from fastresume.kafka.follower import Limits
 from fastresume.kafka.place import Part, Place
 from fastresume.kafka.round import Round
 from fastresume.kafka.row_filter import RowFilter
-from fastresume.kafka.settings import Settings
+from fastresume.kafka.settings import NO_GROUP, Settings
 from fastresume.kafka.spec import RoundSpec
 from fastresume.kafka.starts import checked_start, checked_stop, start_offsets, stop_offsets
 from fastresume.kafka.stream import Stream
@@ -95,6 +96,8 @@ class KafkaDataset(RowsDataset):
         bad_rows: what happens to messages that can't be decoded: "error", or "skip" with a line in the log.
         on_gap: what happens if messages were removed before they were read: "error" or "skip".
         isolation: "read_committed" leaves out messages of transactions that were not committed.
+        commit: "after save" commits offsets to the consumer group `config={"group.id": ...}` after each save
+            of a `Checkpointer`, once it is durable: for dashboards of lag. They are never read back.
         connect_seconds: brokers that don't answer when the dataset is made are an error after this time.
         outage_seconds: brokers that answered once, and don't any more, are an error after this time.
 
@@ -145,6 +148,7 @@ class KafkaDataset(RowsDataset):
         bad_rows: Literal["error", "skip"] = "error",
         on_gap: Literal["error", "skip"] = "error",
         isolation: Literal["read_committed", "read_uncommitted"] = "read_committed",
+        commit: Literal["after save"] | None = None,
         connect_seconds: float = 10.0,
         outage_seconds: float = 120.0,
     ) -> None:
@@ -182,6 +186,7 @@ class KafkaDataset(RowsDataset):
         skips = one_of("bad_rows", bad_rows, ("error", "skip"))
         gaps = one_of("on_gap", on_gap, ("error", "skip"))
         level = one_of("isolation", isolation, ("read_committed", "read_uncommitted"))
+        group = _group(commit, settings)
         peers = _peers_of(asked.world)
         outages = Outages(
             positive("connect_seconds", connect_seconds), positive("outage_seconds", outage_seconds)
@@ -210,6 +215,7 @@ class KafkaDataset(RowsDataset):
         kept = None if filter is None else RowFilter(filter, found.schema)
         decoder = Decoder(own_value, found.schema, kept, skips)
         self._stream = Stream(asked, settings.name, client, decoder, limits, gaps, peers, found.stops)
+        self._commits = None if group is None else Commits(client, group)
         self._used = _Used()  # which datasets that `map` makes share
         weakref.finalize(self._used, self._stream.close)
         self._topics = tuple((name, topic.id) for name, topic in sorted(found.topics.items()))
@@ -338,8 +344,24 @@ class KafkaDataset(RowsDataset):
         if self.shared_cursor.cursor.round != self.spec.start().round:
             raise _core.StateError("the round of the state that was loaded is not open yet: draw a batch")
 
+    def after_save(self) -> Callable[[], None] | None:
+        """What commits the present offsets, on rank 0; None without `commit=`."""
+        commits, cursor = self._commits, self.shared_cursor.cursor
+        if commits is None or self.world.rank:
+            return None
+        round_ = Round.parse(cursor.round or "null")
+        if cursor.epoch > round_.number:
+            offsets = {part: place.offset for part, place in round_.ends.items()}
+        elif round_ == self.spec.round:
+            offsets = self.spec.offsets(cursor)
+        else:  # it was loaded, and is not open yet
+            offsets = {part: place.offset for part, place in round_.begins.items()}
+        return lambda: commits.add(offsets)
+
     def close(self) -> None:
         """Ends the search for the next round, and the connections. A new `iter()` makes new ones."""
+        if self._commits is not None:
+            self._commits.close()
         self._stream.close()
 
 
@@ -357,6 +379,17 @@ def _peers_of(world: World) -> Peers | None:
             "torch.distributed.init_process_group before"
         )
     return Peers()
+
+
+def _group(commit: object, settings: Settings) -> str | None:
+    """The group whose offsets are committed; None for none."""
+    if commit is not None:
+        one_of("commit", str(commit), ("after save",), "None")
+    if commit is not None and settings.group is None:
+        raise TypeError("commit='after save' needs config={'group.id': 'group'}")
+    if commit is None and settings.group is not None:
+        raise TypeError(f"group.id is set, and {NO_GROUP}")
+    return settings.group
 
 
 def _are_offsets(state: object) -> bool:

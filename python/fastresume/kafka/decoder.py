@@ -104,7 +104,8 @@ class Decoder:
 
     def _decoded(self, values: list[bytes]) -> tuple[pa.Table, Numbers]:
         table, counts = self._value.decoded(values)
-        table = conformed(table, self.schema)
+        # One piece for each column: every later step costs by pieces.
+        table = conformed(table, self.schema).combine_chunks()
         table.validate()
         if self._filter is None:
             return table, counts

@@ -14,12 +14,17 @@ _SECRETS = ("password", "secret", "token", "jaas", "key.pem", "sasl.oauthbearer.
 """Parts of the names of settings whose values are secret."""
 
 _OURS = {
-    "group.id": "start='committed:group' reads its offsets; no group is joined",
     "enable.auto.commit": "nothing is committed: the state is in the checkpoint",
     "auto.offset.reset": "start= and on_gap=",
     "isolation.level": "isolation=",
     "enable.partition.eof": "nothing",
 }
+
+
+NO_GROUP = (
+    "no group is joined: start='committed:group' reads offsets of one, and commit='after save' writes "
+    "those of config={'group.id': 'group'}"
+)
 
 
 class Settings:
@@ -53,6 +58,7 @@ class Settings:
             raise ValueError(f"a topic is named twice: {quoted(topics)}")
         if not found.get("bootstrap.servers"):
             raise TypeError(f"name the brokers: write {_FORM!r}, or config={{'bootstrap.servers': ...}}")
+        self.group: str | None = found.pop("group.id", None)
         for name in sorted(_OURS.keys() & found.keys()):
             raise TypeError(f"the setting {name!r} is this reader's own; instead of it: {_OURS[name]}")
         self.topics: tuple[str, ...] = tuple(topics)

@@ -14,6 +14,7 @@ from fastresume.buffers import Intervals
 from fastresume.kafka.buffer import Index
 from fastresume.kafka.client import Client
 from fastresume.kafka.decoder import Decoder
+from fastresume.kafka.place import Part
 from fastresume.kafka.round import Round, Stretch
 from fastresume.sources.row_source import Segment
 from fastresume.sources.schema import arrow
@@ -57,6 +58,10 @@ class RoundSource:
         self._firsts = np.cumsum([0, *(one.rows for one in self._stretches)])
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[int, int, int], pa.Table] = OrderedDict()
+
+    def of_round(self, round_: Round, indices: Sequence[Index]) -> RoundSource:
+        """The rows of another round, which are fetched when they are read."""
+        return RoundSource(round_, indices, self._client, self._decoder, None)
 
     @property
     def indices(self) -> list[Index]:
@@ -137,6 +142,13 @@ class RoundSource:
                 last = int(np.searchsorted(starts, min(end - base, int(starts[-1])), "left"))
                 found.append((segment, begin, last))
                 segment += 1
+        return found
+
+    def first_offsets(self, rows: Intervals) -> dict[Part, int]:
+        """Of each partition that has some of these rows, the offset of the first message with one."""
+        found: dict[Part, int] = {}
+        for segment, begin, _ in self._messages(rows):
+            found.setdefault(self._stretches[segment].part, int(self._indices[segment].offsets[begin]))
         return found
 
     def event_time(self, rows: Intervals) -> tuple[int, int] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -11,10 +12,13 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.batch.origin import Planned, Share
+from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.kafka.place import Part
 from fastresume.kafka.round import Round
 from fastresume.kafka.source import RoundSource
 from fastresume.reading.files_spec import Door, FilesSpec
+from fastresume.sources.opened import opened
 
 OF_PARTITIONS = Door("KafkaDataset", "address", "partitions with rows")
 
@@ -86,13 +90,34 @@ class RoundSpec(FilesSpec):
             return after
         if not self.num_rows:
             return before
-        order = self.row_order(cursor)
-        left = of_buffer(order.row_set(of_buffer(cursor.remaining())))
+        left = self._left(cursor)
         ends = np.concatenate([left.ravel(), [self.num_rows]])
         done = np.concatenate([[0], ends]).reshape(-1, 2)
         found = self.source.watermark(done[done[:, 0] < done[:, 1]])
         told = [one for one in (before, found) if one is not None]
         return max(told) if told else None
+
+    def _left(self, cursor: _core.Cursor) -> Intervals:
+        """The rows that are left of the round at a cursor in it."""
+        return of_buffer(self.row_order(cursor).row_set(of_buffer(cursor.remaining())))
+
+    def offsets(self, cursor: _core.Cursor) -> dict[Part, int]:
+        """Of each partition, the offset before which all rows were delivered at a cursor in the round."""
+        ends = {part: place.offset for part, place in self.round.ends.items()}
+        return {**ends, **self.source.first_offsets(self._left(cursor))}
+
+    def told(self) -> bytes:
+        """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
+        return pickle.dumps((self.round, self.source.indices, self.lag_then))
+
+    def of_told(self, told: bytes) -> Self:
+        """The spec of the round that `told` describes. Its messages are fetched here."""
+        round_, indices, lag = pickle.loads(told)  # noqa: S301  (of the main process)
+        source = self.source.of_round(round_, indices)
+        manifest = opened(source)
+        layout = self.columns.layout(manifest).masking_damage(self.masks_damage)
+        made = dataclasses.replace(self, round=round_, source=source, lag_then=lag)
+        return dataclasses.replace(made, manifest=manifest, layout=layout, schema=Schema(layout))
 
     def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
         """The beginning of the present round.

@@ -69,10 +69,22 @@ class ArrowIPC(Value):
     def decoded(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
         pyarrow = arrow()
-        tables = [self._table(value) for value in values]
-        counts = np.array([table.num_rows for table in tables], np.int64)
-        schema = tables[0].schema if self.schema is None else self.schema
-        return Decoded(pyarrow.concat_tables([conformed(table, schema) for table in tables]), counts)
+        # Values of one writer begin with the same bytes, which tell the schema: it is parsed once.
+        head, counts = b"", list[int]()
+        runs: list[tuple[pa.Schema, list[pa.RecordBatch]]] = []
+        for value in values:
+            batch = _only_batch(value, len(head), runs[-1][0]) if head and value.startswith(head) else None
+            if batch is not None:
+                batches = [batch]
+            else:
+                table = self._table(value)
+                head, batches = _head(value, table.schema), table.to_batches()
+                runs.append((table.schema, []))
+            runs[-1][1].extend(batches)
+            counts.append(sum(each.num_rows for each in batches))
+        schema = runs[0][0] if self.schema is None else self.schema
+        tables = [conformed(pyarrow.Table.from_batches(batches, of), schema) for of, batches in runs]
+        return Decoded(pyarrow.concat_tables(tables), np.array(counts, np.int64))
 
     def _table(self, value: bytes) -> pa.Table:
         pyarrow = arrow()
@@ -90,6 +102,36 @@ class ArrowIPC(Value):
 
     def __repr__(self) -> str:
         return "ArrowIPC()" if self.schema is None else f"ArrowIPC(schema of {len(self.schema)} columns)"
+
+
+_MESSAGE = b"\xff\xff\xff\xff"
+_ENDS = (b"", _MESSAGE + bytes(4), bytes(4))
+"""What is after the last message of an IPC stream."""
+
+
+def _head(value: bytes, schema: pa.Schema) -> bytes:
+    """The bytes of a value's schema; none if dictionaries follow it, which are messages of their own."""
+    if not value.startswith(_MESSAGE) or any(map(_has_dictionary, schema.types)):
+        return b""
+    return value[: 8 + int.from_bytes(value[4:8], "little")]
+
+
+def _has_dictionary(of: pa.DataType) -> bool:
+    return arrow().types.is_dictionary(of) or any(
+        _has_dictionary(of.field(number).type) for number in range(of.num_fields)
+    )
+
+
+def _only_batch(value: bytes, head: int, schema: pa.Schema) -> pa.RecordBatch | None:
+    """The batch after the schema, if there is just one."""
+    ipc, source = arrow().ipc, arrow().BufferReader(value)
+    source.seek(head)
+    if value[head : head + 8] in _ENDS:
+        return None
+    message = ipc.read_message(source)
+    if message.type != "record batch" or value[source.tell() :] not in _ENDS:
+        return None
+    return ipc.read_record_batch(message, schema)
 
 
 class JSON(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -217,6 +217,10 @@ class ResumableDataset(IterableDataset[Batch]):
     def follow(self) -> bool:
         """Makes what has the next batch this dataset's pass, if it is a stream; False where there is none."""
         return False
+
+    def after_save(self) -> Callable[[], None] | None:
+        """What a Checkpointer calls once a save of the present place is durable; None for nothing."""
+        return None
 
     def check_trainer(self, caller: FrameType) -> None:
         """Refuses Lightning's training from a frame, where nothing keeps the place.

@@ -150,6 +150,14 @@ class ReadSpec(ABC):
         """How many offsets of each partition were gone before they were read, of a stream; None of others."""
         return None
 
+    def told(self) -> bytes:
+        """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
+        return b""
+
+    def of_told(self, _told: bytes) -> Self:
+        """The spec of the round that `told` describes."""
+        return self
+
     @property
     @abstractmethod
     def masking_bounds(self) -> Sequence[Bound]:

@@ -72,7 +72,7 @@ class Crew:
         self._shift: Shift | None = None
         self._serving = 0
         self._served: _core.Pass | None = None
-        self._start = ""
+        self._start, self._told = "", b""
         self._first = self._expected = self._asked = 0
         """Numbers of batches of the serving: the first one, the next to come, the next to be asked for."""
         self._is_sound = False
@@ -91,6 +91,11 @@ class Crew:
     def run(self, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None) -> Run:
         """The batches that are left of a pass; `end_cursor` if a pass that starts over ends with it."""
         return Run(self, planned, share, end_cursor)
+
+    def follow(self, spec: ReadSpec) -> None:
+        """Lets the workers read another round of a stream from the next serving on."""
+        self.spec = spec
+        self._told = spec.told()
 
     def serve(self, planned: _core.Pass, number: int) -> None:
         """Lets the workers make the batches of a pass from the number-th on, if they do not do so already.
@@ -145,8 +150,8 @@ class Crew:
         """Deals the tasks that may be made ahead. The first of each worker tells where the pass starts."""
         for number in range(self._asked, min(self._expected + self._ahead, served.batches)):
             place = number - self._first
-            start = self._start if place < self.workers else None
-            task = Task(self._serving, start, number)
+            start, told = (self._start, self._told) if place < self.workers else (None, b"")
+            task = Task(self._serving, start, number, told)
             self._asked = number + 1
             shift.workers[place % self.workers].channel.post(pickle.dumps(task))
 
