@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import fastresume._core as _core
@@ -9,6 +10,7 @@ from fastresume.columns.request import Columns
 from fastresume.messages import bounds_messages
 from fastresume.options.bad_rows import BadRows
 from fastresume.options.rows import Rows, Shuffle
+from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.topology import World
 from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import OF_ARROW, takes_no_other
@@ -32,9 +34,11 @@ class ArrowDataset(RowsDataset):
 
     Args:
         source: a `pyarrow.Table`, a `RecordBatch` or a list of them, a polars DataFrame, anything with
-            `__arrow_c_stream__` (read once, and kept), a list of such tables, or a
-            `fastresume.sources.RowSource`. A list of tables is read as one dataset; with
-            `on_change="append"`, later lists may have more tables. Tables are not copied: don't change them.
+            `__arrow_c_stream__` (read once, and kept), a list of such tables; paths, glob patterns,
+            directories and addresses of Arrow IPC files and streams (`.arrow`, `.arrows`, `.feather`,
+            `.ipc`), or lists of lists of them; or a `fastresume.sources.RowSource`. A list is read as one
+            dataset; with `on_change="append"`, later lists may have more. Tables are not copied, and local
+            files are mapped: don't change them.
         batch_size: rows per rank and step.
         global_batch_size: rows per step over all ranks, instead of `batch_size`.
         columns: what is delivered, in this order; every column as it is if None. As of a `ParquetDataset`.
@@ -46,6 +50,9 @@ class ArrowDataset(RowsDataset):
         groups: groups of lanes that take turns, as of a `ParquetDataset`.
         tail: what happens to the rows after the last whole global batch: "drop", "short" or "pad".
         nulls: what happens to a null that `columns` says nothing of: "error" or "mask".
+        storage_options: how stores of objects are reached, as of a `ParquetDataset`.
+        credentials: what gives credentials of stores, as of a `ParquetDataset`.
+        read_bytes: how many bytes of objects may be on their way.
         on_iter: what `iter()` means: "continue" or "restart".
         on_change: what happens to a state when segments were added since: "error" or "append".
         bad_rows: what happens to rows that can't be read: "error", "mask" or `fr.MaskBadRows(at_most=n)`.
@@ -54,19 +61,22 @@ class ArrowDataset(RowsDataset):
 
     Raises:
         TypeError: for a source that has no rows, or arguments of another type.
-        DataError: if columns have types that can't be delivered, or tables have other columns.
+        DataError: if columns have types that can't be delivered, tables have other columns, or a file is
+            damaged.
         SourceError: if a source's rows can't be read.
         ValueError: for numbers out of range, or a dataset from which no batch would come.
         ImportError: if pyarrow is not installed.
 
     The fingerprint of tables covers the columns' names and types, and all values: a state fits the same rows,
     however they are cut into batches. That of a `RowSource` covers what its `snapshot()` returns, its
-    columns, and the names and rows of its segments. A state of a Parquet file of the same rows does not fit:
-    files are known by their footers. Where the order of rows is that of a session, a state names it, and
-    `load_state_dict` asks the source for it again: it raises `SourceError` if the session has ended.
+    columns, and the names and rows of its segments. That of IPC files covers their relative paths and their
+    metadata, which tell rows and nulls of each batch, and no values. A state of a Parquet file of the same
+    rows does not fit: files are known by their footers. Where the order of rows is that of a session, a state
+    names it, and `load_state_dict` asks the source for it again: it raises `SourceError` if the session has
+    ended.
 
-    Threads and forks: as of a `ParquetDataset`. A pickle holds the tables, or the `RowSource`: worker
-    processes get a copy of tables in memory.
+    Threads and forks: as of a `ParquetDataset`. A pickle holds the tables, the places of batches in files, or
+    the `RowSource`: worker processes get a copy of tables in memory.
 
     Examples:
         >>> import fastresume as fr
@@ -94,6 +104,9 @@ class ArrowDataset(RowsDataset):
         groups: int | None = None,
         tail: Literal["drop", "short", "pad"] = "drop",
         nulls: Literal["error", "mask"] = "error",
+        storage_options: Mapping[str, object] | None = None,
+        credentials: Credentials | None = None,
+        read_bytes: int = 256 << 20,
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
         bad_rows: BadRows = "error",
@@ -119,15 +132,15 @@ class ArrowDataset(RowsDataset):
             unit=unit,
             world=world,
         )
-        manifest, found = _found(source, asked)
+        manifest, found = _found(source, asked, stores_of(storage_options, credentials, read_bytes, None))
         self._begin(asked, found, manifest)
         if has_session(source):
             self._session = _SourceSession(source, asked)
 
 
-def _found(source: Any, asked: Asked) -> tuple[_core.Manifest, Found]:
+def _found(source: Any, asked: Asked, stores: _core.Stores | None = None) -> tuple[_core.Manifest, Found]:
     """The rows of a source, and what is read of them."""
-    manifest = opened(source)
+    manifest = opened(source, stores)
     session = text_of(source.session()) if has_session(source) else None
     return manifest, asked.found(manifest, manifest.files, OF_SEGMENTS, session=session)
 

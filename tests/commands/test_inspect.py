@@ -13,6 +13,7 @@ import torch
 import fastresume as fr
 from fastresume import cli
 from support.delta_tables import adds, append, delete_rows
+from support.ipc_writer import write_ipc
 from support.tables import ids
 
 
@@ -133,3 +134,15 @@ def test_types_of_files_and_units_are_shown_and_decimals_pasted_as_numbers(
     assert dataset.peek()["price"].tolist() == [1.0, 2.0]
     assert cli.main(["inspect", str(tmp_path)]) == 0
     assert "timestamp[us, UTC]  int64" in capsys.readouterr().out
+
+
+def test_files_of_arrow_are_inspected_by_their_names(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_ipc(pa.table({"x": [1, 2, None], "s": ["a", "b", "c"]}), tmp_path / "a.arrow", block=2)
+    for path in (tmp_path, tmp_path / "a.arrow", tmp_path / "*.arrow"):
+        assert cli.main(["inspect", str(path), "--batch-size", "3", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["files"], found["rows"]) == (1, 3)
+        dataset: fr.ArrowDataset = eval(found["python"], {"fr": fr, "torch": torch})  # noqa: S307  (it is to paste)
+        assert dataset.peek()["x_valid"].tolist() == [True, True, False]

@@ -26,6 +26,7 @@ RUST_ROOMS = [
     "source",
     "arrow",
     "format",
+    "ipc",
     "dataset",
     "order",
     "resume",
@@ -216,6 +217,7 @@ def test_only_what_reads_many_files_starts_threads() -> None:
     assert threaded == {
         "parallel",
         "batch/fetches",
+        "dataset/arrow_files",
         "dataset/found_files",
         "dataset/row_parts",
         "projection/dictionary_scan",

@@ -291,8 +291,6 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
     for source in (7, {"x": [1]}, [1, 2], None, []):
         with pytest.raises((TypeError, ValueError), match="source"):
             fr.ArrowDataset(source, **ONE)
-    with pytest.raises(TypeError, match=r"found the path 'x.arrow': .*pyarrow.ipc.open_file\(path\)"):
-        fr.ArrowDataset(Path("x.arrow"), **ONE)
     months = pa.array([pa.scalar((1, 2, 3), pa.month_day_nano_interval())])
     with pytest.raises(fr.DataError, match=r"drop_columns\(\['m'\]\)"):
         fr.ArrowDataset(pa.table({"x": [1], "m": months}), **ONE)

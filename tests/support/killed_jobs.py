@@ -12,7 +12,7 @@ import random
 import signal
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -27,7 +27,11 @@ TOPOLOGIES = [("threads", 7), ("2", 5), ("Loader 2", 11), ("1", 8), ("Loader 3",
 """Threads, or a number of workers of torch's DataLoader or of ours, and the batch size."""
 
 
-def job(data: Path, directory: Path, batch_size: int, how: str, stop: str, ready: Connection) -> None:
+Rows = Path | Callable[[int], fr.ArrowDataset]
+"""Files, or what makes a dataset of a batch size."""
+
+
+def job(data: Rows, directory: Path, batch_size: int, how: str, stop: str, ready: Connection) -> None:
     """One run: goes on from the saved state, and saves the state after every batch.
 
     The log of a batch is written first and the state last, so that a kill between them leaves rows in the
@@ -36,7 +40,7 @@ def job(data: Path, directory: Path, batch_size: int, how: str, stop: str, ready
     """
     os.setsid()  # its processes are killed together
     warnings.simplefilter("ignore")
-    dataset = fr.ParquetDataset(data, batch_size=batch_size)
+    dataset = data(batch_size) if callable(data) else fr.ParquetDataset(data, batch_size=batch_size)
     saved = directory / "state.json"
     if saved.exists():
         dataset.load_state_dict(json.loads(saved.read_text()))
@@ -71,13 +75,13 @@ def rows_left(cursor: fr.Cursor) -> int:
     return cursor.num_rows - cursor.consumed_rows
 
 
-def torch_loader(dataset: fr.ParquetDataset, workers: int) -> Iterable[object]:
+def torch_loader(dataset: Any, workers: int) -> Iterable[object]:
     from torch.utils.data import DataLoader
 
     return DataLoader(dataset, batch_size=None, num_workers=workers)
 
 
-def started(data: Path, directory: Path, batch_size: int, how: str, stop: str) -> BaseProcess:
+def started(data: Rows, directory: Path, batch_size: int, how: str, stop: str) -> BaseProcess:
     """Start `job` in a process of its own, and wait until it is about to read."""
     context = multiprocessing.get_context("fork")
     told, ready = context.Pipe(duplex=False)
@@ -90,7 +94,7 @@ def started(data: Path, directory: Path, batch_size: int, how: str, stop: str) -
     return process
 
 
-def run_and_kill(data: Path, directory: Path, kills: int, chance: random.Random) -> list[int]:
+def run_and_kill(data: Rows, directory: Path, kills: int, chance: random.Random) -> list[int]:
     """Return the rows that a job delivered which was killed so often, each time resumed in another way.
 
     What counts of a run is what the state that was saved last knows of.

@@ -15,7 +15,7 @@ import fastresume._core as _core
 from fastresume.amounts import in_units, plural
 from fastresume.columns.expression import Column, col
 from fastresume.columns.request import Entry, column_request
-from fastresume.commands.opening import open_manifest
+from fastresume.commands.opening import names_arrow, open_manifest
 
 FINE, UNUSABLE = 0, 2
 
@@ -56,7 +56,9 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
     entries, drift = _columns(manifest)
     masked = column_request(entries, "mask").layout(manifest)
     units = {field.name: field.unit for field in masked.fields}
-    nulls = {field.name: field.null_count for field in masked.fields if field.kind != "mask"}
+    # Arrow's files do not sum up their nulls.
+    counted = {field.name: field.null_count if manifest.has_files else None for field in masked.fields}
+    nulls = {field.name: counted[field.name] for field in masked.fields if field.kind != "mask"}
     entries = [_with_nulls(entry, nulls) for entry in entries]
     entries = [_in_floats(entry, masked.fields) for entry in entries]
     layout = column_request(entries, "error").layout(manifest)
@@ -68,7 +70,7 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
             field.dtype,
             field.kind,
             units.get(field.name),
-            field.null_count,
+            counted.get(field.name),
             field.expression,
         )
         for field in layout.fields
@@ -196,7 +198,8 @@ def _call(path: str, batch_size: int, entries: list[Entry], count: int) -> str:
     else:
         each = (repr(entry) if isinstance(entry, str) else f"fr.{_code(entry)}" for entry in entries)
         columns = ", columns=[" + ", ".join(each) + "]"
-    return f"fr.ParquetDataset({path!r}, batch_size={batch_size}{columns})"
+    door = "ArrowDataset" if names_arrow(path) else "ParquetDataset"
+    return f"fr.{door}({path!r}, batch_size={batch_size}{columns})"
 
 
 def _code(entry: Entry) -> str:

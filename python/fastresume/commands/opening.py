@@ -1,10 +1,15 @@
-"""What a path names: files, or a table."""
+"""What a path names: files of Parquet or of Arrow, or a table."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import fastresume._core as _core
 from fastresume.options.checks import path_list
+from fastresume.sources.opened import opened
 from fastresume.tables.named_table import open_table
+
+ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
 def open_manifest(path: str) -> _core.Manifest:
@@ -15,6 +20,8 @@ def open_manifest(path: str) -> _core.Manifest:
         SourceError, DataError: if the table or a file can't be read.
     """
     table = open_table(path, lambda: None)
+    if table is None and names_arrow(path):
+        return opened(path)
     if table is None:
         return _core.Manifest.open([path_list(path)], _core.Stores())
     from fastresume.reading.deleted_rows import live_rows  # torch takes seconds, and files need it not
@@ -22,3 +29,13 @@ def open_manifest(path: str) -> _core.Manifest:
     return live_rows(
         _core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table), table
     )
+
+
+def names_arrow(path: str) -> bool:
+    """Whether it names Arrow's files: by its end, or by those that a directory has and no Parquet files."""
+    if path.endswith(ARROW_SUFFIXES):
+        return True
+    if not Path(path).is_dir():
+        return False
+    ends = {found.suffix for found in Path(path).rglob("*.*")}
+    return ".parquet" not in ends and not ends.isdisjoint(ARROW_SUFFIXES)

@@ -6,22 +6,34 @@ from typing import Any
 
 import fastresume._core as _core
 from fastresume.sources.called import CalledSource
+from fastresume.sources.hub_dataset import HubDataset, is_of_datasets
+from fastresume.sources.ipc_files import IpcFiles, names_files
 from fastresume.sources.row_source import RowSource
 from fastresume.sources.tables import Tables
 
 
-def opened(source: object) -> _core.Manifest:
-    """The manifest of the rows that a user names.
+def opened(source: object, stores: _core.Stores | None = None) -> _core.Manifest:
+    """The manifest of the rows that a user names; objects are read by these stores.
 
     Raises:
         TypeError: if it is nothing that has rows.
         DataError: if its columns can't be delivered, or contradict each other.
+        SourceError: if a file can't be read.
     """
-    opener = CalledSource(source) if isinstance(source, RowSource) else Tables.of(source)
+    stores = _core.Stores() if stores is None else stores
+    opener = _opener(source, stores)
     rows = opener.rows()
-    return _core.Manifest.of_rows(rows, opener.parts(rows), _core.Stores())
+    return _core.Manifest.of_rows(rows, opener.parts(rows), stores)
 
 
 def has_session(source: Any) -> bool:
     """Whether the order of a source's rows is that of a session, which states name."""
     return isinstance(source, RowSource) and hasattr(source, "session") and hasattr(source, "in_session")
+
+
+def _opener(source: Any, stores: _core.Stores) -> CalledSource | HubDataset | IpcFiles | Tables:
+    if isinstance(source, RowSource):
+        return CalledSource(source)
+    if is_of_datasets(source):
+        return HubDataset(source)
+    return IpcFiles.of(source, stores) if names_files(source) else Tables.of(source)

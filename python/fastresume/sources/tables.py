@@ -84,11 +84,8 @@ def _table(given: Any) -> pa.Table:
     if hasattr(given, "__arrow_c_array__"):
         return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
     if isinstance(given, str | os.PathLike):
-        raise TypeError(
-            f"source must hold rows, found the path {quoted(str(given))}: fr.ParquetDataset(path) reads "
-            "Parquet files, and pyarrow.ipc.open_file(path).read_all() makes a table of an Arrow file"
-        )
+        raise TypeError(f"source names both tables and the path {quoted(str(given))}: name one kind")
     raise TypeError(
-        "source must be a pyarrow.Table, RecordBatches, a polars DataFrame, a fastresume.sources.RowSource "
-        f"or anything with __arrow_c_stream__, found {quoted(given)}"
+        "source must be a pyarrow.Table, RecordBatches, a polars DataFrame, paths of Arrow files, a "
+        f"fastresume.sources.RowSource or anything with __arrow_c_stream__, found {quoted(given)}"
     )

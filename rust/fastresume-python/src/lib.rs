@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 mod activity;
 mod arrow;
+mod arrow_files;
 mod buffer;
 mod columns;
 mod cursor;
@@ -45,6 +46,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     error::add_to(module)?;
     intervals::add_to(module)?;
     module.add_class::<activity::Activity>()?;
+    module.add_class::<arrow_files::ArrowFiles>()?;
+    module.add_class::<arrow_files::ArrowSchemas>()?;
     buffer::add_to(module)?;
     module.add_class::<cursor::Cursor>()?;
     module.add_class::<manifest::FilterCache>()?;

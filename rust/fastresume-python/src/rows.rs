@@ -21,6 +21,13 @@ pub struct Rows {
     made_of: Option<(Py<PyAny>, Py<PyAny>)>,
 }
 
+impl Rows {
+    /// Rows of a source, and what it is pickled as.
+    pub fn new(source: Arc<dyn RowSource>, made_of: Option<(Py<PyAny>, Py<PyAny>)>) -> Self {
+        Self { source, made_of }
+    }
+}
+
 #[pymethods]
 impl Rows {
     /// Rows in memory: of each part what has `__arrow_c_stream__`.

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
+use crate::dataset::meant_names::{FileKind, is_checksum, is_left_out};
 use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown, without_query};
@@ -28,7 +28,7 @@ pub struct Listed {
 /// The files that `named` means, in canonical order: by the bytes of the path relative to their
 /// common root.
 ///
-/// A file means itself, whatever its name. A directory means all files below it that end in
+/// A file means itself, whatever its name. A directory means all files below it whose names are of the kind, as
 /// `.parquet`, names that begin with `_` or `.` left out. Anything else is a glob pattern: `*`, `?`,
 /// `[...]`, and `**` for any number of directories (links to directories not followed); names that begin
 /// with `_` or `.`, and checksum files (`.crc`), do not match a wildcard. A part in brackets means itself where
@@ -40,7 +40,7 @@ pub struct Listed {
 /// # Errors
 /// `Source` if an entry of `named` gives no file, or a directory or a status can't be read; `Data` if a
 /// directory or pattern means files of a table; `Argument` if nothing is named, or an address of no store; `Interrupted` if `stop` is set on the way.
-pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<Vec<Listed>> {
+pub fn list(files: &FileSystem, named: &[PathBuf], kind: FileKind, stop: &AtomicBool) -> Result<Vec<Listed>> {
     if named.is_empty() {
         return Err(Error::Argument("no path is given".into()));
     }
@@ -50,22 +50,20 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
     for entry in named {
         let found = match files.store_of(entry)? {
             Some(store) => {
-                let objects = object_listing::expand(store, entry, stop)?;
+                let objects = object_listing::expand(store, entry, kind, stop)?;
                 statuses.extend(objects.iter().map(|object| Some(object.status.clone())));
                 objects.into_iter().map(|object| object.path).collect()
             }
-            None => expand(entry, &mut tables, stop)?,
+            None => expand(entry, kind, &mut tables, stop)?,
         };
         if found.is_empty() {
             return Err(Error::Source(if scheme(entry).is_some() {
-                format!(
-                    "there is no object that ends in .parquet at or below '{}', and none matches it",
-                    shown(entry)
-                )
+                let (ends, named) = (kind.told(), shown(entry));
+                format!("there is no object that ends in {ends} at or below '{named}', and none matches it")
             } else if entry.is_dir() {
-                format!("there is no file that ends in .parquet below '{}'", shown(entry))
+                format!("there is no file that ends in {} below '{}'", kind.told(), shown(entry))
             } else {
-                format!("no file matches '{}'{}", shown(entry), about_brackets(entry))
+                format!("no file matches '{}'{}", shown(entry), about_brackets(entry, kind))
             }));
         }
         paths.extend(found);
@@ -89,6 +87,7 @@ pub fn list(files: &FileSystem, named: &[PathBuf], stop: &AtomicBool) -> Result<
 pub fn list_generations(
     files: &FileSystem,
     generations: &[Vec<PathBuf>],
+    kind: FileKind,
     stop: &AtomicBool,
 ) -> Result<Vec<Listed>> {
     if generations.is_empty() {
@@ -96,7 +95,7 @@ pub fn list_generations(
     }
     let mut listed = Vec::new();
     for named in generations {
-        listed.extend(list(files, named, stop)?);
+        listed.extend(list(files, named, kind, stop)?);
     }
     Ok(listed)
 }
@@ -157,7 +156,7 @@ pub fn check_distinct<'a>(
     }))
 }
 
-fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+fn expand(entry: &Path, kind: FileKind, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     if let Some(scheme) = is_collapsed(entry)? {
         return Err(Error::Argument(format!(
             "'{}' is an address that lost a slash, as in pathlib.Path: write it as a string, '{scheme}://...'",
@@ -176,7 +175,8 @@ fn expand(entry: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<Pa
         Err(_) if is_pattern(&entry) => base_of(&entry)?,
         Err(cause) => return Err(Error::source("no such file:", &entry, cause)),
     };
-    let found = if base == entry { below(&entry, tables, stop)? } else { matches(&entry, tables, stop)? };
+    let found =
+        if base == entry { below(&entry, kind, tables, stop)? } else { matches(&entry, kind, tables, stop)? };
     if !found.is_empty() {
         // A link may lead into a table.
         let real = base.canonicalize().map_err(|cause| Error::source("can't resolve", &base, cause))?;
@@ -219,21 +219,23 @@ fn means_itself(base: &Path, part: &OsStr) -> Result<bool> {
 }
 
 /// What to write for a name with brackets that a pattern does not match.
-fn about_brackets(entry: &Path) -> String {
+fn about_brackets(entry: &Path, kind: FileKind) -> String {
     if !entry.as_os_str().as_bytes().contains(&b'[') {
         return String::new();
     }
-    "; [...] in it matches one character: where brackets belong to a name, write \
-     glob.escape(directory) + '/*.parquet'"
-        .into()
+    let suffix = kind.suffixes().first().unwrap_or(&"");
+    format!(
+        "; [...] in it matches one character: where brackets belong to a name, write \
+         glob.escape(directory) + '/*{suffix}'"
+    )
 }
 
 fn is_pattern(path: &Path) -> bool {
     path.as_os_str().as_bytes().iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// All files below a directory that end in `.parquet` and are not left out by their names.
-fn below(directory: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+/// All files of a kind below a directory that are not left out by their names.
+fn below(directory: &Path, of: FileKind, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(directory) = open.pop() {
@@ -250,7 +252,7 @@ fn below(directory: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec
             let kind = kind_of(&entry)?;
             if kind.is_dir() {
                 open.push(entry.path());
-            } else if is_parquet(&name) {
+            } else if of.has(&name) {
                 let path = entry.path();
                 // Only of a link the kind is not known yet.
                 if !(kind.is_symlink() && is_directory(&path)?) {
@@ -277,14 +279,14 @@ fn is_directory(path: &Path) -> Result<bool> {
 }
 
 /// The files that a pattern means; a directory that it meets means the files below it.
-fn matches(pattern: &Path, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
+fn matches(pattern: &Path, kind: FileKind, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     let parts: Vec<&OsStr> = pattern.iter().collect();
     let mut met = Vec::new();
     meet(Path::new(""), &parts, &mut met, tables, stop)?;
     let mut found = Vec::new();
     for path in met {
         if is_directory(&path)? {
-            found.extend(below(&path, tables, stop)?);
+            found.extend(below(&path, kind, tables, stop)?);
         } else {
             found.push(path);
         }
@@ -389,8 +391,8 @@ mod tests {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"));
         let (go, stop) = (AtomicBool::new(false), AtomicBool::new(true));
         for (named, files) in [(source.join("src/*.rs"), true), (source.to_owned(), false)] {
-            assert_eq!(list(&disks, std::slice::from_ref(&named), &go).is_ok(), files);
-            assert_eq!(list(&disks, &[named], &stop), Err(Error::Interrupted));
+            assert_eq!(list(&disks, std::slice::from_ref(&named), FileKind::Parquet, &go).is_ok(), files);
+            assert_eq!(list(&disks, &[named], FileKind::Parquet, &stop), Err(Error::Interrupted));
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::dataset::fingerprint::{Printed, fingerprint};
 use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{Cache, Known};
+use crate::dataset::meant_names::FileKind;
 use crate::dataset::page_checks::PageChecks;
 use crate::dataset::path_bytes;
 use crate::dataset::table_snapshot::{TableSnapshot, Told};
@@ -120,7 +121,7 @@ impl Manifest {
         table: Option<&TableSnapshot>,
         stop: &AtomicBool,
     ) -> Result<Self> {
-        let listed = listing::list_generations(&file_system, named, stop)?;
+        let listed = listing::list_generations(&file_system, named, FileKind::Parquet, stop)?;
         let found = find_all(&file_system, &listed, &Known::default(), stop)?;
         Self::build(file_system, &listed, &found)?.of_table(table, &listed, &found)
     }
@@ -144,7 +145,7 @@ impl Manifest {
         cache: &Cache,
         stop: &AtomicBool,
     ) -> Result<(Self, Result<()>)> {
-        let listed = listing::list_generations(&file_system, named, stop)?;
+        let listed = listing::list_generations(&file_system, named, FileKind::Parquet, stop)?;
         let mut held = cache.read(&file_system, stop)?;
         let bytes = std::mem::take(&mut held.bytes);
         let known = Known::parse(cache, &bytes);
@@ -434,7 +435,7 @@ impl Manifest {
         // Files of one root are also in the order of their whole paths; those of several generations need not be.
         let mut sorted: Vec<usize> = (0..self.files.len()).collect();
         sorted.sort_by_key(|&file| self.files[file].path.as_os_str().as_bytes());
-        for listed in listing::list(&self.file_system, &[named], stop)? {
+        for listed in listing::list(&self.file_system, &[named], FileKind::Parquet, stop)? {
             let path = listed.path.as_os_str().as_bytes();
             let place =
                 sorted.binary_search_by_key(&path, |&file| self.files[file].path.as_os_str().as_bytes());

@@ -17,6 +17,7 @@ pub mod table_snapshot;
 pub mod table_type;
 pub mod manifest;
 pub mod row_parts;
+pub mod arrow_files;
 pub mod columns_hash;
 pub mod file_order;
 pub mod hive_partition;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::meant_names::{is_checksum, is_left_out, is_parquet};
+use crate::dataset::meant_names::{FileKind, is_checksum, is_left_out};
 use crate::dataset::tables::Table;
 use crate::error::{Error, Result, shown};
 use crate::source::address::{AFTER_SCHEME, is_of_web};
@@ -18,13 +18,12 @@ enum Part<'a> {
     Names(&'a str, glob::Pattern),
 }
 
-/// The objects that an address means: itself; or all below it that end in `.parquet`, names that begin with `_` or `.`
-/// left out; or, of a glob pattern, those that it matches. A part in brackets stands for one character.
+/// The objects that an address means: itself; or all of the kind below it, names that begin with `_` or `.` left out; or, of a glob pattern, those that it matches. A part in brackets stands for one character.
 ///
 /// # Errors
 /// As for [`Store::list`]; `Argument` if the address is no text or a pattern can't be read; `Data` if it means files of a
 /// table.
-pub fn expand(store: &dyn Store, entry: &Path, stop: &AtomicBool) -> Result<Vec<Object>> {
+pub fn expand(store: &dyn Store, entry: &Path, kind: FileKind, stop: &AtomicBool) -> Result<Vec<Object>> {
     let entry_text = entry.to_str().ok_or_else(|| wrong(entry, "it is no text"))?;
     if is_of_web(entry) {
         return store.list(entry, stop);
@@ -58,7 +57,7 @@ pub fn expand(store: &dyn Store, entry: &Path, stop: &AtomicBool) -> Result<Vec<
     let base = Path::new(&base);
     let mut found = store.list(base, stop)?;
     let tables = tables_among(&found, base);
-    found.retain(|object| is_meant(&object.path, base, &patterns));
+    found.retain(|object| is_meant(&object.path, base, &patterns, kind));
     if let Some(first) = found.first() {
         refuse_tables(store, &found, first, base, &tables, stop)?;
     }
@@ -69,27 +68,27 @@ fn wrong(entry: &Path, cause: &str) -> Error {
     Error::Argument(format!("the address '{}' can't be read: {cause}", shown(entry)))
 }
 
-fn is_meant(path: &Path, base: &Path, patterns: &[Part<'_>]) -> bool {
+fn is_meant(path: &Path, base: &Path, patterns: &[Part<'_>], kind: FileKind) -> bool {
     if path == base {
         return patterns.is_empty();
     }
     let Ok(relative) = path.strip_prefix(base) else { return false };
     let parts: Option<Vec<&str>> = relative.iter().map(|part| part.to_str()).collect();
-    parts.is_some_and(|parts| is_met(&parts, patterns))
+    parts.is_some_and(|parts| is_met(&parts, patterns, kind))
 }
 
 /// Whether the parts of an object's address below a base are met by a pattern, or lie below a directory that is.
-fn is_met(parts: &[&str], patterns: &[Part<'_>]) -> bool {
+fn is_met(parts: &[&str], patterns: &[Part<'_>], kind: FileKind) -> bool {
     let Some((&part, below)) = parts.split_first() else { return false };
-    let Some((pattern, rest)) = patterns.split_first() else { return is_below(parts) };
+    let Some((pattern, rest)) = patterns.split_first() else { return is_below(parts, kind) };
     match pattern {
-        Part::Below => is_below(parts),
+        Part::Below => is_below(parts, kind),
         Part::AnyDepth => {
-            let is_here = !rest.is_empty() && is_met(parts, rest);
+            let is_here = !rest.is_empty() && is_met(parts, rest, kind);
             let goes_on = if below.is_empty() {
                 rest.is_empty() && !is_checksum(part)
             } else {
-                is_met(below, patterns)
+                is_met(below, patterns, kind)
             };
             is_here || (goes_on && !is_left_out(part))
         }
@@ -102,15 +101,15 @@ fn is_met(parts: &[&str], patterns: &[Part<'_>]) -> bool {
             match (below.is_empty(), rest.is_empty()) {
                 (true, true) => is_itself || !is_checksum(part),
                 (true, false) => false,
-                (false, _) => is_met(below, rest),
+                (false, _) => is_met(below, rest, kind),
             }
         }
     }
 }
 
 /// Whether an object is one of those that a directory means.
-fn is_below(parts: &[&str]) -> bool {
-    !parts.iter().any(is_left_out) && parts.last().is_some_and(is_parquet)
+fn is_below(parts: &[&str], kind: FileKind) -> bool {
+    !parts.iter().any(is_left_out) && parts.last().is_some_and(|name| kind.has(name))
 }
 
 /// The tables whose own objects are among those that were listed, by their directories.
@@ -188,7 +187,7 @@ mod tests {
         if pattern.ends_with('/') {
             patterns.push(Part::Below);
         }
-        is_met(&below.split('/').collect::<Vec<_>>(), &patterns)
+        is_met(&below.split('/').collect::<Vec<_>>(), &patterns, FileKind::Parquet)
     }
 
     #[test]

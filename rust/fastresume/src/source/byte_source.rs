@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::memory::vectors::filled;
+use crate::source::mapped::MappedFile;
 
 /// Something that gives bytes at ranges: a local file now, an object store behind the same seam.
 pub trait Source: Send + Sync {
@@ -62,6 +63,11 @@ pub trait Source: Send + Sync {
 
     /// Leaves what small reads brought of it to whoever opens it next, if that is all of it.
     fn hand_on(&self) {}
+
+    /// All its bytes as pages of memory, which the system reads when they are looked at; none where it can't be mapped.
+    fn mapped(&self) -> Option<MappedFile> {
+        None
+    }
 
     /// Whether each read of it takes a request of its own.
     fn is_remote(&self) -> bool {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::source::byte_source::Source;
+use crate::source::mapped::MappedFile;
 use crate::source::status::{SECOND_NS, Status, Version};
 
 /// What the system lacks, and not the file: `ENOMEM`, `ENFILE` and `EMFILE`.
@@ -91,6 +92,10 @@ impl Source for LocalFile {
             }
         }
         Ok(())
+    }
+
+    fn mapped(&self) -> Option<MappedFile> {
+        MappedFile::of(&self.file, self.status.size)
     }
 
     fn path(&self) -> &Path {

@@ -1,0 +1,78 @@
+"""Arrow's files and streams as a source of rows: `.arrow`, `.arrows`, `.feather`, `.ipc`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
+
+import fastresume._core as _core
+from fastresume.options.checks import path_generations, quoted
+from fastresume.sources.schema import arrow, footer_of, schema_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Part = tuple[str | os.PathLike[str], Sequence[int], bytes]
+
+
+def names_files(source: Any) -> bool:
+    """Whether it is a path, or a list of what names files."""
+    if isinstance(source, list | tuple) and source:
+        return all(names_files(entry) for entry in source)
+    return isinstance(source, str | os.PathLike)
+
+
+class IpcFiles:
+    """Files of the same columns, whose batches the core reads.
+
+    Args:
+        files: the files, as the core knows them.
+        schema: their columns.
+    """
+
+    def __init__(self, files: _core.ArrowFiles, schema: pa.Schema) -> None:
+        self._files, self._schema = files, schema
+
+    @classmethod
+    def of(cls, source: Any, stores: _core.Stores) -> Self:
+        """The files that paths, patterns, directories and addresses name.
+
+        Raises:
+            SourceError: if one names no file, or a file can't be read.
+            DataError: if a file is damaged or none of Arrow's, or has other columns than the first one.
+        """
+        listed = _core.ArrowSchemas.list(path_generations(source), stores)
+        (first, message), *others = listed.distinct()
+        schema = _schema(message, first)
+        for path, message in others:
+            if not (own := _schema(message, path)).equals(schema):
+                raise _core.DataError(
+                    f"its columns differ from those of '{os.fspath(first)}': found {quoted(str(own))}, "
+                    f"expected {quoted(str(schema))} (file '{os.fspath(path)}')"
+                )
+        return cls(listed.open(schema), schema_of(schema))
+
+    def rows(self) -> _core.Rows:
+        """What the core reads the rows from."""
+        return self._files.rows(self._schema, footer_of(self._schema), (rows_of, self))
+
+    def parts(self, _: _core.Rows) -> Sequence[Part]:
+        """The parts, in the order in which their rows are numbered: their hashes are of the metadata."""
+        return self._files.parts()
+
+
+def rows_of(files: IpcFiles) -> _core.Rows:
+    """What the core reads the rows of files from, made again from a pickle."""
+    return files.rows()
+
+
+def _schema(message: bytes, path: os.PathLike[str]) -> pa.Schema:
+    pyarrow = arrow()
+    from pyarrow import ipc
+
+    try:
+        schema: pa.Schema = ipc.read_schema(pyarrow.py_buffer(message))
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise _core.DataError(f"its schema can't be read: {error} (file '{os.fspath(path)}')") from None
+    return schema
