@@ -95,7 +95,8 @@ def test_a_worker_whose_error_was_caught_never_loses_its_batches_silently(
     found = [next(iterator) for _ in range(step)]
     refused(iterator, f"step {step} of mine")
     lost = (
-        "the error of a worker was caught, and its batches are lost|raised an error before, and can't go on"
+        "the error of a worker was caught, and its batches are lost"
+        "|raised an error before, and can't continue"
     )
     for _ in range(2 if step < STEPS - 1 else 1):
         refused(iterator, lost)

@@ -30,7 +30,7 @@ READERS = pytest.mark.parametrize(
 
 BUSY = r"asks for a batch while thread \d+ is in next\(\) of the same iterator: let one thread draw"
 
-NEWER = "a newer iterator of this dataset goes on"
+NEWER = "a newer iterator of this dataset continues"
 
 
 @pytest.fixture(scope="module")
