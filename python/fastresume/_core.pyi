@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "IS_OPTIMIZED", "Activity", "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
+    "IS_OPTIMIZED", "Activity", "ArrowFiles", "ArrowSchemas",
+    "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
     "FastresumeError", "Field", "FilterCache", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture",
     "Order", "PageLock", "Pass", "Reader", "Rows", "SourceError", "StateError", "Statistics",
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
