@@ -181,6 +181,20 @@ def test_a_dataloader_with_workers_resumes(root: Path) -> None:
     assert set(Counter(found).values()) == {1}
 
 
+def test_workers_of_a_dataloader_read_sources_of_any_names(root: Path) -> None:
+    def named() -> fr.Mixture:
+        sources = {"Straße": (source(root, "web"), 2), "日本": (source(root, "code"), 1)}
+        return fr.Mixture(sources, batch_size=60, world=(0, 1))
+
+    expected = [batch["x"].tolist() for batch in named()]
+    each = iter(DataLoader(named(), batch_size=None, num_workers=1))
+    found = [next(each) for _ in range(3)]
+    resumed = named()
+    resumed.load_state_dict(found[-1].state_dict())
+    found += list(DataLoader(resumed, batch_size=None, num_workers=1))
+    assert [batch["x"].tolist() for batch in found] == expected
+
+
 def test_transforms_seeds_and_random_access_are_there(root: Path) -> None:
     made = mixture(root, WEIGHTS, seed=3)
     mapped = made.map(lambda batch: {"x": batch["x"] + 1, "own": batch.source})

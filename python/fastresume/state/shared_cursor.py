@@ -236,7 +236,7 @@ class SharedCursor:
                 )
             text = bytes(self._bytes[_TEXT_START : _TEXT_START + length])
             try:
-                return Reading(loads, version, _core.Cursor.parse(text.decode("ascii")))
+                return Reading(loads, version, _core.Cursor.parse(text.decode("utf-8")))
             except ValueError:  # the main process is writing: its checksum tells
                 if time.monotonic() > end:
                     raise
@@ -304,7 +304,7 @@ class SharedCursor:
     def _write(self, cursor: _core.Cursor) -> None:
         self._version += 1
         self._seen = {}
-        before, after = (part.encode("ascii") for part in cursor.json_around_consumed())
+        before, after = (part.encode("utf-8") for part in cursor.json_around_consumed())
         length = self._lay_consumed(cursor, len(before)) + len(after)
         if _TEXT_START + length <= CAPACITY_BYTES:
             self._bytes[_TEXT_START : _TEXT_START + len(before)] = before
@@ -323,7 +323,7 @@ class SharedCursor:
             if first == start and cursor.shares_consumed(laid):
                 return end
         self._laid = None  # should a signal handler interrupt this
-        text = cursor.json_of_consumed().encode("ascii")
+        text = cursor.json_of_consumed().encode("utf-8")
         end = start + len(text)
         if _TEXT_START + end <= CAPACITY_BYTES:
             self._bytes[_TEXT_START + start : _TEXT_START + end] = text
