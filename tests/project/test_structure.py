@@ -132,6 +132,11 @@ def test_files_of_code_have_at_most_600_lines() -> None:
     assert not long
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names)), "pytest collects one of them alone"
+
+
 FRAMEWORKS = {"accelerate", "lightning", "pytorch_lightning", "torchdata", "transformers"}
 
 
