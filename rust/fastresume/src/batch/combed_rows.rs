@@ -8,7 +8,7 @@ use crate::batch::bunch::Bunches;
 use crate::batch::segment::{Piece, to_usize};
 use crate::batch::slots::fields::Slots;
 use crate::batch::slots::interleave::Move;
-use crate::batch::slots::pending::{FlatRows, PlacedRows};
+use crate::batch::slots::placed_rows::{FlatRows, PlacedRows};
 use crate::batch::slots::row_ids::Damage;
 use crate::decode::decoder::JaggedRows;
 use crate::error::{Error, Result};

@@ -6,7 +6,7 @@
 use crate::batch::combed_rows::{CombedRows, CombedShare};
 use crate::batch::packed_lists::SequenceShare;
 use crate::batch::slots::fields::Slots;
-use crate::batch::slots::pending::PlacedRows;
+use crate::batch::slots::placed_rows::PlacedRows;
 use crate::batch::sorted_rows::{SortedRows, SortedShare};
 use crate::error::Result;
 

@@ -14,6 +14,28 @@ pub struct Move {
     pub to: u32,
 }
 
+/// Moves, with the row behind the last one that they lead to: it is compared with an output's length for all of them at once.
+#[derive(Debug, Clone, Copy)]
+pub struct BoundedMoves<'a> {
+    moves: &'a [Move],
+    end: usize,
+}
+
+impl<'a> BoundedMoves<'a> {
+    /// These moves.
+    #[must_use]
+    pub fn new(moves: &'a [Move]) -> Self {
+        let end = moves.iter().map(|of| (of.to as usize).saturating_add(1)).max().unwrap_or(0);
+        Self { moves, end }
+    }
+
+    /// Each of them.
+    #[must_use]
+    pub fn each(self) -> &'a [Move] {
+        self.moves
+    }
+}
+
 /// The place of a row is prefetched this many rows before it is written, on processors that gain by it. Their
 /// second cache holds one batch of some hundred KiB, but not the batch before it as well.
 const ROWS_AHEAD: usize = 16;
@@ -65,31 +87,49 @@ chosen! {
 
 chosen! {
     /// Puts numbers, which lie one behind another, in their places; those with a place beyond the output are discarded.
-    pub fn place<P: Pod>(source: &[P], moves: &[Move], output: &mut [P]) -> ()
+    pub fn place<P: Pod>(source: &[P], moves: BoundedMoves<'_>, output: &mut [P]) -> ()
         = place_inline, for AVX2 place_inline
 }
 
 chosen! {
     /// The same of numbers to which a floor is added.
-    pub fn place_raised(source: &[u32], floor: u64, moves: &[Move], output: &mut [u64]) -> ()
+    pub fn place_raised(source: &[u32], floor: u64, moves: BoundedMoves<'_>, output: &mut [u64]) -> ()
         = place_raised_inline, for AVX2 place_raised_inline
 }
 
 #[inline(always)]
-fn place_inline<P: Pod>(source: &[P], moves: &[Move], output: &mut [P]) {
-    for (&number, of) in source.iter().zip(moves) {
-        if let Some(place) = output.get_mut(of.to as usize) {
-            *place = number;
-        }
-    }
+fn place_inline<P: Pod>(source: &[P], moves: BoundedMoves<'_>, output: &mut [P]) {
+    place_each(source, moves, output, |number| number);
 }
 
 #[inline(always)]
-fn place_raised_inline(source: &[u32], floor: u64, moves: &[Move], output: &mut [u64]) {
-    for (&number, of) in source.iter().zip(moves) {
-        if let Some(place) = output.get_mut(of.to as usize) {
-            *place = u64::from(number).wrapping_add(floor);
+fn place_raised_inline(source: &[u32], floor: u64, moves: BoundedMoves<'_>, output: &mut [u64]) {
+    place_each(source, moves, output, |number| u64::from(number).wrapping_add(floor));
+}
+
+/// Puts what is made of each number in its place. A comparison for each place would not only cost itself: the compiler makes
+/// vectors of masks of it, which cost several times what the numbers do.
+#[inline(always)]
+fn place_each<S: Pod, P: Pod>(
+    source: &[S],
+    BoundedMoves { moves, end }: BoundedMoves<'_>,
+    output: &mut [P],
+    made: impl Fn(S) -> P,
+) {
+    let each = source.iter().zip(moves);
+    if end > output.len() {
+        for (&number, of) in each {
+            if let Some(place) = output.get_mut(of.to as usize) {
+                *place = made(number);
+            }
         }
+        return;
+    }
+    for (&number, of) in each {
+        #[allow(unsafe_code, reason = "all places are compared with the output's length at once")]
+        // SAFETY: every move leads to a row before `end`, up to which the output reaches.
+        let place = unsafe { output.get_unchecked_mut(of.to as usize) };
+        *place = made(number);
     }
 }
 
@@ -236,10 +276,10 @@ mod tests {
             let at = |to: u32| numbers[moves.iter().position(|of| of.to == to).unwrap()];
             let expected: Vec<u32> = (0..rows).map(at).collect();
             let mut output = vec![7; rows as usize];
-            place(&numbers, &moves, &mut output);
+            place(&numbers, BoundedMoves::new(&moves), &mut output);
             assert_eq!(output, expected);
             let mut output = vec![7; rows as usize];
-            place_raised(&numbers, u64::MAX, &moves, &mut output);
+            place_raised(&numbers, u64::MAX, BoundedMoves::new(&moves), &mut output);
             let raised = expected.into_iter().map(|number| u64::MAX.wrapping_add(number.into()));
             assert!(output.into_iter().eq(raised));
         }

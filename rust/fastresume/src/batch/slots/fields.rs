@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use crate::batch::slots::interleave::{Move, split};
 use crate::batch::slots::jagged::JaggedSlot;
-use crate::batch::slots::pending::{PendingRows, PlacedRows, repeat, waiting};
+use crate::batch::slots::pending::{PendingRows, repeat, waiting};
+use crate::batch::slots::placed_rows::{PlacedFields, PlacedRows};
 use crate::batch::slots::row_ids::Written;
 use crate::error::Result;
 use crate::memory::buffer::{Memory, Pool};
@@ -156,6 +157,7 @@ impl Slots {
             }
         }
         let moves = self.written.moves();
+        let mut placed = PlacedFields::new(placed, moves, self.fields.len())?;
         for (index, slot) in self.fields.iter_mut().enumerate() {
             match slot {
                 FieldSlot::Scalar(values, valid) => {
@@ -164,10 +166,7 @@ impl Slots {
                         put_in_order(&parts, flat.row_bytes, moves, rows, &mut flat.memory)?;
                         if !placed.is_empty() && flat.row_bytes > 0 {
                             flat.memory.resize(rows.saturating_mul(flat.row_bytes))?;
-                            let output = flat.memory.bytes_mut();
-                            for own in placed {
-                                own.put((index, is_mask), flat.row_bytes, moves, output);
-                            }
+                            placed.put((index, is_mask), flat.row_bytes, flat.memory.bytes_mut())?;
                         }
                         repeat(flat.memory.bytes_mut(), flat.row_bytes * distinct);
                     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use crate::simd;
-pub use crate::simd::{Move, deal, place, place_raised, scatter, scatter_raised};
+pub use crate::simd::{BoundedMoves, Move, deal, place, place_raised, scatter, scatter_raised};
 
 /// The largest gap between columns: nine cache lines. Columns lie an eighth farther apart than they are long,
 /// up to this gap. Where their length is a power of two, they would otherwise share a few lines of each

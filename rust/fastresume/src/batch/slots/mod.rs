@@ -2,6 +2,7 @@
 
 pub mod interleave;
 pub mod pending;
+pub mod placed_rows;
 pub mod row_ids;
 pub mod partition;
 pub mod jagged_partition;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytemuck::{cast_slice, cast_slice_mut};
 
-use crate::batch::slots::interleave::{Columns, Move, place, place_raised, scatter, scatter_raised, stride};
+use crate::batch::slots::interleave::{Columns, Move, scatter, scatter_raised, stride};
 use crate::error::Result;
 use crate::memory::buffer::Memory;
 
@@ -81,9 +81,6 @@ pub enum PendingRows {
     },
 }
 
-/// So many bytes of rows are put together from columns at once before they are moved.
-const TILE_BYTES: usize = 8 << 10;
-
 impl PendingRows {
     /// The same of a batch that so many more rows came to before.
     #[must_use]
@@ -113,88 +110,6 @@ impl PendingRows {
                 let places = to * row_bytes..(to + rows.len()) * row_bytes;
                 strip.columns(*is_mask).interleave_raised(rows.start, &mut output[places]);
             }
-        }
-    }
-}
-
-/// Rows of a field, or those of several that were decoded side by side.
-#[derive(Debug)]
-pub struct FlatRows {
-    /// The field of the batch.
-    pub field: usize,
-    pub strip: Arc<Strip>,
-    /// The row of the segment with which the strip begins.
-    pub first: usize,
-    /// The columns of the field in the strip, and their masks if it has some.
-    pub columns: Range<usize>,
-    pub masks: Option<Range<usize>>,
-}
-
-impl FlatRows {
-    /// Their columns, or their masks.
-    fn columns(&self, is_mask: bool) -> Option<Columns<'_>> {
-        let columns = if is_mask { self.masks.as_ref()? } else { &self.columns };
-        Some(self.strip.columns(is_mask).of(columns))
-    }
-}
-
-/// Rows in strips, which a batch's moves put in their places.
-#[derive(Debug)]
-pub struct PlacedRows<'a> {
-    /// All fields of one length, in their order.
-    pub fields: &'a [FlatRows],
-    /// Which rows of the segment they are.
-    pub rows: Range<usize>,
-    /// How many rows of the batch came in before.
-    pub before: usize,
-}
-
-impl PlacedRows<'_> {
-    /// Puts rows of a field, of `row_bytes`, or of its mask, in their places, and asks for those of the next field. `moves` has
-    /// the moves of all scattered rows, in the order in which they came in.
-    pub fn put(&self, (index, is_mask): (usize, bool), row_bytes: usize, moves: &[Move], output: &mut [u8]) {
-        let Ok(number) = self.fields.binary_search_by_key(&index, |own| own.field) else { return };
-        if let Some(next) = self.fields.get(number + 1)
-            && let Some(columns) = next.columns(false)
-        {
-            columns.fetch(self.rows.start - next.first, self.rows.len());
-        }
-        let own = &self.fields[number];
-        if let Some(columns) = own.columns(is_mask) {
-            let moves = &moves[self.before..self.before + self.rows.len()];
-            columns.put(self.rows.start - own.first, row_bytes, moves, output);
-        }
-    }
-}
-
-impl Columns<'_> {
-    /// Puts the rows from `first` on, of `row_bytes`, in their places in `output`.
-    fn put(&self, first: usize, row_bytes: usize, moves: &[Move], output: &mut [u8]) {
-        if self.count == 1 {
-            let rows = &self.bytes[first * self.width..][..moves.len() * self.width];
-            match (self.floors, self.width) {
-                (Some(floors), _) => {
-                    let floor = floors.first().copied().unwrap_or(0);
-                    place_raised(cast_slice(rows), floor, moves, cast_slice_mut(output));
-                }
-                (None, 1) => place(rows, moves, output),
-                (None, 2) => place::<u16>(cast_slice(rows), moves, cast_slice_mut(output)),
-                (None, 4) => place::<u32>(cast_slice(rows), moves, cast_slice_mut(output)),
-                (None, 8) => place::<u64>(cast_slice(rows), moves, cast_slice_mut(output)),
-                _ => scatter(rows, row_bytes, moves, output),
-            }
-            return;
-        }
-        let tile_rows = (TILE_BYTES / row_bytes.max(1)).max(1);
-        // Of 8-byte numbers, so that numbers of each width are aligned.
-        let mut tile = vec![0_u64; (tile_rows.min(moves.len()) * row_bytes).div_ceil(size_of::<u64>())];
-        let tile: &mut [u8] = cast_slice_mut(&mut tile);
-        let mut first = first;
-        for moves in moves.chunks(tile_rows) {
-            let rows = &mut tile[..moves.len() * row_bytes];
-            self.interleave_raised(first, rows);
-            scatter(rows, row_bytes, moves, output);
-            first += moves.len();
         }
     }
 }
