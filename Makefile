@@ -187,10 +187,6 @@ bench-resumes: $(VENV)/.release $(VENV)/.bench $(VENV)/.mosaic ## Kill jobs of t
 bench-kafka: $(VENV)/.release $(VENV)/.bench ## Measure a Kafka topic beside how others read one; needs Go for the broker; ARGS='...' goes to the program
 	$(MEASURE)/kafka.py $(ARGS)
 
-.PHONY: bench-kafka
-bench-kafka: $(VENV)/.release $(VENV)/.bench ## Measure a Kafka topic beside how others read one; needs Go for the broker; ARGS='...' goes to the program
-	$(MEASURE)/kafka.py $(ARGS)
-
 .PHONY: bench-gpu
 bench-gpu: $(VENV)/.release ## Check and measure what only a CUDA device can show; ARGS='sums' goes to the program
 	$(MEASURE)/gpu.py $(ARGS)

@@ -54,6 +54,7 @@ class _Opened(NamedTuple):
     topics: dict[str, Topic]
     begins: dict[Part, Place]
     stops: dict[Part, int] | None
+    learned: object
     schema: pa.Schema
 
 
@@ -87,8 +88,9 @@ class KafkaDataset(RowsDataset):
         world: which of how many ranks this is. Several ranks need a process group.
         start: where a job without a state begins: "earliest", "latest", a datetime, `{partition: offset}`
             or "committed:group", the offsets of a consumer group.
-        value: what messages are: `fr.kafka.ArrowIPC()` (the default), `fr.kafka.JSON(schema)`, or a function
-            of a list of bytes that returns Arrow: a row for each, or a list with a table for each.
+        value: what messages are: `fr.kafka.ArrowIPC()` (the default), `fr.kafka.Avro(registry)`,
+            `fr.kafka.JSON(schema)`, or a function of a list of bytes that returns Arrow: a row for each, or a
+            list with a table for each.
         round_rows: the most rows of a round.
         round_bytes: a round ends when messages of this size were fetched.
         max_wait: seconds after which a round ends that has rows for a batch, if the loop waits.
@@ -205,11 +207,14 @@ class KafkaDataset(RowsDataset):
                             return message
                 return None
 
+            learned = own_value.learn(settings.topics)
+            own_value.know(learned)
             schema = found_schema(own_value, first, settings.name)
             begins = {part: Place(offset) for part, offset in offsets.items()}
-            return _Opened(topics, begins, stop_offsets(own_stop, parts, client), schema)
+            return _Opened(topics, begins, stop_offsets(own_stop, parts, client), learned, schema)
 
         found = opened() if peers is None else peers.lead("open the topics", opened)
+        own_value.know(found.learned)
         if own_value.schema is None:
             own_value.schema = found.schema
         kept = None if filter is None else RowFilter(filter, found.schema)

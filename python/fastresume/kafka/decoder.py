@@ -92,6 +92,8 @@ class Decoder:
             return self.schema.empty_table(), np.zeros(0, np.int64)
         try:
             return self._decoded(values)
+        except _core.SourceError:  # of a registry: the messages may be good
+            raise
         except Exception as cause:  # noqa: BLE001  (a decoder may raise anything)
             if len(values) == 1:
                 return self._bad(given[0], cause)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,13 @@ class Value(ABC):
     """
 
     schema: pa.Schema | None = None
+
+    def learn(self, topics: Sequence[str]) -> object:  # noqa: ARG002  (most need nothing)
+        """What one rank asks others than the brokers for, and tells all ranks; None for nothing."""
+        return None
+
+    def know(self, learned: object) -> None:  # noqa: B027  (most need nothing)
+        """Takes what `learn` found on one rank."""
 
     @abstractmethod
     def decoded(self, values: Sequence[bytes]) -> Decoded:
@@ -174,29 +181,6 @@ class JSON(Value):
         return f"JSON(schema of {len(self.schema)} columns)"
 
 
-class Avro(Value):
-    """Not there yet: the error says what to write.
-
-    Args:
-        registry: the address of a schema registry.
-    """
-
-    def __init__(self, registry: object = None) -> NoReturn:
-        raise NotImplementedError(
-            "fr.kafka.Avro is not there yet: pass a function, as value=lambda values: "
-            "pa.Table.from_pylist([fastavro.schemaless_reader(io.BytesIO(value[5:]), schema) "
-            "for value in values])"
-        )
-
-    def decoded(self, values: Sequence[bytes]) -> Decoded:
-        """There is none."""
-        raise NotImplementedError
-
-    def text(self) -> str:
-        """What it is."""
-        return "Avro"
-
-
 class Called(Value):
     """What a function makes of values: a row for each, or a list with the rows of each."""
 
@@ -245,7 +229,8 @@ def value_of(given: object) -> Value:
     if callable(given):
         return Called(given)
     raise TypeError(
-        "value must be fr.kafka.ArrowIPC(), fr.kafka.JSON(schema) or a function of a list of bytes, "
+        "value must be fr.kafka.ArrowIPC(), fr.kafka.Avro(...), fr.kafka.JSON(schema) or a function of a "
+        "list of bytes, "
         f"found {quoted(given)}"
     )
 
