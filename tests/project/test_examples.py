@@ -18,10 +18,12 @@ import pytest
 import torch
 
 import fastresume as fr
+from fastresume.audit.verify import audit
 from support import oracle
 from support.audits import assert_proven
 from support.code_blocks import blocks
 from support.each_of import each_of
+from support.kafka_broker import NO_GO, Broker
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -333,3 +335,33 @@ def test_pretraining_that_is_killed_goes_on_with_a_source_added(tmp_path: Path) 
     batch = next(iter(example.mixture_of(tmp_path, three)))
     assert batch["tokens"].shape == (12, 49)
     assert set(batch.source.tolist()) == {0, 1, 2}
+
+
+# a topic
+
+
+@pytest.mark.processes
+@pytest.mark.slow
+@pytest.mark.skipif(bool(NO_GO), reason=NO_GO or "Go is there")
+def test_online_training_that_is_killed_goes_on_with_the_next_row_of_a_topic(tmp_path: Path) -> None:
+    with Broker("clicks", partitions=4) as broker:
+        command = [
+            sys.executable,
+            str(ROOT / "examples" / "online_training.py"),
+            broker.address,
+            str(tmp_path),
+        ]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert found.returncode == 0, found.stderr
+    first, killed, second, last = found.stdout.splitlines()
+    assert first == "3 ranks begin after step 0", found.stderr
+    assert killed == "all ranks were killed with SIGKILL after step 30"
+    begun = re.fullmatch(r"2 ranks begin after step (\d+)", second)
+    assert begun is not None, second
+    assert 0 < int(begun[1]) <= 30
+    accuracy = re.fullmatch(r"step (\d+), watermark \S+: accuracy (\S+)", last)
+    assert accuracy is not None, found.stderr
+    assert int(accuracy[1]) * 48 == 3840, "each row of the topic once"
+    assert float(accuracy[2]) > 0.9
+    report = audit(tmp_path / "audit")
+    assert report.problems == 0, "\n".join(report.lines)
