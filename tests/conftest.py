@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
+
+# A shell has what it starts in the background ignore Ctrl-C, which some tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before anything imports torch: its threads would fight with the ranks that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"

@@ -180,7 +180,7 @@ def test_neither_descriptors_nor_files_remain(sender: shared_memory.Sender) -> N
     sent(sender, torch.zeros(10))  # the thread that hands out descriptors has some of its own
     before, before_shared = open_files(), shared_memory_files()
     values = [sent(sender, torch.zeros(10)) for _ in range(50)]
-    assert open_files() <= before + 1
+    assert open_files() <= before + 10, "one that remained of each would be 50; others come and go meanwhile"
     assert shared_memory_files() <= before_shared
     assert len(values) == mapped(sender) == 50
 
