@@ -1,4 +1,4 @@
-"""Train from a Kafka topic that is being written: three ranks are killed, and two go on with the next row.
+"""Train from a Kafka topic that is being written: three ranks are killed, and two continue with the next row.
 
     python examples/online_training.py kafka://broker:9092/clicks [directory]
 
@@ -48,7 +48,7 @@ def produce(address: str, numbers: range) -> None:
 
 
 def score(model: torch.nn.Module, batch: fr.Batch) -> dict[str, torch.Tensor]:
-    """Whether each row is told right."""
+    """Whether the prediction of each row is right."""
     return {"accuracy": ((model(batch["inputs"]).squeeze(1) > 0) == (batch["label"] > 0.5)).float()}
 
 
@@ -93,7 +93,7 @@ def train(rank: int, ranks: int, directory: str, address: str, life: int, killed
 
 
 def live(ranks: int, *given: object) -> None:
-    """Run so many ranks until they end, well or not."""
+    """Run this many ranks until they end, well or not."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=train, args=(rank, ranks, *given)) for rank in range(ranks)]
     for process in processes:

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Entry, Expression, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice, Pass,
-    PassOrder, Pipeline, Polled, Request, Selection, Sources, Tail, WorkerId,
+    BatchReader, Cursor, Cut, Entry, Expression, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice,
+    Pass, PassOrder, Pipeline, Polled, Request, Selection, Sources, Tail, WorkerId,
     buffer::{most_paged, release},
 };
 use parquet::basic::{BrotliLevel, Compression};
@@ -64,21 +64,35 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
     // As `dataset.plan()` states it: the `Loader` adds what is decoded ahead.
     let bound = MemoryBound::new(&manifest, &layout, &order, &pass, 1);
-    let threads = way.threads.max(1) as u64;
-    let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
-    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
+    let stated = stated(&bound, way.threads, way.prefetch_bytes);
     let rows = manifest.num_rows();
     let (delivered, taken) = peak(way.threads, || {
         let sources = Arc::new(Sources::one(manifest, layout));
-        Pipeline::new(sources, PassOrder::of_rows(order), pass, place, way.threads, way.prefetch_bytes)
+        Pipeline::new(sources, PassOrder::of_rows(order), pass, ONLY_WORKER, way.threads, way.prefetch_bytes)
             .unwrap()
     });
     assert_eq!(delivered, rows);
     (taken, stated)
 }
 
+/// The one worker of the one rank.
+const ONLY_WORKER: WorkerId = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
+
+/// The bytes that are stated for a pass which threads read ahead.
+fn stated(bound: &MemoryBound, threads: usize, prefetch_bytes: u64) -> u64 {
+    bound.rank_bytes + prefetch_bytes + threads.max(1) as u64 * bound.thread_bytes
+}
+
+/// The rows that a reader's pass delivers, the peak of bytes meanwhile, and the stated bound.
+pub fn read_through(reader: &BatchReader, threads: usize, prefetch_bytes: u64) -> (u64, u64, u64) {
+    let bound = reader.memory_bound(1).unwrap().unwrap();
+    let stated = stated(&bound, threads, prefetch_bytes);
+    let (delivered, taken) = peak(threads, || reader.pipeline(ONLY_WORKER, threads, prefetch_bytes).unwrap());
+    (delivered, taken, stated)
+}
+
 /// The rows that a pipeline delivers, and the peak of bytes meanwhile.
-pub fn peak(threads: usize, make: impl FnOnce() -> Pipeline) -> (u64, u64) {
+fn peak(threads: usize, make: impl FnOnce() -> Pipeline) -> (u64, u64) {
     release();
     // The second call sees what exists now.
     most_paged();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use fastresume::{
     BatchReader, Counted, Cursor, Cut, FileSource, Layout, Manifest, MixedOrder, NamedMixture, NamedSource,
     NamedStop, OrderChoice, OrderKind, Pass, PassOrder, ReadSource, Request, Selection, Sources, Stop, Tail,
-    UnitOrder, WorkerId,
+    UnitOrder,
 };
 use parquet::data_type::{Int32Type, Int64Type};
 
-use crate::bound::{path, peak, write_column, write_groups};
+use crate::bound::{path, read_through, write_column, write_groups};
 use crate::{GO, alone};
 
 const ROWS: u64 = 160_000;
@@ -82,12 +82,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let each = read.iter().map(|_| FileSource { manifest: Arc::clone(&manifest), layout: layout.clone() });
     let sources = Arc::new(Sources::new(each.collect()).unwrap());
     let reader = BatchReader::new(sources, order, pass, 0);
-    let bound = reader.memory_bound(1).unwrap().unwrap();
-    let threads = way.threads.max(1) as u64;
-    let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
-    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
-    let (delivered, taken) =
-        peak(way.threads, || reader.pipeline(place, way.threads, way.prefetch_bytes).unwrap());
+    let (delivered, taken, stated) = read_through(&reader, way.threads, way.prefetch_bytes);
     assert_eq!(delivered, rows);
     (taken, stated)
 }

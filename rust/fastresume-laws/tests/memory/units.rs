@@ -7,11 +7,11 @@ use fastresume::stretches::Most;
 use fastresume::{
     BatchReader, BinRows, BinTable, Bins, CostSource, Counted, Cursor, Cut, Identity, Layout, Making,
     Manifest, Order, OrderChoice, PackedRows, Packing, Pass, PassOrder, Progress, Request, Rule, Selection,
-    SequencePass, SequenceTable, Sources, Tail, UnitOrder, UnitRows, Units, WorkerId,
+    SequencePass, SequenceTable, Sources, Tail, UnitOrder, UnitRows, Units,
 };
 use parquet::data_type::Int32Type;
 
-use crate::bound::{path, peak, write_column, write_groups};
+use crate::bound::{path, read_through, write_column, write_groups};
 use crate::{GO, alone};
 
 const LENGTH: u64 = 2048;
@@ -95,12 +95,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
         Counted::Sequences(Arc::new(sequences))
     };
     let reader = BatchReader::new(sources, PassOrder { units, counted }, pass, 0);
-    let bound = reader.memory_bound(1).unwrap().unwrap();
-    let threads = way.threads.max(1) as u64;
-    let stated = bound.rank_bytes + way.prefetch_bytes + threads * bound.thread_bytes;
-    let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
-    let (delivered, taken) =
-        peak(way.threads, || reader.pipeline(place, way.threads, way.prefetch_bytes).unwrap());
+    let (delivered, taken, stated) = read_through(&reader, way.threads, way.prefetch_bytes);
     assert!(delivered > 0);
     (taken, stated)
 }
