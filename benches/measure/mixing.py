@@ -287,7 +287,7 @@ def status(name: str) -> int:
     return 0
 
 
-def peak(options: argparse.Namespace) -> dict[str, int | None]:
+def peak(options: argparse.Namespace) -> dict[str, int]:
     """How far memory grew over a pass of two threads, and what the plan states, in bytes."""
     fr = importlib.import_module("fastresume")
     dataset = cases(options, PEAKS)[options.peak]().other
@@ -297,9 +297,7 @@ def peak(options: argparse.Namespace) -> dict[str, int | None]:
         before = status("VmHWM")
         for _ in loader:
             pass
-    stated = None
-    if plan.bytes_per_rank is not None:
-        stated = plan.bytes_per_rank + 2 * plan.bytes_per_thread + PREFETCH_BYTES
+    stated = plan.bytes_per_rank + 2 * plan.bytes_per_thread + PREFETCH_BYTES
     return {"grown": status("VmHWM") - before, "stated": stated}
 
 
@@ -321,8 +319,8 @@ def memory(options: argparse.Namespace) -> str:
             command = [sys.executable, __file__, *given]
             done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
             found = json.loads(done.stdout.splitlines()[-1])
-            stated = "not stated" if found["stated"] is None else f"{found['stated'] / 2**20:.0f}"
-            lines.append(f"| {name} | {lanes} | {found['grown'] / 2**20:.0f} | {stated} |")
+            grown, stated = (f"{found[key] / 2**20:.0f}" for key in ("grown", "stated"))
+            lines.append(f"| {name} | {lanes} | {grown} | {stated} |")
             print(lines[-1], file=sys.stderr, flush=True)
     return "\n".join(lines) + "\n"
 

@@ -9,6 +9,7 @@ import fastresume._core as _core
 from fastresume.amounts import in_units
 from fastresume.buffers import of_buffer, row_count
 from fastresume.mixing.spec import MixtureSpec
+from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
 
 LARGE_BYTES = 8 << 30
@@ -39,9 +40,9 @@ class MixturePlan:
         passes: how many passes of each source that is.
         bytes_per_rank: the most that a rank holds in decoded rows. Of each lane and source, in file order a
             part of a row group, and shuffled a window; an eighth is added. Then the batches that are being
-            made, dictionaries and footers. A `Loader` adds its `prefetch_bytes`. None of a mixture of units.
+            made, dictionaries and footers. A `Loader` adds its `prefetch_bytes`.
         bytes_per_thread: what each decoding thread adds to that, as for `Plan`.
-        rows_decoded: the number of rows that this rank decodes. None of a mixture of units.
+        rows_decoded: the number of rows that this rank decodes; of units, the rows that they are made of.
         rows_decoded_per_row: the same per row that it gets: 1.0 is best.
         advice: what could be better, and which setting helps.
         max_bad_rows: how many rows of a pass may be masked in each process; None if no bound is named.
@@ -61,10 +62,10 @@ class MixturePlan:
     rounded: Mapping[str, float]
     rows: Mapping[str, int]
     passes: Mapping[str, float]
-    bytes_per_rank: int | None
-    bytes_per_thread: int | None
-    rows_decoded: int | None
-    rows_decoded_per_row: float | None
+    bytes_per_rank: int
+    bytes_per_thread: int
+    rows_decoded: int
+    rows_decoded_per_row: float
     advice: tuple[str, ...]
     max_bad_rows: int | None = None
 
@@ -72,6 +73,7 @@ class MixturePlan:
         workers = f" x {self.workers} workers" if self.workers else ""
         most = self.max_bad_rows
         steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
+        of_rank, of_thread = in_units(self.bytes_per_rank), in_units(self.bytes_per_thread)
         return "\n".join(
             [
                 f"Plan of epoch {self.epoch} of a mixture: {self.remaining_rows:,} rows left",
@@ -84,20 +86,12 @@ class MixturePlan:
                 f"  ranks    {self.world_size:,}{workers}",
                 f"  steps    {steps}",
                 f"  tail     {self.tail}: {self.dropped_rows:,} dropped",
-                *self._memory_text(),
+                f"  memory   {of_rank} of decoded rows per rank, {of_thread} per decoding thread",
+                f"  decoded  {self.rows_decoded_per_row:.2f} rows per row delivered",
                 *([] if most is None else [f"  masked   at most {most:,} rows of a pass in each process"]),
                 *(f"  advice   {line}" for line in self.advice),
             ]
         )
-
-    def _memory_text(self) -> list[str]:
-        if self.bytes_per_rank is None or self.bytes_per_thread is None:
-            return []
-        of_rank, of_thread = in_units(self.bytes_per_rank), in_units(self.bytes_per_thread)
-        return [
-            f"  memory   {of_rank} of decoded rows per rank, {of_thread} per decoding thread",
-            f"  decoded  {self.rows_decoded_per_row:.2f} rows per row delivered",
-        ]
 
     def _share_text(self, name: str) -> str:
         if name not in self.rounded:
@@ -116,22 +110,28 @@ def _advice(rank_bytes: int, per_row: float, lanes: int, sources: int) -> tuple[
     return tuple(advice)
 
 
+def _rows_of_a_unit(sources: Mapping[str, FilesSpec], given: Mapping[str, int]) -> float:
+    """How many rows a position counts, on the average over what each source gives."""
+    each = [(sources[name], count) for name, count in given.items()]
+    rows = sum(count * of.manifest.num_selected / max(of.num_rows, 1) for of, count in each)
+    return rows / max(sum(given.values()), 1)
+
+
 def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> MixturePlan:
     """The plan of the rest of the current pass with this many loader workers (0 without workers)."""
     planned = spec.pass_from(cursor, max(workers, 1))
     here = planned.cursor_after(planned.batches - planned.batches_left) if planned.batches_left else cursor
     axes, left = _core.Axes(here), of_buffer(here.remaining()).tolist()
     places = {name: place for place, name in enumerate(axes.names)}
-    reader, decoded, per_row = spec.planned_reader(planned), None, None
-    bound = reader.memory_bound(workers)
-    if bound is not None:
-        decoded = reader.rows_decoded(workers)
-        per_row = decoded / max(planned.batches_left * spec.batch_size, 1)
+    reader = spec.planned_reader(planned)
+    bound, decoded = reader.memory_bound(workers), reader.rows_decoded(workers)
     shares, sizes = spec.shares(cursor.epoch), dict(spec.sources)
     rows = {
         name: sum(row_count(axes.ordinals(places[name], start, end)) for start, end in left)
         for name in shares
     }
+    units = planned.batches_left * spec.batch_size
+    per_row = decoded / max(units * _rows_of_a_unit(sizes, rows), 1)
     return MixturePlan(
         epoch=cursor.epoch,
         remaining_rows=here.num_rows - here.consumed_rows(),
@@ -147,10 +147,10 @@ def make_mixture_plan(spec: MixtureSpec, cursor: _core.Cursor, workers: int) -> 
         rounded=spec.rounded(cursor.epoch),
         rows=rows,
         passes={name: count / sizes[name].num_rows for name, count in rows.items()},
-        bytes_per_rank=None if bound is None else bound.rank_bytes,
-        bytes_per_thread=None if bound is None else bound.thread_bytes,
+        bytes_per_rank=bound.rank_bytes,
+        bytes_per_thread=bound.thread_bytes,
         rows_decoded=decoded,
         rows_decoded_per_row=per_row,
-        advice=() if bound is None else _advice(bound.rank_bytes, per_row or 0, planned.cut[0], len(shares)),
+        advice=_advice(bound.rank_bytes, per_row, planned.cut[0], len(shares)),
         max_bad_rows=None if spec.max_bad_rows is None else bound_of(spec.max_bad_rows, spec.rows_of_rank),
     )

@@ -280,10 +280,9 @@ impl Reader {
         self.wrapped(py, delivered)
     }
 
-    /// The most memory that reading what is left of the pass takes on this rank, with so many workers; `None` of a mixture of
-    /// units.
-    fn memory_bound(&self, py: Python<'_>, workers: u64) -> PyResult<Option<MemoryBound>> {
-        gate::run(py, || Ok(self.of.memory_bound(workers)?.map(Into::into)))
+    /// The most memory that reading what is left of the pass takes on this rank, with so many workers.
+    fn memory_bound(&self, py: Python<'_>, workers: u64) -> PyResult<MemoryBound> {
+        gate::run(py, || Ok(self.of.memory_bound(workers)?.into()))
     }
 
     /// The number of rows that this rank decodes of what is left of the pass, with so many workers.

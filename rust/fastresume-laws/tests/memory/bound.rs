@@ -85,7 +85,7 @@ fn stated(bound: &MemoryBound, threads: usize, prefetch_bytes: u64) -> u64 {
 
 /// The rows that a reader's pass delivers, the peak of bytes meanwhile, and the stated bound.
 pub fn read_through(reader: &BatchReader, threads: usize, prefetch_bytes: u64) -> (u64, u64, u64) {
-    let bound = reader.memory_bound(1).unwrap().unwrap();
+    let bound = reader.memory_bound(1).unwrap();
     let stated = stated(&bound, threads, prefetch_bytes);
     let (delivered, taken) = peak(threads, || reader.pipeline(ONLY_WORKER, threads, prefetch_bytes).unwrap());
     (delivered, taken, stated)

@@ -19,7 +19,7 @@ const BATCH_ROWS: u64 = 1024;
 /// How a mixture is read.
 #[derive(Debug, Clone, Copy)]
 struct Way {
-    sources: u64,
+    sources: usize,
     lanes: u64,
     /// Rows of a window of each source; `None` reads in the order of the files.
     window_rows: Option<u64>,
@@ -47,40 +47,55 @@ fn write(path: &Path, rows: u64) {
     });
 }
 
-/// The peak of bytes in a pass, and the stated bound.
-fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
-    let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
-    let layout = Layout::resolve(&manifest, &Request::default()).unwrap();
-    let (kind, choice) = match way.window_rows {
-        None => (OrderKind::Sequential, OrderChoice::Sequential),
-        Some(window_rows) => (
-            OrderKind::Shuffled { seed: 5, block_rows: window_rows / 8, window_rows },
-            OrderChoice::Shuffled { seed: None, block_rows: None, window_rows: None },
-        ),
+/// The start of a mixture of so many sources with the same rows, or units, and other weights; and which one is at each position.
+pub fn of_mixture(
+    sources: usize,
+    kind: &OrderKind,
+    selection: &Arc<Selection>,
+    cut: Cut,
+) -> (Cursor, UnitOrder) {
+    let choice = match kind {
+        OrderKind::Shuffled { .. } => {
+            OrderChoice::Shuffled { seed: None, block_rows: None, window_rows: None }
+        }
+        _ => OrderChoice::Sequential,
     };
-    let labels: Vec<String> = (0..way.sources).map(|number| number.to_string()).collect();
+    let labels: Vec<String> = (0..sources).map(|number| number.to_string()).collect();
     let named = labels.iter().map(|name| NamedSource {
         name: name.clone(),
         fingerprint: name.clone(),
-        rows: manifest.num_rows(),
+        rows: selection.count(),
         order: kind.clone(),
         choice: choice.clone(),
         files: None,
         appends: false,
     });
-    let weights: Vec<u64> = (0..way.sources).map(|number| 1 + number % 4).collect();
+    let weights: Vec<u64> = (0..sources as u64).map(|number| 1 + number % 4).collect();
     let named = NamedMixture::new(named.collect(), weights.into(), Stop::Named(NamedStop::All));
-    let cut = Cut::new(way.lanes, 1, BATCH_ROWS / way.lanes).unwrap();
     let start = Cursor::start_of_mixture(&named, cut.global_batch_rows()).unwrap();
+    let read: Vec<ReadSource> =
+        labels.into_iter().map(|name| ReadSource { name, selection: Arc::clone(selection) }).collect();
+    let units = UnitOrder::Mixed(Box::new(MixedOrder::new(&start, &read).unwrap()));
+    (start, units)
+}
+
+/// The peak of bytes in a pass, and the stated bound.
+fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
+    let manifest = Arc::new(Manifest::open(&[path.to_owned()], &GO).unwrap());
+    let layout = Layout::resolve(&manifest, &Request::default()).unwrap();
+    let kind = way.window_rows.map_or(OrderKind::Sequential, |window_rows| OrderKind::Shuffled {
+        seed: 5,
+        block_rows: window_rows / 8,
+        window_rows,
+    });
+    let cut = Cut::new(way.lanes, 1, BATCH_ROWS / way.lanes).unwrap();
+    let selection = Arc::new(Selection::everything(manifest.group_starts()));
+    let (start, units) = of_mixture(way.sources, &kind, &selection, cut);
     let pass = Arc::new(Pass::new(&start, cut, Tail::Short, 1).unwrap());
     let rows = pass.rows_left();
-    let selection = Arc::new(Selection::everything(manifest.group_starts()));
-    let read: Vec<ReadSource> =
-        labels.into_iter().map(|name| ReadSource { name, selection: Arc::clone(&selection) }).collect();
-    let units = UnitOrder::Mixed(Box::new(MixedOrder::new(&start, &read).unwrap()));
     let order = PassOrder { units, counted: Counted::Rows };
-    let each = read.iter().map(|_| FileSource { manifest: Arc::clone(&manifest), layout: layout.clone() });
-    let sources = Arc::new(Sources::new(each.collect()).unwrap());
+    let each = vec![FileSource { manifest, layout }; way.sources];
+    let sources = Arc::new(Sources::new(each).unwrap());
     let reader = BatchReader::new(sources, order, pass, 0);
     let (delivered, taken, stated) = read_through(&reader, way.threads, way.prefetch_bytes);
     assert_eq!(delivered, rows);
@@ -92,8 +107,9 @@ fn mixtures_take_what_is_stated() {
     let _alone = alone();
     for sources in [2, 8, 40] {
         let path = path(&format!("mixture-{sources}"));
-        write(&path, ROWS / sources);
-        for window_rows in [None, Some(ROWS / sources / 2)] {
+        let rows = ROWS / sources as u64;
+        write(&path, rows);
+        for window_rows in [None, Some(rows / 2)] {
             for (lanes, threads, prefetch_bytes) in [(1, 0, 0), (8, 2, 8 << 20)] {
                 let way = Way { sources, lanes, window_rows, threads, prefetch_bytes };
                 let (taken, stated) = taken_and_stated(&path, way);

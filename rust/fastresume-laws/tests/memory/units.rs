@@ -1,17 +1,18 @@
-//! Sequences and bins take no more memory than the bound stated before they are read.
+//! Sequences and bins, of one source and in mixtures, take no more memory than the bound stated before they are read.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use fastresume::stretches::Most;
 use fastresume::{
-    BatchReader, BinRows, BinTable, Bins, CostSource, Counted, Cursor, Cut, Identity, Layout, Making,
-    Manifest, Order, OrderChoice, PackedRows, Packing, Pass, PassOrder, Progress, Request, Rule, Selection,
-    SequencePass, SequenceTable, Sources, Tail, UnitOrder, UnitRows, Units,
+    BatchReader, BinRows, BinTable, Bins, CostSource, Counted, Cursor, Cut, FileSource, Identity, Layout,
+    Making, Manifest, Order, OrderChoice, OrderKind, PackedRows, Packing, Pass, PassOrder, Progress, Request,
+    Rule, Selection, SequencePass, SequenceTable, Sources, Tail, UnitOrder, UnitRows, Units,
 };
 use parquet::data_type::Int32Type;
 
 use crate::bound::{path, read_through, write_column, write_groups};
+use crate::mixed::of_mixture;
 use crate::{GO, alone};
 
 const LENGTH: u64 = 2048;
@@ -21,6 +22,8 @@ const BIN_TOKENS: u64 = 16_384;
 #[derive(Debug, Clone, Copy)]
 struct Way {
     are_bins: bool,
+    /// How many sources are mixed; 1 reads the files alone.
+    sources: usize,
     batch: u64,
     lanes: u64,
     /// Units of a window; `None` reads in the order of the files.
@@ -72,25 +75,24 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
         window_rows: Some(units),
     });
     let kind = choice.resolve(counted.count(), 1, counted.count()).unwrap();
-    let identity = Identity {
-        fingerprint: manifest.fingerprint().to_owned(),
-        num_rows: counted.count(),
-        selection: None,
-        order: kind.clone(),
-    };
-    let order = Order::new(&kind, 0, counted).unwrap();
     let cut = Cut::new(way.lanes, 1, way.batch / way.lanes).unwrap();
-    let pass = Arc::new(Pass::new(&Cursor::start(identity), cut, Tail::Short, 1).unwrap());
-    let sources = Arc::new(Sources::one(manifest, layout));
-    let units = UnitOrder::One(Box::new(order));
+    let (start, units) = if way.sources == 1 {
+        of_one(&manifest, &kind, counted)
+    } else {
+        of_mixture(way.sources, &kind, &counted, cut)
+    };
+    let pass = Arc::new(Pass::new(&start, cut, Tail::Short, 1).unwrap());
+    let file_source = || FileSource { manifest: Arc::clone(&manifest), layout: layout.clone() };
+    let each = std::iter::repeat_with(file_source).take(way.sources).collect();
+    let sources = Arc::new(Sources::new(each).unwrap());
     let counted = if way.are_bins {
-        let bins = BinRows::new(vec![Bins { table: bins, rows }], units.clone(), Arc::clone(&pass), 0);
-        Counted::Bins(Arc::new(bins))
+        let each = vec![Bins { table: bins, rows }; way.sources];
+        Counted::Bins(Arc::new(BinRows::new(each, units.clone(), Arc::clone(&pass), 0)))
     } else {
         let separators = Some(vec![(-1_i32).to_ne_bytes().to_vec()]);
         let length = usize::try_from(LENGTH).unwrap();
         let packing = Arc::new(Packing { names: vec!["tokens".into()], length, separators });
-        let of = vec![PackedRows { packing, table, rows }];
+        let of = vec![PackedRows { packing, table, rows }; way.sources];
         let sequences = SequencePass::new(&sources, of, units.clone(), (Arc::clone(&pass), 0)).unwrap();
         Counted::Sequences(Arc::new(sequences))
     };
@@ -100,16 +102,40 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     (taken, stated)
 }
 
+/// The start of a pass over units of one source, and which one is at each position.
+fn of_one(manifest: &Manifest, kind: &OrderKind, counted: Arc<Selection>) -> (Cursor, UnitOrder) {
+    let identity = Identity {
+        fingerprint: manifest.fingerprint().to_owned(),
+        num_rows: counted.count(),
+        selection: None,
+        order: kind.clone(),
+    };
+    let order = Order::new(kind, 0, counted).unwrap();
+    (Cursor::start(identity), UnitOrder::One(Box::new(order)))
+}
+
 #[test]
 fn sequences_and_bins_take_what_is_stated() {
+    take_what_is_stated(&[(1, 12_288), (8, 1024)], 1);
+}
+
+#[test]
+fn mixtures_of_sequences_and_bins_take_what_is_stated() {
+    take_what_is_stated(&[(2, 1024)], 2);
+    take_what_is_stated(&[(1, 300)], 8);
+    take_what_is_stated(&[(1, 90)], 40);
+}
+
+fn take_what_is_stated(files: &[(u64, u64)], sources: usize) {
     let _alone = alone();
-    for (groups, rows) in [(1, 12_288), (8, 1024)] {
-        let path = path(&format!("units-{groups}"));
+    for &(groups, rows) in files {
+        let path = path(&format!("units-{groups}-{sources}"));
         write(&path, groups, rows);
+        let of = sources as u64;
         for are_bins in [false, true] {
-            for window in [None, Some(if are_bins { 512 } else { 4096 })] {
+            for window in [None, Some(if are_bins { 512 / of } else { 4096 / of }.max(16))] {
                 for (lanes, threads, prefetch_bytes) in [(1, 0, 0), (8, 2, 8 << 20)] {
-                    let way = Way { are_bins, batch: 8, lanes, window, threads, prefetch_bytes };
+                    let way = Way { are_bins, sources, batch: 8, lanes, window, threads, prefetch_bytes };
                     let (taken, stated) = taken_and_stated(&path, way);
                     assert!(taken <= stated, "{way:?} took {taken} bytes, {stated} were stated");
                 }

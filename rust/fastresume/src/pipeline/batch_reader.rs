@@ -98,26 +98,24 @@ impl BatchReader {
         before + rows.start..before + rows.end
     }
 
-    /// The most memory that reading the rest of the pass takes on this rank, with so many readers that share it; `None` if it
-    /// is of a mixture of units.
+    /// The most memory that reading the rest of the pass takes on this rank, with so many readers that share it.
     ///
     /// # Errors
     /// `Argument` if so many readers have no share in the pass's cut.
-    pub fn memory_bound(&self, workers: u64) -> Result<Option<MemoryBound>> {
+    pub fn memory_bound(&self, workers: u64) -> Result<MemoryBound> {
         let (source, pass) = (&self.sources.each()[0], &self.pass);
         Ok(match (&*locked(&self.units), &self.counted) {
-            (UnitOrder::Mixed(order), Counted::Rows) => {
-                Some(of_mixture(&self.sources, order, pass, (self.rank, workers.max(1)))?)
+            (UnitOrder::Mixed(order), counted) => {
+                of_mixture(&self.sources, (order, counted), pass, (self.rank, workers.max(1)))?
             }
-            (UnitOrder::Mixed(_), Counted::Bins(_) | Counted::Sequences(_)) => None,
             (UnitOrder::One(order), Counted::Rows) => {
-                Some(MemoryBound::new(&source.manifest, &source.layout, order, pass, workers))
+                MemoryBound::new(&source.manifest, &source.layout, order, pass, workers)
             }
             (UnitOrder::One(order), Counted::Bins(bins)) => {
-                Some(MemoryBound::of_bins(source, (order, bins), pass, workers))
+                MemoryBound::of_bins(source, (order, bins), pass, workers)
             }
             (UnitOrder::One(order), Counted::Sequences(of)) => {
-                Some(MemoryBound::of_sequences(source, (order, of), pass, workers))
+                MemoryBound::of_sequences(source, (order, of), pass, workers)
             }
         })
     }

@@ -39,7 +39,7 @@ pub(super) type Count = Saturating<u64>;
 pub(super) const ZERO: Count = Saturating(0);
 
 /// Batches that are ended each for itself.
-const ALONE: BunchSize = BunchSize { shift: 0, own_bytes: 0 };
+pub(super) const ALONE: BunchSize = BunchSize { shift: 0, own_bytes: 0 };
 
 pub(super) fn count(number: usize) -> Count {
     Saturating(number as u64)
@@ -93,8 +93,8 @@ impl MemoryBound {
         let reads = Reads::of(order, pass);
         let rows = Reads { sizes: None, ..reads }.of_units(of.of(0).rows.count());
         let bound = Self::of_rows(&source.manifest, &source.layout, rows, ALONE, workers);
-        let made = reads.rank_rows * count(2 * of.layout.row_bytes());
-        let held = made + Saturating(workers.max(1)) * of_sequence_windows(of, &reads, workers);
+        let held = of_made_sequences(of, reads.rank_rows)
+            + Saturating(workers.max(1)) * of_sequence_windows(of, &reads, workers);
         Self { rank_bytes: bound.rank_bytes.saturating_add(held.0), ..bound }
     }
 
@@ -117,15 +117,26 @@ impl MemoryBound {
     }
 }
 
+/// The bytes of a batch of sequences, and of the one before it.
+pub(super) fn of_made_sequences(of: &SequencePass, rank_rows: Count) -> Count {
+    rank_rows * count(2 * of.layout.row_bytes())
+}
+
+/// The bytes of lists from which so many sequences of a source are cut, which stand in so many blocks. Around each block, tokens
+/// are decoded up to the next anchors of the index.
+pub(super) fn of_lists(of: &SequencePass, source: usize, sequences: Count, blocks: Count) -> Count {
+    let around = Saturating(2 * ANCHORS.cost) * blocks;
+    let all = of.of(source).table.tokens.iter().map(|&tokens| Saturating(tokens)).sum::<Count>();
+    (sequences * count(of.length()) + around).min(all) * Saturating(of.token_bytes())
+}
+
 /// The bytes of the lists of the windows of sequences that a reader has open: one of each lane, and one that comes next.
 fn of_sequence_windows(of: &SequencePass, reads: &Reads, workers: u64) -> Count {
     let Some((blocks, windows)) = reads.sizes else { return ZERO };
     let (blocks, windows) = (count(blocks), count(windows));
-    // Around each block, tokens are decoded up to the next anchors of the index.
-    let around = Saturating(2 * ANCHORS.cost) * rounded_up(blocks, windows);
-    let tokens = reads.window_rows * Saturating(of.of(0).table.length) + around;
     let lanes = reads.lanes / (reads.world_size * Saturating(workers.max(1)));
-    (lanes.max(count(1)) + count(1)).min(windows) * tokens * Saturating(of.token_bytes())
+    let open = (lanes.max(count(1)) + count(1)).min(windows);
+    open * of_lists(of, 0, reads.window_rows, rounded_up(blocks, windows))
 }
 
 /// How many rows, or units, are read, and how.
@@ -157,11 +168,8 @@ impl Reads {
     }
 
     /// The rows of units, of which there are so many rows, as many in each one.
-    fn of_units(self, rows: u64) -> Self {
-        let rows_of = |units: Count| {
-            let found = u128::from(units.0) * u128::from(rows);
-            Saturating(u64::try_from(found.div_ceil(u128::from(self.num_rows.0.max(1)))).unwrap_or(u64::MAX))
-        };
+    pub(super) fn of_units(self, rows: u64) -> Self {
+        let rows_of = |units| rows_of_units(units, (self.num_rows, rows));
         Self {
             num_rows: Saturating(rows),
             window_rows: rows_of(self.window_rows),
@@ -170,6 +178,12 @@ impl Reads {
             ..self
         }
     }
+}
+
+/// The rows of so many units, of which there are some of so many rows.
+pub(super) fn rows_of_units(units: Count, (all_units, rows): (Count, u64)) -> Count {
+    let found = u128::from(units.0) * u128::from(rows);
+    Saturating(u64::try_from(found.div_ceil(u128::from(all_units.0.max(1)))).unwrap_or(u64::MAX))
 }
 
 /// The largest sizes of rows, batches and pages in the pass.

@@ -8,7 +8,10 @@ use crate::batch::sources::Sources;
 use crate::error::Result;
 use crate::order::comb::Comb;
 use crate::pipeline::counted::Counted;
-use crate::pipeline::memory_bound::{Count, MemoryBound, Most, Reads, ZERO, count, in_pieces};
+use crate::pipeline::memory_bound::{
+    ALONE, Count, MemoryBound, Most, Reads, ZERO, count, in_pieces, of_lists, of_made_sequences,
+    rows_of_units,
+};
 use crate::pipeline::mixed_schedule::{part_bytes, windows};
 use crate::projection::memory_estimate::Footprint;
 use crate::resume::lanes::{Stream, WorkerId};
@@ -21,46 +24,61 @@ use crate::resume::pass::Pass;
 /// `Argument` if so many readers have no share in the pass's cut.
 pub fn of_mixture(
     sources: &Sources,
-    order: &MixedOrder,
+    (order, counted): (&MixedOrder, &Counted),
     pass: &Pass,
     (rank, workers): (u64, u64),
 ) -> Result<MemoryBound> {
-    let size = BunchSize::of_mixture(sources.layout(), pass.rank_rows(), windows(sources, order));
+    let rank_rows = Saturating(pass.rank_rows());
+    let size = match counted {
+        Counted::Rows => BunchSize::of_mixture(sources.layout(), rank_rows.0, windows(sources, order)),
+        Counted::Bins(_) | Counted::Sequences(_) => ALONE,
+    };
     let world_size = pass.world_size();
     let readers = (0..workers).map(|worker| pass.streams(WorkerId { rank, world_size, worker, workers }));
     let readers: Vec<Vec<Stream>> = readers.collect::<Result<_>>()?;
-    let mut rank_bytes = ZERO;
+    let mut rank_bytes = counted.sequences().map_or(ZERO, |of| of_made_sequences(of, rank_rows));
     let (mut batch_bytes, mut thread_bytes) = (ZERO, ZERO);
     let (mut footer_bytes, mut opening_bytes, mut objects) = (ZERO, 0, ZERO);
     for source in order.sources() {
         let (of, Some(comb)) = (&sources.each()[source], order.comb(source)) else { continue };
         let footprint = Footprint::new(&of.manifest, &of.layout);
+        let (units, rows) = counts(counted, source, of.manifest.num_rows());
+        let window_units = Saturating(order.window_rows(source).unwrap_or(0));
         let reads = Reads {
-            num_rows: Saturating(of.manifest.num_rows()),
-            window_rows: Saturating(order.window_rows(source).unwrap_or(0)),
+            num_rows: units,
+            window_rows: window_units,
             sizes: None,
-            rank_rows: Saturating(pass.rank_rows()),
+            rank_rows,
             rows_left: Saturating(pass.rows_left()),
             lanes: Saturating(pass.division().cut().lanes()),
             world_size: Saturating(world_size),
         };
+        let reads = reads.of_units(rows);
         let most = Most::new(&of.manifest, &of.layout, reads, size, footprint);
         let is_shuffled = order.window_rows(source).is_some();
+        let blocks = Saturating(order.blocks_of_window(source).max(1));
         let mut widest_part = ZERO;
         for streams in &readers {
-            let part = part_bytes((sources, order, &Counted::Rows), streams.len() as u64)[source];
+            let part = part_bytes((sources, order, counted), streams.len() as u64)[source];
             for stream in streams {
                 let given = share(stream, comb);
-                let held = if is_shuffled {
+                let rows_given = rows_of_units(given, (units, rows));
+                let held = match counted.sequences() {
+                    Some(of) if is_shuffled => of_lists(of, source, window_units.min(given), blocks),
+                    Some(of) => of_lists(of, source, given, count(1))
+                        .min(Saturating(part) + of_lists(of, source, ZERO, count(1))),
                     // Each block may come from another row group. Rows wait with their numbers.
-                    let rows = reads.window_rows.min(given);
-                    let blocks = Saturating(order.blocks_of_window(source).max(1));
-                    in_pieces(most.bytes_of(rows, blocks)) + rows * count(size_of::<u64>())
-                } else {
-                    let rows = most.part_rows(part).min(given);
-                    Saturating(waiting(most.bytes_of(rows, count(1)).0))
+                    None if is_shuffled => {
+                        let rows = reads.window_rows.min(rows_given);
+                        in_pieces(most.bytes_of(rows, blocks)) + rows * count(size_of::<u64>())
+                    }
+                    None => most.bytes_of(most.part_rows(part).min(rows_given), count(1)),
                 };
-                widest_part = widest_part.max(held);
+                let held = if is_shuffled { held } else { Saturating(waiting(held.0)) };
+                // A segment is begun while there is room, whatever it takes.
+                if !is_shuffled {
+                    widest_part = widest_part.max(held);
+                }
                 rank_bytes += held;
             }
         }
@@ -70,9 +88,8 @@ pub fn of_mixture(
         footer_bytes += footprint.footer_bytes;
         opening_bytes = opening_bytes.max(footprint.opening_bytes);
         batch_bytes = batch_bytes.max(most.batch_bytes());
-        // A segment is begun while there is room, whatever it takes.
-        let begun = if is_shuffled { ZERO } else { widest_part };
-        thread_bytes = thread_bytes.max(most.thread_bytes(is_shuffled) + of_thread + begun);
+        let are_rows_shuffled = is_shuffled && counted.sequences().is_none();
+        thread_bytes = thread_bytes.max(most.thread_bytes(are_rows_shuffled) + of_thread + widest_part);
     }
     for streams in &readers {
         let kept = sources.most_kept((streams.len() * sources.each().len()) as u64);
@@ -87,7 +104,17 @@ pub fn of_mixture(
     })
 }
 
-/// How many rows of a source a stream has, at most.
+/// What positions count of a source: how many there are, and of how many rows.
+fn counts(counted: &Counted, source: usize, num_rows: u64) -> (Count, u64) {
+    let (starts, rows) = match counted {
+        Counted::Rows => return (Saturating(num_rows), num_rows),
+        Counted::Bins(bins) => (&bins.bins(source).table.starts, &bins.bins(source).rows),
+        Counted::Sequences(of) => (&of.of(source).table.starts, &of.of(source).rows),
+    };
+    (Saturating(starts.last().copied().unwrap_or(0)), rows.count())
+}
+
+/// How many rows, or units, of a source a stream has, at most.
 fn share(stream: &Stream, comb: &Comb) -> Count {
     Saturating(stream.rows().div_ceil(comb.length()).saturating_mul(comb.weight()))
 }
