@@ -19,7 +19,6 @@ from fastresume.agreement import same_state
 from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_messages
-from fastresume.mixing.delivery_log import audited
 from fastresume.options.checks import at_least, positive
 from fastresume.options.topology import default_threads
 from fastresume.options.unknown import METHODS_OF_DATASETS, OF_LOADER, refuse_attribute, takes_no_other
@@ -152,7 +151,8 @@ class Loader:
         self._spec = self.dataset.spec
         audit, names_bytes, context = self._made_of
         if audit is not None:
-            self._log, self._spec = audited(audit, self._spec)
+            self._spec = self._spec.audited()
+            self._log = DeliveryLog(audit, self._spec)
         self._crew = self._new_crew(_MOST_AHEAD if names_bytes else _AHEAD, context)
         self._stats = Stats(self._spec, self.dataset.shared_cursor)
 

@@ -14,7 +14,7 @@ import fastresume as fr
 import fastresume._core as _core
 from fastresume.audit.verify import audit
 from fastresume.packing import content
-from fastresume.packing.delivery_log import UnitsLog
+from fastresume.packing.spec import UnitsSpec
 from support.audits import Ranks, assert_proven, found_in, log_of
 from support.documents import Oracle, documents, write
 from support.jobs import FEW
@@ -138,13 +138,13 @@ def test_a_missing_rank_is_named_by_its_sequences(tmp_path: Path) -> None:
 def test_other_units_than_those_of_the_order_are_seen(
     tmp_path: Path, unit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = UnitsLog.digests
+    honest = UnitsSpec.digests
 
-    def other(self: UnitsLog, batch: Any, origin: Any) -> Any:
+    def other(self: UnitsSpec, batch: Any, origin: Any) -> Any:
         units, held = honest(self, batch, origin)
         return (units + 1, held) if batch.step == 2 else (units, held)
 
-    monkeypatch.setattr(UnitsLog, "digests", other)
+    monkeypatch.setattr(UnitsSpec, "digests", other)
     ranks(tmp_path, 1, unit, shuffle=SHUFFLE).finish()
     report = audit(tmp_path / "logs")
     counted = "sequences" if unit is PACKED else "bins"
@@ -170,11 +170,11 @@ def test_a_token_that_stands_twice_is_seen(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_is_dropped_at_the_end_is_in_the_proof(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = UnitsLog.content_at
+    honest = UnitsSpec.dropped_content
     ranks(tmp_path, 5, PACKED).finish()
     said = assert_proven(tmp_path / "logs", 1)
     assert "3 dropped by tail='drop'; with these every token" in said
-    monkeypatch.setattr(UnitsLog, "content_at", lambda *given: (honest(*given) or 0) + 1)
+    monkeypatch.setattr(UnitsSpec, "dropped_content", lambda *given: (honest(*given) or 0) + 1)
     again = tmp_path / "again"
     again.mkdir()
     ranks(again, 5, PACKED).finish()

@@ -157,7 +157,7 @@ def origin_of(dataset: fr.ParquetDataset, delivered: Any) -> Origin:
 
 def new_log(logs: Path, dataset: fr.ParquetDataset) -> DeliveryLog:
     """A log as a `Loader` makes it."""
-    log = DeliveryLog(logs, dataset.spec.manifest, dataset.world)
+    log = DeliveryLog(logs, dataset.spec.audited())
     how = (1, 1, dataset.batch_size), dataset.batch_size, dataset.tail, dataset.on_iter
     log.begin(*how)
     return log

@@ -29,18 +29,17 @@ from fastresume.audit.log_format import (
     START,
     Integers,
     dataset_file,
-    digest,
     masked_body,
     record,
     selection_file,
     state_hash,
     varints,
 )
+from fastresume.audit.logged import Description, Logged
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin
-from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
+from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.options.checks import is_address
-from fastresume.options.topology import World
 
 
 @dataclass
@@ -75,16 +74,13 @@ class DeliveryLog:
 
     Args:
         directory: where the files of all ranks and runs are; created if it is missing.
-        manifest: the dataset's; None of a stream, whose states describe its rounds.
-        world: the rank, the world size and the worker.
+        spec: what is read, as its `audited()` gives it.
 
     Raises:
         SourceError: if the directory can't be created.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str], manifest: _core.Manifest | None, world: World
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str], spec: Logged) -> None:
         if not isinstance(directory, (str, os.PathLike)):
             raise TypeError(f"audit must be the path of a directory, found {directory!r}")
         if not os.fspath(directory):
@@ -92,8 +88,8 @@ class DeliveryLog:
         if is_address(os.fspath(directory)):
             raise ValueError(f"audit must be a local directory, found the address {str(directory)!r}")
         self._directory = Path(directory)
-        self._manifest = manifest
-        self._rank, self._world_size = world.rank, world.world_size
+        self._spec = spec
+        self._rank, self._world_size = spec.world.rank, spec.world.world_size
         self._segment: Mapping[str, Any] | None = None
         self._name: str | None = None
         self._tip: _Tip | None = None
@@ -124,14 +120,14 @@ class DeliveryLog:
         Raises:
             SourceError: if the file can't be written; the path is named.
         """
-        found, content = self.digests(batch, origin)
+        found, content = self._spec.digests(batch, origin)
         numbers = [batch.epoch, batch.step, *_numbers(of_buffer(batch.positions))]
         # A round whose rest makes no whole batch is not over: more rows come to it.
         is_last = batch.ends_pass and (after.round is None or after.epoch > batch.epoch)
         if is_last:
             dropped = of_buffer(batch.dropped)
             numbers += _numbers(dropped)
-            content = _sum(content, self.content_at(before, dropped))
+            content = _sum(content, self._spec.dropped_content(before, dropped))
         kind = LAST_BATCH if is_last else BATCH
         self._append(kind, before, after, found, numbers, masked, content)
 
@@ -143,19 +139,7 @@ class DeliveryLog:
         """
         dropped = of_buffer(before.remaining())
         numbers = [before.epoch, before.steps, 0, *_numbers(dropped)]
-        self._append(LAST_BATCH, before, after, 0, numbers, (), self.content_at(before, dropped))
-
-    def digests(self, batch: Delivered, _origin: Origin) -> tuple[int, int | None]:
-        """The digest of what is counted (rows, units), and that of what units hold; None for rows."""
-        return digest(of_runs(of_buffer(batch.runs))), None
-
-    def stage_at(self, _before: _core.Cursor) -> Mapping[str, Any]:
-        """What the log says of the stage of a mixture that a cursor is in; empty for one dataset."""
-        return {}
-
-    def content_at(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
-        """The digest of what the units at these positions of a cursor's pass hold; None for rows."""
-        return None
+        self._append(LAST_BATCH, before, after, 0, numbers, (), self._spec.dropped_content(before, dropped))
 
     def close(self) -> None:
         """Closes the file; a later batch opens another."""
@@ -187,7 +171,7 @@ class DeliveryLog:
         check = tip.check
         if tip.segment is not self._segment or tip.after != before:
             start = {"cursor": before.to_json(), "rank": self._rank, "world_size": self._world_size}
-            start |= {"continues": previous, **(self._segment or {}), **self.stage_at(before)}
+            start |= {"continues": previous, **(self._segment or {}), **self._spec.stage_at(before)}
             packed, check = record(bytes([START]) + json.dumps(start).encode(), check)
             data += packed
         if masked:
@@ -218,7 +202,7 @@ class DeliveryLog:
 
     def _create(self) -> _File:
         """A new file of this process; also writes missing descriptions of what is read."""
-        for name, content in self.descriptions():
+        for name, content in self._spec.descriptions(self._rank):
             self._describe(name, content)
         rank, process = f"rank-{self._rank:05}-of-{self._world_size:05}", os.getpid()
         path = self._directory / f"{rank}-{process}-{os.urandom(4).hex()}.log"
@@ -227,11 +211,6 @@ class DeliveryLog:
             return _File(path, os.open(path, flags, 0o666), process)
         except OSError as cause:
             raise _failure(path, cause) from None
-
-    def descriptions(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
-        """The files that describe what is read, by their names."""
-        if self._manifest is not None:
-            yield from descriptions_of(self._manifest)
 
     def _describe(self, name: str, content: Callable[[], bytes]) -> None:
         path = self._directory / name
@@ -242,7 +221,7 @@ class DeliveryLog:
             raise _failure(path, cause) from None
 
 
-def descriptions_of(manifest: _core.Manifest) -> Iterator[tuple[str, Callable[[], bytes]]]:
+def descriptions_of(manifest: _core.Manifest) -> Iterator[Description]:
     """The files that describe a dataset and its selected rows, by their names."""
     yield dataset_file(manifest.fingerprint), lambda: json.dumps(describe(manifest)).encode()
     selected = manifest.selected

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.audit.logged import Description
 from fastresume.batch.origin import Planned, Share
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
@@ -82,6 +83,10 @@ class RoundSpec(FilesSpec):
     def share(self, planned: _core.Pass, cursor: _core.Cursor) -> Share:  # type: ignore[override]
         """The share of this rank's batches in the round."""
         return OfRound(self.world.rank, self.seed_at(cursor), planned, self.source)
+
+    def descriptions(self, _rank: int) -> Iterator[Description]:
+        """None: states describe their rounds."""
+        return iter(())
 
     def watermark(self, cursor: _core.Cursor) -> int | None:
         """The event time up to which rows were delivered at a cursor, in milliseconds since 1970."""

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+import numpy as np
 
 import fastresume._core as _core
+from fastresume.audit.log_format import digest, key_of
+from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch, of_delivered
-from fastresume.batch.origin import Share, of_a_pass
-from fastresume.buffers import of_runs
+from fastresume.batch.delivered import Delivered
+from fastresume.batch.origin import Origin, Share, of_a_pass
+from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.mixing.blend import Blend
 from fastresume.options.rows import OrderChoice
 from fastresume.packing.content import with_proof
@@ -161,6 +166,39 @@ class MixtureSpec(ReadSpec):
     def is_made_ahead(self) -> bool:
         """Whether threads make batches ahead of the loop: what units hold is worked out for a log, too."""
         return super().is_made_ahead or self.is_audited
+
+    def audited(self) -> Self:
+        """The same spec, whose batches have what a delivery log notes of units."""
+        return replace(self, is_audited=self.sources[0][1].counting is not None)
+
+    def digests(self, batch: Delivered, origin: Origin) -> tuple[int, int | None]:
+        """The digest of the rows, or units, of a batch, each with its source, and that of what units hold."""
+        if origin.units is not None:
+            return of_a_pass(origin.units.proof)
+        rows = of_runs(of_buffer(batch.runs))
+        sources = of_a_pass(origin.place_sources)[: len(rows)]
+        each = (
+            digest(rows[sources == of], key_of(self.sources[of][0])) for of in np.unique(sources).tolist()
+        )
+        return sum(each) % (1 << 64), None
+
+    def dropped_content(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
+        """What the places at the end of a stage hold that no rank gets counts for nothing: they go back.
+
+        None for rows, whose numbers alone are logged.
+        """
+        return 0 if self.is_audited else None
+
+    def stage_at(self, before: _core.Cursor) -> Mapping[str, Any]:
+        """The state in the stage that begins there or continues; the sources' files, and older names."""
+        files = {name: (spec.fingerprint, spec.hash_of_selection) for name, spec in self.sources}
+        renamed = {"renamed": dict(self.renamed)} if self.renamed else {}
+        return {"stage": self.fitted(before).to_json(), "sources": files, **renamed}
+
+    def descriptions(self, rank: int) -> Iterator[Description]:
+        """The files that describe the sources."""
+        for _, spec in self.sources:
+            yield from spec.descriptions(rank)
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 
 import fastresume._core as _core
+from fastresume.audit.log_format import contents_file, units_file
+from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch
-from fastresume.batch.origin import Share, of_a_pass
+from fastresume.batch.delivered import Delivered
+from fastresume.batch.origin import Origin, Proof, Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.options.units import Bins, Packed
@@ -190,6 +195,60 @@ class UnitsSpec(FilesSpec):
                 of_each = held_by(made._tensors, rows, units, len(is_asked))
                 found += total(of_each[is_asked])
         return found % (1 << 64)
+
+    def audited(self) -> Self:
+        """The same spec, whose batches have a `Proof`."""
+        return replace(self, is_audited=True)
+
+    def digests(self, _batch: Delivered, origin: Origin) -> Proof:
+        """The digest of the units of a batch, and that of what they hold."""
+        return of_a_pass(of_a_pass(origin.units).proof)
+
+    def dropped_content(self, before: _core.Cursor, positions: Intervals) -> int | None:
+        """The digest of what units at positions hold that are dropped; None if they can't be read.
+
+        One rank alone tells it.
+        """
+        if self.world.rank:
+            return 0
+        try:
+            return self.content_at(before, positions)
+        except (_core.DataError, _core.SourceError):
+            return None
+
+    def descriptions(self, rank: int) -> Iterator[Description]:
+        """The files that describe the dataset; the first rank's say how units are made, too."""
+        yield from super().descriptions(rank)
+        if rank:
+            return
+
+        @cache
+        def contents() -> Digests | None:
+            try:
+                return self.contents()
+            except (_core.DataError, _core.SourceError):
+                return None  # what it is compared with can't be read
+
+        def text() -> bytes:
+            table, each = self.units_table, contents()
+            told: dict[str, Any] = {
+                "fingerprint": self.fingerprint,
+                "hash": self.hash_of_selection,
+                "selection": self.manifest.selection,
+                "unit": repr(self.unit),
+                "counted": self.counted,
+                "starts": table.starts.tolist(),
+                "content": None if each is None else total(each),
+                "dropped_tokens": table.dropped_tokens,
+            }
+            return json.dumps(told).encode()
+
+        def of_each() -> bytes:
+            found = contents()
+            return b"" if found is None else found.astype("<u8").tobytes()
+
+        yield units_file(self.fingerprint, self.hash_of_selection), text
+        yield contents_file(self.fingerprint, self.hash_of_selection), of_each
 
     @property
     def _columns(self) -> list[str]:

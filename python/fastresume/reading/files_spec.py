@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.audit.log_format import digest
+from fastresume.audit.logged import Description
+from fastresume.audit.writer import descriptions_of
 from fastresume.batch.batch import Batch, of_delivered
-from fastresume.batch.origin import Share
+from fastresume.batch.delivered import Delivered
+from fastresume.batch.origin import Origin, Share
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.columns.request import ColumnRequest
@@ -175,6 +179,14 @@ class FilesSpec(ReadSpec):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that the core delivered, with the cursor after it."""
         return of_delivered(self.schema, delivered, cursor, share)
+
+    def digests(self, batch: Delivered, _origin: Origin) -> tuple[int, int | None]:
+        """The digest of the rows of a batch, and None."""
+        return digest(of_runs(of_buffer(batch.runs))), None
+
+    def descriptions(self, _rank: int) -> Iterator[Description]:
+        """The files that describe the dataset and its selected rows."""
+        return descriptions_of(self.manifest)
 
     @property
     def files_of_state(self) -> _core.Manifest | _core.Units:

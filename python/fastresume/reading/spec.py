@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
 import fastresume._core as _core
+from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch
-from fastresume.batch.origin import Planned, Share
+from fastresume.batch.delivered import Delivered
+from fastresume.batch.origin import Origin, Planned, Share
 from fastresume.batch.schema import Schema
+from fastresume.buffers import Intervals
 from fastresume.options.topology import Cut, World, cut_of
 from fastresume.reading.config import transform_config
 from fastresume.reading.draws import Draws
@@ -203,6 +206,26 @@ class ReadSpec(ABC):
     @abstractmethod
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
+
+    def audited(self) -> Self:
+        """The same spec, whose batches have what a delivery log notes."""
+        return self
+
+    @abstractmethod
+    def digests(self, batch: Delivered, origin: Origin) -> tuple[int, int | None]:
+        """The digest of what is counted (rows, units), and that of what units hold; None for rows."""
+
+    def dropped_content(self, _before: _core.Cursor, _positions: Intervals) -> int | None:
+        """The digest of what units at positions hold that are dropped; None for rows."""
+        return None
+
+    def stage_at(self, _before: _core.Cursor) -> Mapping[str, Any]:
+        """What a delivery log notes of the stage that a cursor is in; empty for one dataset."""
+        return {}
+
+    @abstractmethod
+    def descriptions(self, rank: int) -> Iterator[Description]:
+        """The files that describe what is read, which this rank writes if they are missing."""
 
     def planned_reader(self, planned: _core.Pass) -> Any:
         """What reads single batches of this rank in the rest of a pass, and says what all of it takes."""
