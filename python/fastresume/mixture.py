@@ -12,7 +12,6 @@ from fastresume.batch.schema import Field
 from fastresume.buffers import Intervals
 from fastresume.messages import bounds_messages, warn
 from fastresume.mixing.blend import Blend
-from fastresume.mixing.plan import MixturePlan, make_mixture_plan
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
@@ -20,6 +19,7 @@ from fastresume.options.checks import at_least, one_of, quoted, scalar
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.options.unknown import OF_MIXTURES, takes_no_other
+from fastresume.plan import Plan, make_plan
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.rows_dataset import Found, RowsDataset
 from fastresume.state.cursor import Cursor
@@ -232,7 +232,7 @@ class Mixture(ResumableDataset):
         """
         return remaining_by_group(self.spec, cursor._core)
 
-    def plan(self, workers: int = 0) -> MixturePlan:
+    def plan(self, workers: int = 0) -> Plan:
         """What is left of the present pass: steps, what each source gives, and memory; prints as a table.
 
         Args:
@@ -245,7 +245,7 @@ class Mixture(ResumableDataset):
             >>> mixture.plan().rows
             {'web': 100, 'code': 43}
         """
-        return make_mixture_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
+        return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
 
 
 def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]:

@@ -10,11 +10,14 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.amounts import in_units
 from fastresume.buffers import row_count
-from fastresume.reading.files_spec import FilesSpec
+from fastresume.reading.spec import ReadSpec
 from fastresume.state.cursor import Cursor
 
 LARGE_WINDOW_BYTES = 1 << 30
 """If a window has more rows than this, as padding makes of short lists, the plan gives advice."""
+
+LARGE_BYTES = 8 << 30
+"""So it does if a rank holds more than this in several lanes of a mixture."""
 
 WARN_ABOVE = 1.5
 """More rows decoded per delivered row than this are worth a warning."""
@@ -23,6 +26,9 @@ WARN_ABOVE = 1.5
 @dataclass(frozen=True)
 class Plan:
     """The rest of the current pass, for all ranks unless it says 'per rank'; prints as a table.
+
+    A mixture's plan also says what each source gives. What is said of blocks, windows, tables and units is of
+    all its sources together.
 
     Args:
         epoch: the number of the pass.
@@ -41,18 +47,18 @@ class Plan:
         tail_rows: rows after the last whole global batch.
         dropped_rows: those of them that no rank gets.
         padded_rows: padding rows, which repeat others to fill the last global batch.
-        blocks: blocks of the whole pass; 0 for a sequential order.
-        windows: windows of the whole pass; 0 for a sequential order.
+        blocks: blocks of the whole pass, or of one of each source; 0 for a sequential order.
+        windows: windows of the whole pass, or of one of each source; 0 for a sequential order.
         window_rows: rows of the largest window; 0 for a sequential order.
         row_bytes: bytes of one row over all tensors; for lists and strings, an estimate from the footers.
         bytes_per_rank: the most that a rank holds in decoded rows: one window (or one segment of a row group)
-            for each of its lanes, and the batch that is being made. The rows of a window are in pieces of
-            memory, which adds an eighth. If matrices are made of columns when a batch is finished, these
-            columns are in strips of a segment. That adds a quarter of them at most, and the rows of a batch.
-            If a row group is decoded in parts, its dictionaries are kept, up to 32 MiB. The footers' metadata
-            of the columns that are read is kept: of 8 open files, and of others up to 16 MiB. A `Loader` adds
-            its `prefetch_bytes`. If it copies batches to a device, it adds three of them there and three
-            here.
+            for each of its lanes, in a mixture of each source, and the batch that is being made. The rows of
+            a window are in pieces of memory, which adds an eighth. If matrices are made of columns when a
+            batch is finished, these columns are in strips of a segment. That adds a quarter of them at most,
+            and the rows of a batch. If a row group is decoded in parts, its dictionaries are kept, up to 32
+            MiB. The footers' metadata of the columns that are read is kept: of 8 open files, and of others up
+            to 16 MiB. A `Loader` adds its `prefetch_bytes`. If it copies batches to a device, it adds three
+            of them there and three here.
         bytes_per_thread: what each decoding thread adds to that (the caller's own, without a `Loader`).
             First, rows before they are in batches: one matrix that is not made last, or the lists and strings
             of a segment. In a shuffled order, this may be a matrix of any size, or single columns that are
@@ -64,7 +70,8 @@ class Plan:
             writers' footers (polars, DuckDB, older pyarrow) do not say how many bytes these take. Each is
             then assumed to have the mean bytes of the entries in the file's first dictionary. If long ones
             are used far more often than short ones, they take more than this.
-        rows_decoded: the number of rows that all ranks decode together.
+        rows_decoded: the number of rows that all ranks decode together; of a mixture, this rank. If units are
+            mixed, these are the rows that they are made of.
         rows_decoded_per_row: the same per delivered row: 1.0 is best.
         max_bad_rows: how many damaged rows of a pass are masked in each process before that is an error; None
             where one is an error (`bad_rows="error"`).
@@ -72,6 +79,11 @@ class Plan:
             of rows here applies to these units.
         dropped_tokens: how many tokens of all files are in no packed sequence.
         advice: what could be better, and which setting helps.
+        shares: the share of each source of a mixture, as its whole weights make it; empty for one dataset, as
+            what follows.
+        rounded: the share that was asked for, of each source whose whole weight makes another one.
+        rows: how many rows each source gives to what is left.
+        passes: how many passes of each source that is.
     """
 
     epoch: int
@@ -102,30 +114,23 @@ class Plan:
     units: str | None
     dropped_tokens: int
     advice: tuple[str, ...]
+    shares: Mapping[str, float]
+    rounded: Mapping[str, float]
+    rows: Mapping[str, int]
+    passes: Mapping[str, float]
 
     def __repr__(self) -> str:
-        order = ", ".join(f"{name} {value}" for name, value in self.order.items() if name != "kind")
         workers = f" x {self.workers} workers" if self.workers else ""
-        lines = [
-            f"Plan of epoch {self.epoch}: {self.remaining_rows:,} rows left",
-            f"  order    {self.order['kind']}" + (f": {order}" if order else ""),
-        ]
-        if self.table is not None:
-            lines.append(f"  table    {self.table}")
-        if self.units is not None:
-            lines.append(f"  units    {self.units}")
-        if self.windows:
-            lines.append(
-                f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
-                f"{self.window_rows:,} rows ({in_units(self.window_rows * self.row_bytes)})"
-            )
+        of_what = " of a mixture" if self.shares else ""
         rest = f"{self.tail_rows:,} left over, {self.dropped_rows:,} dropped, {self.padded_rows:,} padded"
         steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
         memory = (
             f"{in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each), "
             f"{in_units(self.bytes_per_thread)} per decoding thread"
         )
-        lines += [
+        lines = [
+            f"Plan of epoch {self.epoch}{of_what}: {self.remaining_rows:,} rows left",
+            *self._order_lines(),
             f"  lanes    {self.lanes:,} in {self.groups} groups, {self.lane_rows:,} rows per lane and batch",
             f"  ranks    {self.world_size:,}{workers}",
             f"  steps    {steps}",
@@ -137,26 +142,54 @@ class Plan:
             lines.append(f"  damaged  at most {self.max_bad_rows:,} rows of a pass masked in each process")
         return "\n".join(lines + [f"  advice   {line}" for line in self.advice])
 
+    def _order_lines(self) -> list[str]:
+        """What is read, in which order: of a mixture, what each source gives."""
+        lines = [
+            f"  {name:8} {self._share_text(name)}: {rows:,} rows, {self.passes[name]:.2f} passes"
+            for name, rows in self.rows.items()
+        ]
+        if not self.shares:
+            order = ", ".join(f"{name} {value}" for name, value in self.order.items() if name != "kind")
+            lines.append(f"  order    {self.order['kind']}" + (f": {order}" if order else ""))
+        if self.table is not None:
+            lines.append(f"  table    {self.table}")
+        if self.units is not None:
+            lines.append(f"  units    {self.units}")
+        if self.windows:
+            lines.append(
+                f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
+                f"{self.window_rows:,} rows ({in_units(self.window_rows * self.row_bytes)})"
+            )
+        return lines
 
-def make_plan(spec: FilesSpec, cursor: _core.Cursor, workers: int) -> Plan:
+    def _share_text(self, name: str) -> str:
+        if name not in self.rounded:
+            return f"{self.shares[name]:.2%}"
+        return f"{self.shares[name]:.6%} (rounded from {self.rounded[name]:.6%})"
+
+
+def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
     """The plan of the rest of the current pass with this many loader workers (0 without workers)."""
     world_size, processes = spec.world.world_size, max(workers, 1)
     planned = spec.pass_from(cursor, processes)
-    order = spec.order(cursor)
-    blocks, windows, window_rows = order.sizes or (0, 0, 0)
+    here = planned.cursor_after(planned.batches - planned.batches_left) if planned.batches_left else cursor
+    shares, given = spec.shares(cursor.epoch), spec.rows_given(here)
+    blocks, windows, window_rows = spec.order_sizes(cursor)
     lanes, groups, lane_rows = planned.cut
-    remaining = spec.num_rows - cursor.consumed_rows()
+    remaining = here.num_rows - here.consumed_rows()
     dropped = row_count(planned.dropped())
     bound = spec.planned_reader(planned).memory_bound(processes)
-    decoded = planned.rows_decoded(order, world_size, processes) if planned.batches_left else 0
-    per_row = decoded / max(remaining - dropped, 1)
-    advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
-    if per_row > WARN_ABOVE:
-        warnings.warn(advice[0], stacklevel=3)
+    decoded, per_row = spec.rows_decoded(planned, here, processes)
+    if shares:
+        advice = _advice_of_mixture(bound.rank_bytes, per_row, lanes, len(shares))
+    else:
+        advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
+        if per_row > WARN_ABOVE:
+            warnings.warn(advice[0], stacklevel=3)
     return Plan(
         epoch=cursor.epoch,
         order=Cursor(cursor).order,
-        table=None if spec.table is None else str(spec.table),
+        table=spec.table_text,
         remaining_rows=remaining,
         world_size=world_size,
         workers=workers,
@@ -182,11 +215,26 @@ def make_plan(spec: FilesSpec, cursor: _core.Cursor, workers: int) -> Plan:
         units=spec.units_text,
         dropped_tokens=spec.dropped_tokens,
         advice=advice,
+        shares=shares,
+        rounded=spec.rounded(cursor.epoch),
+        rows={name: given[name] for name in shares},
+        passes={name: given[name] / spec.rows_of_sources[name] for name in shares},
     )
 
 
+def _advice_of_mixture(rank_bytes: int, per_row: float, lanes: int, sources: int) -> tuple[str, ...]:
+    remedy = "name fewer lanes, or a smaller window_rows of shuffled sources"
+    advice = []
+    if per_row > WARN_ABOVE:
+        advice.append(f"{per_row:.1f} rows are decoded per row delivered: {remedy}")
+    if rank_bytes > LARGE_BYTES and lanes > 1:
+        large = in_units(rank_bytes)
+        advice.append(f"each of {lanes} lanes holds rows of {sources} sources, {large} in all: {remedy}")
+    return tuple(advice)
+
+
 def _advice(
-    spec: FilesSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> tuple[str, ...]:
     advice = []
     if per_row > WARN_ABOVE:
@@ -199,7 +247,7 @@ def _advice(
 
 
 def _remedy(
-    spec: FilesSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
+    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
 ) -> str:
     """The advice where many more rows are decoded than are delivered."""
     said = f"{per_row:.1f} rows are decoded per row delivered"

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
-import fastresume.mixing.plan as of_plans
+import fastresume.plan as of_plans
 from fastresume.amounts import in_units
 from support.mixtures import WEIGHTS, mixture, source
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -16,20 +16,26 @@ from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Share, of_a_pass
-from fastresume.buffers import Intervals, of_buffer, of_runs
+from fastresume.buffers import Intervals, of_buffer, of_runs, row_count
 from fastresume.mixing.blend import Blend
 from fastresume.options.rows import OrderChoice
 from fastresume.packing.content import with_proof
 from fastresume.reading.draws import Draws
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.map_function import check_picklable
-from fastresume.reading.masked_rows import Bound
+from fastresume.reading.masked_rows import Bound, bound_of
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import PassReader, ReadSpec
 from fastresume.state.session import in_session, text_of_each
 
 _MOST_PASSES = 4096
 """Passes that are gone through to find where another one begins."""
+
+
+def _of_each(texts: Iterable[tuple[str, str | None]]) -> str | None:
+    """What is said of each source that has something to say."""
+    found = [f"{name}: {text}" for name, text in texts if text is not None]
+    return "; ".join(found) or None
 
 
 def _told(
@@ -99,6 +105,11 @@ class MixtureSpec(ReadSpec):
         return [*of_sources, of_all._replace(is_of_all=own is not None)]
 
     @property
+    def most_bad_rows(self) -> int | None:
+        """How many rows of a pass may be masked in a process; None if no bound is named."""
+        return None if self.max_bad_rows is None else bound_of(self.max_bad_rows, self.rows_of_rank)
+
+    @property
     def rows_of_rank(self) -> int:
         """The number of rows of the longest pass that this rank gets; of bins, on the average."""
         found, of = [], dict(self.sources)
@@ -166,6 +177,55 @@ class MixtureSpec(ReadSpec):
     def is_made_ahead(self) -> bool:
         """Whether threads make batches ahead of the loop: what units hold is worked out for a log, too."""
         return super().is_made_ahead or self.is_audited
+
+    @property
+    def units_text(self) -> str | None:
+        """What is counted instead of rows, in words; None of rows."""
+        return _of_each((name, spec.units_text) for name, spec in self.sources)
+
+    @property
+    def dropped_tokens(self) -> int:
+        """How many tokens of all sources are in no unit; 0 of rows."""
+        return sum(spec.dropped_tokens for _, spec in self.sources)
+
+    @property
+    def table_text(self) -> str | None:
+        """The snapshots of the tables that are read, in words; None where no source is a table."""
+        return _of_each((name, spec.table_text) for name, spec in self.sources)
+
+    def order_sizes(self, _cursor: _core.Cursor) -> tuple[int, int, int]:
+        """The numbers of blocks and windows of a pass of each source, and the rows of the largest window."""
+        each = [spec.order_sizes(spec.start()) for _, spec in self.sources]
+        blocks, windows, rows = zip(*each, strict=True)
+        return sum(blocks), sum(windows), max(rows)
+
+    def rows_decoded(self, planned: _core.Pass, cursor: _core.Cursor, workers: int) -> tuple[int, float]:
+        """The rows that this rank decodes in the rest of a stage, and the same per row that it gets.
+
+        Of units, these are the rows that they are made of.
+        """
+        decoded, of, given = 0, dict(self.sources), self.rows_given(cursor)
+        rows = sum(
+            count * of[name].manifest.num_selected / max(of[name].num_rows, 1)
+            for name, count in given.items()
+        )
+        of_a_unit = rows / max(sum(given.values()), 1)
+        if planned.batches_left:
+            decoded = self.planned_reader(planned).rows_decoded(workers)
+        return decoded, decoded / max(planned.batches_left * self.batch_size * of_a_unit, 1)
+
+    @property
+    def rows_of_sources(self) -> dict[str, int]:
+        """The rows of a pass of each source."""
+        return {name: spec.num_rows for name, spec in self.sources}
+
+    def rows_given(self, cursor: _core.Cursor) -> dict[str, int]:
+        """How many rows each source gives to the rest of the stage that a cursor is in."""
+        axes, left = _core.Axes(cursor), of_buffer(cursor.remaining()).tolist()
+        return {
+            name: sum(row_count(axes.ordinals(place, start, end)) for start, end in left)
+            for place, name in enumerate(axes.names)
+        }
 
     def audited(self) -> Self:
         """The same spec, whose batches have what a delivery log notes of units."""

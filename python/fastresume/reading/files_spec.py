@@ -16,7 +16,7 @@ from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Share
 from fastresume.batch.schema import Schema, Tensors
-from fastresume.buffers import Intervals, of_buffer, of_runs
+from fastresume.buffers import Intervals, of_buffer, of_runs, row_count
 from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
 from fastresume.options.topology import Cut
@@ -213,14 +213,21 @@ class FilesSpec(ReadSpec):
         return None
 
     @property
-    def units_text(self) -> str | None:
-        """What is counted instead of rows, in words; None of rows."""
-        return None
+    def table_text(self) -> str | None:
+        """The snapshot of the table that is read, in words; None for files that are no table's."""
+        return None if self.table is None else str(self.table)
 
-    @property
-    def dropped_tokens(self) -> int:
-        """How many tokens of all files are in no unit; 0 of rows."""
-        return 0
+    def order_sizes(self, cursor: _core.Cursor) -> tuple[int, int, int]:
+        """The numbers of blocks and windows, and the rows of the largest window; zeros in file order."""
+        return self.order(cursor).sizes or (0, 0, 0)
+
+    def rows_decoded(self, planned: _core.Pass, cursor: _core.Cursor, workers: int) -> tuple[int, float]:
+        """The rows, or units, that all ranks decode in the rest of a pass, and the same per one delivered."""
+        if not planned.batches_left:
+            return 0, 0.0
+        decoded = planned.rows_decoded(self.order(cursor), self.world.world_size, workers)
+        delivered = self.num_rows - cursor.consumed_rows() - row_count(planned.dropped())
+        return decoded, decoded / max(delivered, 1)
 
     def order(self, cursor: _core.Cursor) -> _core.Order:
         """The row, or unit, at each position of the pass that a cursor is in."""

@@ -207,6 +207,46 @@ class ReadSpec(ABC):
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that a reader delivered, with the cursor after it."""
 
+    @property
+    def units_text(self) -> str | None:
+        """What is counted instead of rows, in words; None of rows."""
+        return None
+
+    @property
+    def dropped_tokens(self) -> int:
+        """How many tokens of all files are in no unit; 0 of rows."""
+        return 0
+
+    @property
+    @abstractmethod
+    def table_text(self) -> str | None:
+        """The snapshots of the tables that are read, in words; None for files that are no table's."""
+
+    @abstractmethod
+    def order_sizes(self, cursor: _core.Cursor) -> tuple[int, int, int]:
+        """The numbers of blocks and windows, and the rows of the largest window; zeros in file order."""
+
+    @abstractmethod
+    def rows_decoded(self, planned: _core.Pass, cursor: _core.Cursor, workers: int) -> tuple[int, float]:
+        """The rows that the rest of a pass decodes, and the same per row that is delivered."""
+
+    def shares(self, _epoch: int) -> dict[str, float]:
+        """The share of each source in a pass of a mixture, as it is read; empty for one dataset."""
+        return {}
+
+    def rounded(self, _epoch: int) -> dict[str, float]:
+        """The shares that were asked for in a pass, of the sources that have another one."""
+        return {}
+
+    @property
+    def rows_of_sources(self) -> dict[str, int]:
+        """The rows of a pass of each source of a mixture."""
+        return {}
+
+    def rows_given(self, _cursor: _core.Cursor) -> dict[str, int]:
+        """How many rows each source of a mixture gives to the rest of the pass that a cursor is in."""
+        return {}
+
     def audited(self) -> Self:
         """The same spec, whose batches have what a delivery log notes."""
         return self
