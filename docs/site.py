@@ -103,6 +103,7 @@ KINDS = {
         "design/order-and-state.md",
         "design/reading.md",
         "design/sources.md",
+        "design/add-a-unit.md",
         "SECURITY.md",
         "LICENSE.md",
     ],

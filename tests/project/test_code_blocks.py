@@ -12,7 +12,7 @@ import pytest
 from support.code_blocks import NEEDS, blocks, program, without_blocks
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ("tutorial", "how-to", "coming-from", "reference", "explanation")
+FOLDERS = ("tutorial", "how-to", "coming-from", "reference", "explanation", "design")
 """The folders whose pages are one program each."""
 ELSEWHERE = {
     "README.md": "test_examples.py",
