@@ -309,3 +309,31 @@ def test_two_ranks_of_ten_rows_do_not_share_a_bound(tmp_path: Path) -> None:
         mapped = open_dataset(tmp_path / "ten.parquet", **how).map(never, on_error="mask")
         assert [batch.valid.any().item() for batch in mapped] == [rank == 0, False]
         assert mapped.spec.masked_rows.count.rows == (rows,)
+
+
+def test_files_without_checksums_are_told_of_once_where_damage_is_masked(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name, has_checksums in (("plain", False), ("checked", True)):
+        rows = pa.table({"x": range(100)})
+        pq.write_table(rows, tmp_path / f"{name}.parquet", write_page_checksum=has_checksums)
+
+    def told_of(dataset: fr.ParquetDataset | fr.Mixture) -> list[str]:
+        caplog.clear()
+        with fr.Loader(dataset, threads=1) as loader:
+            for _ in range(2):
+                assert len(list(loader)) == 10
+        return [message for message in caplog.messages if "have no checksums" in message]
+
+    def of(name: str, **how: Any) -> fr.ParquetDataset:
+        return fr.ParquetDataset(tmp_path / f"{name}.parquet", world=(0, 1), **how)
+
+    assert told_of(of("plain", batch_size=10)) == [], "there damage is an error"
+    masking = {"bad_rows": fr.MaskBadRows(at_most=1)}
+    assert told_of(of("checked", batch_size=10, **masking)) == []
+    (told,) = told_of(of("plain", batch_size=10, **masking))
+    assert "pages of the files have no checksums" in told
+    assert "write_page_checksum=True" in told
+    sources = {name: (of(name, **masking), 1) for name in ("plain", "checked")}
+    (told,) = told_of(fr.Mixture(sources, batch_size=20, world=(0, 1)))
+    assert "pages of the files of source 'plain' have" in told

@@ -100,7 +100,8 @@ class MixtureSpec(ReadSpec):
         for name, spec in self.sources:
             of_source = spec.max_bad_rows
             most = 1.0 if of_source is None and own is not None else of_source
-            of_sources.append(Bound.of(most, rows[name] // ranks, spec.manifest, name))
+            masks = spec.masks_damage
+            of_sources.append(Bound.of(most, rows[name] // ranks, spec.manifest, name, masks_damage=masks))
         of_all = Bound.of(own, self.rows_of_rank, self.sources[0][1].manifest)
         return [*of_sources, of_all._replace(is_of_all=own is not None)]
 

@@ -122,7 +122,8 @@ class FilesSpec(ReadSpec):
     @property
     def masking_bounds(self) -> Sequence[Bound]:
         """How many rows may be masked, for `MaskedRows`."""
-        return [Bound.of(self.max_bad_rows, self.rows_of_rank, self.manifest)]
+        most, rows = self.max_bad_rows, self.rows_of_rank
+        return [Bound.of(most, rows, self.manifest, masks_damage=self.masks_damage)]
 
     @property
     def stores(self) -> Sequence[_core.Stores]:

@@ -65,18 +65,29 @@ class Bound(NamedTuple):
         manifest: the files whose rows they are.
         source: of a mixture, the name of the source.
         is_of_all: of a mixture, whether the damaged rows of all sources count under it, too.
+        masks_damage: whether damaged rows of these files are masked.
     """
 
     rows: float
     manifest: _core.Manifest
     source: str | None = None
     is_of_all: bool = False
+    masks_damage: bool = False
 
     @classmethod
-    def of(cls, most: float | None, rows: int, manifest: _core.Manifest, source: str | None = None) -> Self:
+    def of(
+        cls,
+        most: float | None,
+        rows: int,
+        manifest: _core.Manifest,
+        source: str | None = None,
+        *,
+        masks_damage: bool = False,
+    ) -> Self:
         """That of `fr.MaskBadRows(at_most=)`, where this rank reads this many rows."""
         is_all = isinstance(most, float) and most >= 1
-        return cls(math.inf if is_all else bound_of(most, rows), manifest, source)
+        most_rows = math.inf if is_all else bound_of(most, rows)
+        return cls(most_rows, manifest, source, masks_damage=masks_damage)
 
 
 class MaskedRows:
@@ -93,6 +104,7 @@ class MaskedRows:
     def __init__(self, bounds: Sequence[Bound]) -> None:
         self._bounds = tuple(bounds)
         self._logged: set[object] = set()
+        self._without_checksums = [bound for bound in self._bounds if bound.masks_damage]
         self.stand_ins: dict[int, StandIn] = {}
         self.count = MaskedCount((0,) * len(bounds), 0, {})
 
@@ -107,6 +119,8 @@ class MaskedRows:
         Raises:
             DataError: if that is more than the bound; it says how many, where, and the first causes.
         """
+        if self._without_checksums:
+            self._tell_of_checksums()
         nothing, step = (0,) * len(self._bounds), batch.step
         before = self.count
         if before.epoch != batch.epoch:
@@ -171,6 +185,17 @@ class MaskedRows:
         for one in masked.damage:
             if self._is_new(one):
                 _log.warning("masked as not valid: %s", self._text(one))
+
+    def _tell_of_checksums(self) -> None:
+        """Logs once of files, or of a source, that pages without checksums were read."""
+        for bound in [bound for bound in self._without_checksums if bound.manifest.lacks_checksums]:
+            self._without_checksums.remove(bound)
+            of = "files" if bound.source is None else f"files of source {bound.source!r}"
+            _log.warning(
+                "bad_rows= masks what can't be decoded, but pages of the %s have no checksums: bytes that "
+                "were changed may be delivered as other values. Write files with write_page_checksum=True",
+                of,
+            )
 
     def _is_new(self, told: object) -> bool:
         if told in self._logged or len(self._logged) >= _MOST_LOGGED:

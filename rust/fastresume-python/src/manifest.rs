@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use fastresume::{
@@ -112,6 +113,12 @@ impl Manifest {
     #[getter]
     fn verifies_checksums(&self) -> bool {
         self.inner.page_checks().verifies_checksums
+    }
+
+    /// Whether a page was decoded that has no checksum, in this process.
+    #[getter]
+    fn lacks_checksums(&self) -> bool {
+        self.inner.lacks_checksums().load(Ordering::Relaxed)
     }
 
     /// Whether the rows lie in files.

@@ -77,6 +77,9 @@ pub struct Manifest {
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<Footers>,
+    /// Whether a page was decoded that has no checksum, in this process.
+    #[serde(skip)]
+    lacks_checksums: Arc<AtomicBool>,
     /// What has the rows, if they lie in no files.
     #[serde(skip)]
     pub(crate) rows: Option<Arc<dyn RowSource>>,
@@ -220,6 +223,7 @@ impl Manifest {
             told: None,
             file_system,
             footers,
+            lacks_checksums: Arc::default(),
             rows: None,
             second_names,
         })
@@ -302,6 +306,12 @@ impl Manifest {
     #[must_use]
     pub fn page_checks(&self) -> PageChecks {
         self.page_checks
+    }
+
+    /// Whether a page was decoded that has no checksum, in this process.
+    #[must_use]
+    pub fn lacks_checksums(&self) -> &Arc<AtomicBool> {
+        &self.lacks_checksums
     }
 
     /// The number of rows.

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescPtr;
@@ -42,6 +43,7 @@ pub struct OpenFile {
     leaves: Arc<Leaves>,
     places: Arc<PagePlaces>,
     page_checks: PageChecks,
+    lacks_checksums: Arc<AtomicBool>,
     /// Where its column chunk ends, of which only a part is read.
     end: Option<u64>,
     /// Columns of one value, and that.
@@ -77,6 +79,7 @@ impl OpenFile {
                 leaves: Arc::new(leaves),
                 places: Arc::default(),
                 page_checks: manifest.page_checks(),
+                lacks_checksums: Arc::clone(manifest.lacks_checksums()),
                 end: None,
                 values,
                 rows: Some(Arc::new(rows)),
@@ -99,6 +102,7 @@ impl OpenFile {
             leaves,
             places: Arc::default(),
             page_checks: manifest.page_checks(),
+            lacks_checksums: Arc::clone(manifest.lacks_checksums()),
             end: None,
             values,
             rows: None,
@@ -142,7 +146,8 @@ impl OpenFile {
         }
         let chunk = self.chunk(row_group, leaf_number, leaf)?;
         let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
-        let stored = StoredPages::new(source, chunk, places, self.page_checks.verifies_checksums, buffers)?;
+        let checksums = (self.page_checks.verifies_checksums, Arc::clone(&self.lacks_checksums));
+        let stored = StoredPages::new(source, chunk, places, checksums, buffers)?;
         Ok(Pages::Stored(stored))
     }
 
@@ -213,6 +218,7 @@ impl OpenFile {
             leaves: Arc::clone(&self.leaves),
             places: Arc::clone(&self.places),
             page_checks: self.page_checks,
+            lacks_checksums: Arc::clone(&self.lacks_checksums),
             end: self.end,
             values: Arc::clone(&self.values),
             rows: self.rows.clone(),

@@ -93,7 +93,7 @@ impl ChunkChoices {
             Arc::clone(&self.bytes) as _,
             self.chunk.clone(),
             Arc::clone(&shared.places),
-            true,
+            (true, Arc::default()),
             buffers,
         )?;
         Ok(Pages::Stored(stored))

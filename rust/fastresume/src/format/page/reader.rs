@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parquet::basic::{Compression, Encoding};
 
@@ -98,6 +99,8 @@ pub struct StoredPages<'a> {
     codec: &'a mut Codec,
     part: Option<&'a GroupPart>,
     verifies_checksums: bool,
+    /// Whether a page had none.
+    lacks_checksums: Arc<AtomicBool>,
     /// Values of the data pages that were opened.
     opened_values: u64,
     /// The bytes of the present page: of what was expanded, or of what was read ahead.
@@ -163,7 +166,7 @@ impl PageStart {
 }
 
 impl<'a> StoredPages<'a> {
-    /// The pages of a chunk, of which checksums are compared if that is asked for.
+    /// The pages of a chunk: whether their checksums are compared, and what is told of one that has none.
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file, or its codec is not known.
@@ -171,7 +174,7 @@ impl<'a> StoredPages<'a> {
         source: Arc<dyn Source>,
         chunk: Chunk,
         places: Arc<PagePlaces>,
-        verifies_checksums: bool,
+        (verifies_checksums, lacks_checksums): (bool, Arc<AtomicBool>),
         buffers: &'a mut Buffers,
     ) -> Result<Self> {
         let Buffers { ahead, expanded, dictionary, codec, part, .. } = buffers;
@@ -189,6 +192,7 @@ impl<'a> StoredPages<'a> {
             codec,
             part,
             verifies_checksums,
+            lacks_checksums,
             opened_values: 0,
             is_expanded: false,
             page: 0..0,
@@ -371,6 +375,9 @@ impl<'a> StoredPages<'a> {
         }
         let place = self.walk.bytes(page.offset, header.compressed_bytes())?;
         let bytes = &self.walk.memory()[place.clone()];
+        if header.checksum.is_none() && !self.lacks_checksums.load(Ordering::Relaxed) {
+            self.lacks_checksums.store(true, Ordering::Relaxed);
+        }
         if let Some(stated) = header.checksum.filter(|_| self.verifies_checksums) {
             let found = crc32fast::hash(bytes);
             if found != stated.cast_unsigned() {
