@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::arrow::bits::Bits;
 use crate::arrow::field::{Field, Form};
 use crate::error::{Error, Result};
 
@@ -102,6 +103,16 @@ impl Array {
         let Some(validity) = &self.validity else { return Ok(true) };
         bit(validity.bytes(), self.offset + place)
             .ok_or_else(|| contradicts("the validity ends before its values"))
+    }
+
+    /// The bits of some values, 1 of each that is not null; all are 1 if none is told.
+    ///
+    /// # Errors
+    /// `Data` if the bits end before them.
+    pub fn validity_of(&self, start: usize, length: usize) -> Result<Bits> {
+        let Some(validity) = &self.validity else { return Bits::of((0..length).map(|_| Ok(true))) };
+        let found = Bits::sliced(validity.bytes(), self.offset + start, length)?;
+        found.ok_or_else(|| contradicts("the validity ends before its values"))
     }
 
     /// Whether none of some values is null, as far as that is told by their bits.

@@ -5,9 +5,10 @@ use parquet::schema::types::ColumnDescriptor;
 
 use crate::arrow::array::{Array, contradicts};
 use crate::arrow::field::{Field, Form};
-use crate::arrow::levels::{Levels, Walk};
+use crate::arrow::levels::{DefinitionLevels, Walk};
 use crate::arrow::values::{self, Stored};
 use crate::error::{Error, Result};
+use crate::memory::vectors::{append, collected, room_for};
 
 /// A leaf, and how a file of the same rows holds it.
 #[derive(Debug, Clone)]
@@ -63,13 +64,17 @@ impl Leaf {
         array: &'a Array,
         start: usize,
         length: usize,
-    ) -> Result<(Walk, Form, &'a Array)> {
-        let mut walk = Walk::of_rows(start, length);
+        most: usize,
+    ) -> Result<Option<(Walk, Form, &'a Array)>> {
+        let mut walk = Walk::of_rows(start, length, most);
         let (mut field, mut array) = walk.enter(field, array, field.is_nullable)?;
         for &child in self.path.iter().skip(1) {
             // The entries of a map are a struct that is never null, whatever their field says.
             let is_map = field.form == Form::Map;
             let (below, to) = walk.descend(field, array, child)?;
+            if walk.is_over() {
+                return Ok(None);
+            }
             (field, array) = walk.enter(below, to, below.is_nullable && !is_map)?;
         }
         if walk.level != self.levels.0 {
@@ -78,10 +83,11 @@ impl Leaf {
                 field.name, walk.level, self.levels.0
             )));
         }
-        Ok((walk, field.form, array))
+        Ok(Some((walk, field.form, array)))
     }
 
-    /// Rows of a column's array as a page holds them: repetition levels, definition levels, plain values.
+    /// Rows of a column's array as a page holds them: repetition levels, definition levels, plain values. None if that
+    /// takes more than `most` levels.
     ///
     /// # Errors
     /// `Data` if parts of the array contradict each other, or a value does not fit.
@@ -90,21 +96,38 @@ impl Leaf {
         field: &Field,
         array: &Array,
         (start, length): (usize, usize),
+        most: usize,
         output: &mut Vec<u8>,
-    ) -> Result<PageShape> {
-        let (mut walk, form, leaf) = self.walk(field, array, start, length)?;
-        let Levels { count, definition, same, repetition } = walk.levels();
+    ) -> Result<Option<PageShape>> {
+        let Some((mut walk, form, leaf)) = self.walk(field, array, start, length, most)? else {
+            return Ok(None);
+        };
+        let levels = walk.levels();
+        let count = levels.count;
         output.clear();
-        if self.levels.1 > 0 {
-            add_levels(&repetition, 0, count, self.levels.1, output);
+        if self.levels.1 > 0 && levels.repetition.is_empty() {
+            add_run(0, count, output);
+        } else if self.levels.1 > 0 {
+            add_levels(&levels.repetition, self.levels.1, output)?;
         }
         let repeated = output.len();
         if self.levels.0 > 0 {
-            add_levels(&definition, same, count, self.levels.0, output);
+            match levels.definition()? {
+                DefinitionLevels::Same(level) => add_run(level, count, output),
+                DefinitionLevels::Bits(bits) if self.levels.0 == 1 => {
+                    add_varint(((count.div_ceil(8) as u64) << 1) | 1, output);
+                    append(output, bits.bytes().iter().copied())?;
+                }
+                DefinitionLevels::Bits(bits) => {
+                    let told: Vec<u8> = collected(bits.each().map(u8::from))?;
+                    add_levels(&told, self.levels.0, output)?;
+                }
+                DefinitionLevels::Told(told) => add_levels(&told, self.levels.0, output)?,
+            }
         }
         let level_bytes = (repeated, output.len() - repeated);
         values::add(form, leaf, &walk.at, self.stored, output)?;
-        Ok(PageShape { values: count, level_bytes })
+        Ok(Some(PageShape { values: count, level_bytes }))
     }
 
     /// Adds what rows hold to hashes of levels and of values: the same for the same rows, wherever arrays are cut.
@@ -118,19 +141,28 @@ impl Leaf {
         (start, length): (usize, usize),
         [of_levels, of_values]: [&mut blake3::Hasher; 2],
     ) -> Result<()> {
-        let (mut walk, form, leaf) = self.walk(field, array, start, length)?;
-        let levels = walk.levels();
+        let Some((mut walk, form, leaf)) = self.walk(field, array, start, length, usize::MAX)? else {
+            return Err(contradicts("it has too many values"));
+        };
+        let mut levels = walk.levels();
+        let (count, repetition) = (levels.count, std::mem::take(&mut levels.repetition));
+        let definition = levels.definition()?;
         let mut bytes = Vec::new();
-        for place in 0..levels.count {
-            bytes.push(levels.repetition.get(place).copied().unwrap_or(0));
-            bytes.push(levels.definition.get(place).copied().unwrap_or(levels.same));
+        room_for(&mut bytes, 2 * count)?;
+        for place in 0..count {
+            bytes.push(repetition.get(place).copied().unwrap_or(0));
+            bytes.push(match &definition {
+                DefinitionLevels::Same(level) => *level,
+                DefinitionLevels::Bits(bits) => u8::from(bits.get(place) == Some(true)),
+                DefinitionLevels::Told(told) => told.get(place).copied().unwrap_or(0),
+            });
         }
         of_levels.update(&bytes);
         bytes.clear();
         values::add(form, leaf, &walk.at, self.stored, &mut bytes)?;
         if form == Form::Bool {
             // Bits of a page begin with a byte: where arrays are cut they would differ.
-            bytes = (0..values::count(&walk.at))
+            bytes = (0..walk.at.count())
                 .map(|place| bytes.get(place / 8).map_or(0, |byte| byte >> (place % 8) & 1))
                 .collect();
         }
@@ -139,27 +171,42 @@ impl Leaf {
     }
 }
 
-/// Appends levels as a run, or packed; they are all `same` if none are told.
-fn add_levels(levels: &[u8], same: u8, count: usize, largest: u8, output: &mut Vec<u8>) {
+/// Appends so many levels that are the same.
+fn add_run(level: u8, count: usize, output: &mut Vec<u8>) {
+    add_varint((count as u64) << 1, output);
+    output.push(level);
+}
+
+/// Appends levels as a run, or packed.
+fn add_levels(levels: &[u8], largest: u8, output: &mut Vec<u8>) -> Result<()> {
     let width = (u8::BITS - largest.leading_zeros()) as usize;
-    let first = levels.first().copied().unwrap_or(same);
+    let first = levels.first().copied().unwrap_or(0);
     if levels.iter().all(|&level| level == first) {
-        add_varint((count as u64) << 1, output);
-        output.push(first);
-        return;
+        add_run(first, levels.len(), output);
+        return Ok(());
     }
-    add_varint(((count.div_ceil(8) as u64) << 1) | 1, output);
-    let (mut word, mut bits) = (0_u64, 0);
-    for place in 0..count.next_multiple_of(8) {
-        word |= u64::from(levels.get(place).copied().unwrap_or(0)) << bits;
-        bits += width;
-        while bits >= 8 {
-            #[expect(clippy::cast_possible_truncation, reason = "the lowest byte is taken")]
-            output.push(word as u8);
-            word >>= 8;
-            bits -= 8;
-        }
+    let groups = levels.len().div_ceil(8);
+    add_varint(((groups as u64) << 1) | 1, output);
+    room_for(output, groups * 8)?;
+    let (whole, rest) = levels.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    let last = if rest.is_empty() { &[][..] } else { std::slice::from_ref(&last) };
+    for eight in whole.iter().chain(last) {
+        // Eight levels of so many bits are as many bytes.
+        let packed = match width {
+            1 => u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56,
+            2 => {
+                let pairs = u64::from_le_bytes(*eight);
+                let fours = (pairs | pairs >> 6) & 0x000f_000f_000f_000f;
+                let eights = (fours | fours >> 12) & 0x0000_00ff_0000_00ff;
+                (eights | eights >> 24) & 0xffff
+            }
+            _ => eight.iter().rev().fold(0, |word, &level| word << width | u64::from(level)),
+        };
+        output.extend_from_slice(packed.to_le_bytes().get(..width).unwrap_or_default());
     }
+    Ok(())
 }
 
 fn add_varint(mut value: u64, output: &mut Vec<u8>) {
@@ -192,4 +239,32 @@ pub fn page_rows(array: &Array, most_rows: usize, most_bytes: usize) -> usize {
 /// `Data` if it is not among those that were read.
 pub fn column_of(columns: &[Option<Array>], number: usize) -> Result<&Array> {
     columns.get(number).and_then(Option::as_ref).ok_or_else(|| contradicts("a column was not read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_of_all_widths_are_packed_with_the_lowest_bits_first() {
+        for largest in [1_u8, 2, 3, 4, 7, 9, 60, 120] {
+            let width = (u8::BITS - largest.leading_zeros()) as usize;
+            for count in [1, 7, 8, 9, 100] {
+                let levels: Vec<u8> =
+                    (0..count).map(|place: u8| place.wrapping_mul(7) % (largest + 1)).collect();
+                let mut output = Vec::new();
+                add_levels(&levels, largest, &mut output).unwrap();
+                if levels.iter().all(|level| *level == levels[0]) {
+                    assert_eq!(output, [2 * count, levels[0]]);
+                    continue;
+                }
+                let bit = |at: usize| output[1 + at / 8] >> (at % 8) & 1;
+                for (place, level) in levels.iter().enumerate() {
+                    let found: u8 = (0..width).map(|at| bit(place * width + at) << at).sum();
+                    assert_eq!(found, *level, "{largest} {count} {place}");
+                }
+                assert_eq!(output.len(), 1 + usize::from(count).div_ceil(8) * width);
+            }
+        }
+    }
 }

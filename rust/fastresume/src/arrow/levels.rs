@@ -1,85 +1,122 @@
 //! The way down to a leaf, for some rows: where their values are, and the levels that say so.
 
+use std::ops::Range;
+
 use crate::arrow::array::{Array, contradicts};
+use crate::arrow::bits::Bits;
 use crate::arrow::field::{Field, Form};
 use crate::error::{Error, Result};
-use crate::memory::vectors::room_for;
+use crate::memory::vectors::{collected_results, resize, room_for};
 
-/// No value is there: something above it is null or empty.
-pub const GONE: usize = usize::MAX;
+/// The level of what is there, until it is known.
+const THERE: u8 = u8::MAX;
 
 /// Which values of an array there are.
 #[derive(Debug)]
 pub enum At {
     /// All of a range: its start and length.
     Run(usize, usize),
-    /// Each of these, or none.
+    /// Those from a start on of which a bit is 1.
+    Some(usize, Bits),
+    /// Each of these.
     Each(Vec<usize>),
+}
+
+/// Which levels have a value.
+#[derive(Debug, Clone)]
+enum Definition {
+    /// All.
+    All,
+    /// Those of which a bit is 1. The others have this level.
+    Some(Bits, u8),
+    /// Each is told: what is there by `THERE`.
+    Told(Vec<u8>),
 }
 
 /// What was met on the way from rows down to some array.
 #[derive(Debug)]
 pub struct Walk {
-    /// The values, one for each level.
+    /// The values that are there.
     pub at: At,
     /// The definition level of what is there.
     pub level: u8,
-    /// The definition levels of what is not, in their places.
-    definition: Vec<u8>,
+    /// How many levels there are.
+    count: usize,
+    definition: Definition,
     /// The repetition levels, where there are lists.
     repetition: Vec<u8>,
     /// How many lists were met.
     lists: u8,
+    /// So many levels are told at most.
+    most: usize,
 }
 
 /// The levels of some rows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Levels {
     /// How many there are.
     pub count: usize,
-    /// The definition levels; none if all are `same`.
-    pub definition: Vec<u8>,
-    /// The level of all, if none are told.
-    pub same: u8,
     /// The repetition levels; none if all are 0.
     pub repetition: Vec<u8>,
+    /// The level of what is there.
+    there: u8,
+    definition: Definition,
+}
+
+/// The definition levels of some rows.
+#[derive(Debug)]
+pub enum DefinitionLevels {
+    /// All are the same.
+    Same(u8),
+    /// Bits: 0 or 1.
+    Bits(Bits),
+    /// Each is told.
+    Told(Vec<u8>),
+}
+
+impl Levels {
+    /// The definition levels, in the form in which they are known.
+    ///
+    /// # Errors
+    /// `Argument` if there is no memory for them.
+    pub fn definition(self) -> Result<DefinitionLevels> {
+        let there = self.there;
+        Ok(match self.definition {
+            Definition::All => DefinitionLevels::Same(there),
+            Definition::Some(bits, 0) if there == 1 => DefinitionLevels::Bits(bits),
+            Definition::Some(bits, gone) => {
+                let mut told = Vec::new();
+                room_for(&mut told, bits.count())?;
+                told.extend(bits.each().map(|is_there| if is_there { there } else { gone }));
+                DefinitionLevels::Told(told)
+            }
+            Definition::Told(mut told) => {
+                told.iter_mut().filter(|level| **level == THERE).for_each(|level| *level = there);
+                DefinitionLevels::Told(told)
+            }
+        })
+    }
 }
 
 impl Walk {
-    /// Begins with some rows.
+    /// Begins with some rows. More than `most` levels are not told.
     #[must_use]
-    pub fn of_rows(start: usize, length: usize) -> Self {
+    pub fn of_rows(start: usize, length: usize, most: usize) -> Self {
         Self {
             at: At::Run(start, length),
             level: 0,
-            definition: Vec::new(),
+            count: length,
+            definition: Definition::All,
             repetition: Vec::new(),
             lists: 0,
+            most,
         }
     }
 
-    fn count(&self) -> usize {
-        match &self.at {
-            At::Run(_, length) => *length,
-            At::Each(each) => each.len(),
-        }
-    }
-
-    /// Each value by itself, with room for its level.
-    fn each(&mut self) -> Result<(&mut Vec<usize>, &mut Vec<u8>)> {
-        if let At::Run(start, length) = self.at {
-            let mut each = Vec::new();
-            room_for(&mut each, length)?;
-            each.extend(start..start + length);
-            self.at = At::Each(each);
-            room_for(&mut self.definition, length)?;
-            self.definition.clear();
-            self.definition.resize(length, 0);
-        }
-        let Self { at: At::Each(each), definition, .. } = self else {
-            return Err(contradicts("it has no rows"));
-        };
-        Ok((each, definition))
+    /// Whether there are more levels than are told.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.count > self.most
     }
 
     /// Goes into an array of a field: leaves out what is null, and follows indices and runs to what they stand for.
@@ -121,37 +158,86 @@ impl Walk {
         Ok((field, array))
     }
 
-    /// Marks null values as gone; whether there are some.
+    /// Leaves out values that are null; whether there are some.
     fn leave_out_nulls(&mut self, field: &Field, array: &Array) -> Result<bool> {
-        let (is_null, level) = (field.form == Form::Null, self.level);
-        match &self.at {
+        let is_null = field.form == Form::Null;
+        let kept = match &self.at {
             At::Run(_, 0) => return Ok(false),
             At::Run(start, length) => {
                 let end = start.checked_add(*length).filter(|end| *end <= array.length);
                 end.ok_or_else(|| contradicts("it has fewer values than rows"))?;
-                if !is_null && array.are_valid(*start, *length) {
+                if is_null {
+                    Bits::none(*length)?
+                } else if array.are_valid(*start, *length) {
                     return Ok(false);
+                } else {
+                    array.validity_of(*start, *length)?
                 }
             }
-            At::Each(_) if !is_null && array.validity.is_none() => return Ok(false),
-            At::Each(_) => {}
+            other if is_null => Bits::none(other.count())?,
+            _ if array.validity.is_none() => return Ok(false),
+            At::Some(start, bits) => Bits::of(bits.places().map(|place| array.is_valid(start + place)))?,
+            At::Each(each) => Bits::of(each.iter().map(|&place| array.is_valid(place)))?,
+        };
+        if kept.are_all() {
+            return Ok(false);
         }
-        let (each, definition) = self.each()?;
-        let mut found = false;
-        for (place, told) in each.iter_mut().zip(definition) {
-            if *place != GONE && (is_null || !array.is_valid(*place)?) {
-                (*place, *told, found) = (GONE, level, true);
+        match &mut self.definition {
+            Definition::All => self.definition = Definition::Some(kept.clone(), self.level),
+            Definition::Some(..) | Definition::Told(_) => {
+                let level = self.level;
+                let mut kept = kept.each();
+                for told in self.told()?.iter_mut().filter(|told| **told == THERE) {
+                    if kept.next() == Some(false) {
+                        *told = level;
+                    }
+                }
             }
         }
-        Ok(found)
+        self.at = match std::mem::replace(&mut self.at, At::Run(0, 0)) {
+            At::Run(start, _) => At::Some(start, kept),
+            At::Some(start, bits) => {
+                let both = bits.places().zip(kept.each()).filter(|(_, is_kept)| *is_kept);
+                At::Each(collected_results(both.map(|(place, _)| Ok(start + place)))?)
+            }
+            At::Each(mut each) => {
+                let mut kept = kept.each();
+                each.retain(|_| kept.next() == Some(true));
+                At::Each(each)
+            }
+        };
+        Ok(true)
+    }
+
+    /// The definition levels, each by itself.
+    fn told(&mut self) -> Result<&mut Vec<u8>> {
+        let mut told = Vec::new();
+        match &self.definition {
+            Definition::Told(_) => {}
+            Definition::All => resize(&mut told, self.count, THERE)?,
+            Definition::Some(bits, gone) => {
+                room_for(&mut told, bits.count())?;
+                told.extend(bits.each().map(|is_there| if is_there { THERE } else { *gone }));
+            }
+        }
+        if !matches!(self.definition, Definition::Told(_)) {
+            self.definition = Definition::Told(told);
+        }
+        match &mut self.definition {
+            Definition::Told(told) => Ok(told),
+            _ => Err(contradicts("it has no levels")),
+        }
     }
 
     /// Puts other places in place of those that are there.
     fn map(&mut self, mut of: impl FnMut(usize) -> Result<usize>) -> Result<()> {
-        let (each, _) = self.each()?;
-        for place in each.iter_mut().filter(|place| **place != GONE) {
-            *place = of(*place)?;
-        }
+        let mut each = Vec::new();
+        room_for(&mut each, self.at.count())?;
+        self.at.each(|place| {
+            each.push(of(place)?);
+            Ok(())
+        })?;
+        self.at = At::Each(each);
         Ok(())
     }
 
@@ -169,10 +255,8 @@ impl Walk {
         let to = array.child(child)?;
         if field.form == Form::Struct {
             match &mut self.at {
-                At::Run(start, _) => *start += array.offset,
-                At::Each(each) => {
-                    each.iter_mut().filter(|place| **place != GONE).for_each(|place| *place += array.offset);
-                }
+                At::Run(start, _) | At::Some(start, _) => *start += array.offset,
+                At::Each(each) => each.iter_mut().for_each(|place| *place += array.offset),
             }
             return Ok((below, to));
         }
@@ -183,87 +267,149 @@ impl Walk {
     /// Goes from lists to their elements.
     fn expand(&mut self, form: Form, lists: &Array) -> Result<()> {
         self.lists += 1;
-        let (deeper, level) = (self.lists, self.level);
-        let before = std::mem::replace(&mut self.at, At::Run(0, 0));
-        let of_rows = self.repetition.is_empty();
+        let mut found = Elements::new((self.lists, self.level), self.most);
         let repetition = std::mem::take(&mut self.repetition);
-        let definition = std::mem::take(&mut self.definition);
-        if let At::Run(start, length) = before
-            && let Some(run) = whole(form, lists, start, length)?
-        {
-            let mut told = Vec::new();
-            room_for(&mut told, run.len())?;
-            for (number, place) in (start..start + length).enumerate() {
-                let list = lists.list(form, place)?;
-                told.push(repetition.get(number).copied().unwrap_or(0));
-                told.resize(told.len() + list.len() - 1, deeper);
+        let definition = std::mem::replace(&mut self.definition, Definition::All);
+        let mut place = 0;
+        // Between the lists that are there lie the levels of what is not.
+        let mut gone_before = |found: &mut Elements| {
+            while let Some(level) = definition.gone(place) {
+                found.add_gone(repetition.get(place).copied().unwrap_or(0), level)?;
+                place += 1;
             }
-            self.at = At::Run(run.start, run.len());
-            (self.repetition, self.level) = (told, level + 1);
-            return Ok(());
-        }
-        let (mut each, mut levels, mut told) = (Vec::new(), Vec::new(), Vec::new());
-        let count = match &before {
-            At::Run(_, length) => *length,
-            At::Each(each) => each.len(),
+            place += 1;
+            Ok::<u8, Error>(repetition.get(place - 1).copied().unwrap_or(0))
         };
-        for number in 0..count {
-            let (place, gone) = match &before {
-                At::Run(start, _) => (start + number, 0),
-                At::Each(each) => (each[number], definition[number]),
-            };
-            let first = if of_rows { 0 } else { repetition[number] };
-            let list = if place == GONE { 0..0 } else { lists.list(form, place)? };
-            let room = list.len().max(1);
-            room_for(&mut each, room)?;
-            room_for(&mut levels, room)?;
-            room_for(&mut told, room)?;
-            told.push(first);
-            if list.is_empty() {
-                each.push(GONE);
-                levels.push(if place == GONE { gone } else { level });
-                continue;
-            }
-            told.resize(told.len() + list.len() - 1, deeper);
-            levels.resize(levels.len() + list.len(), 0);
-            each.extend(list);
+        std::mem::replace(&mut self.at, At::Run(0, 0)).each(|list| {
+            let first = gone_before(&mut found)?;
+            if found.is_over() { Ok(()) } else { found.add(first, lists.list(form, list)?) }
+        })?;
+        while place < self.count {
+            let level = definition.gone(place).unwrap_or(self.level);
+            found.add_gone(repetition.get(place).copied().unwrap_or(0), level)?;
+            place += 1;
         }
-        (self.at, self.definition, self.repetition) = (At::Each(each), levels, told);
-        self.level = level + 1;
+        self.count = found.count();
+        (self.at, self.repetition) = (found.at, found.repetition);
+        self.definition = found.told.map_or(Definition::All, Definition::Told);
+        self.level += 1;
         Ok(())
     }
 
     /// The levels, at the end of the way.
     #[must_use]
     pub fn levels(&mut self) -> Levels {
-        let mut found = Levels { count: self.count(), same: self.level, ..Levels::default() };
-        found.repetition = std::mem::take(&mut self.repetition);
-        if let At::Each(each) = &self.at {
-            let mut definition = std::mem::take(&mut self.definition);
-            for (place, told) in each.iter().zip(&mut definition) {
-                if *place != GONE {
-                    *told = self.level;
-                }
-            }
-            found.definition = definition;
+        Levels {
+            count: self.count,
+            repetition: std::mem::take(&mut self.repetition),
+            there: self.level,
+            definition: std::mem::replace(&mut self.definition, Definition::All),
         }
-        found
     }
 }
 
-/// The elements of lists, if none is empty and they lie behind one another.
-fn whole(form: Form, lists: &Array, start: usize, length: usize) -> Result<Option<std::ops::Range<usize>>> {
-    if length == 0 || matches!(form, Form::ListViews { .. }) {
-        return Ok(None);
-    }
-    let first = lists.list(form, start)?;
-    let mut end = first.start;
-    for number in 0..length {
-        let list = lists.list(form, start + number)?;
-        if list.is_empty() || list.start != end {
-            return Ok(None);
+impl Definition {
+    /// The level of what is not there.
+    #[inline]
+    fn gone(&self, place: usize) -> Option<u8> {
+        match self {
+            Self::All => None,
+            Self::Some(bits, gone) => (bits.get(place) == Some(false)).then_some(*gone),
+            Self::Told(told) => told.get(place).copied().filter(|level| *level != THERE),
         }
-        end = list.end;
     }
-    Ok(Some(first.start..end))
+}
+
+impl At {
+    /// How many values are there.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match self {
+            Self::Run(_, length) => *length,
+            Self::Some(_, bits) => bits.ones(),
+            Self::Each(each) => each.len(),
+        }
+    }
+
+    /// Calls `add` for each value that is there.
+    ///
+    /// # Errors
+    /// Those of `add`.
+    #[inline]
+    pub fn each(&self, mut add: impl FnMut(usize) -> Result<()>) -> Result<()> {
+        match self {
+            Self::Run(start, length) => (*start..start + length).try_for_each(add),
+            Self::Some(start, bits) => bits.places().try_for_each(|place| add(start + place)),
+            Self::Each(each) => each.iter().try_for_each(|&place| add(place)),
+        }
+    }
+}
+
+/// The elements of lists, and the levels that they have.
+struct Elements {
+    at: At,
+    /// None as long as all are there.
+    told: Option<Vec<u8>>,
+    repetition: Vec<u8>,
+    /// The repetition level of what is not the first of its list, and the definition level of an empty list.
+    deeper: u8,
+    empty: u8,
+    most: usize,
+}
+
+impl Elements {
+    fn new((deeper, empty): (u8, u8), most: usize) -> Self {
+        Self { at: At::Run(0, 0), told: None, repetition: Vec::new(), deeper, empty, most }
+    }
+
+    fn count(&self) -> usize {
+        self.repetition.len()
+    }
+
+    fn is_over(&self) -> bool {
+        self.count() > self.most
+    }
+
+    fn add_gone(&mut self, first: u8, level: u8) -> Result<()> {
+        let count = self.count();
+        let told = self.told.get_or_insert_default();
+        resize(told, count, THERE)?;
+        room_for(told, 1)?;
+        told.push(level);
+        room_for(&mut self.repetition, 1)?;
+        self.repetition.push(first);
+        Ok(())
+    }
+
+    #[inline]
+    fn add(&mut self, first: u8, list: Range<usize>) -> Result<()> {
+        if list.is_empty() {
+            return self.add_gone(first, self.empty);
+        }
+        // What is over is cut off: nobody reads it.
+        let length = list.len().min(self.most.saturating_sub(self.count()).saturating_add(1));
+        room_for(&mut self.repetition, length)?;
+        self.repetition.push(first);
+        self.repetition.resize(self.repetition.len() + length - 1, self.deeper);
+        if let Some(told) = &mut self.told {
+            resize(told, self.repetition.len(), THERE)?;
+        }
+        match &mut self.at {
+            At::Run(_, 0) => self.at = At::Run(list.start, length),
+            At::Run(start, before) if *start + *before == list.start => *before += length,
+            At::Run(start, before) => {
+                let mut each = Vec::new();
+                room_for(&mut each, *before + length)?;
+                each.extend(*start..*start + *before);
+                each.extend(list.start..list.start + length);
+                self.at = At::Each(each);
+            }
+            At::Each(each) => {
+                room_for(each, length)?;
+                each.extend(list.start..list.start + length);
+            }
+            At::Some(..) => return Err(contradicts("lists have no elements")),
+        }
+        Ok(())
+    }
 }

@@ -1,5 +1,6 @@
 //! Arrow's arrays, as a producer lends them: their types, and their rows as levels and plain values.
 
+pub mod bits;
 pub mod field;
 pub mod array;
 pub mod leaf;

@@ -3,10 +3,11 @@
 use parquet::basic::Type as Physical;
 
 use crate::arrow::array::{Array, bit, contradicts};
+use crate::arrow::bits::Bits;
 use crate::arrow::field::{Form, Meaning};
-use crate::arrow::levels::{At, GONE};
+use crate::arrow::levels::At;
 use crate::error::{Error, Result};
-use crate::memory::vectors::room_for;
+use crate::memory::vectors::{resize, room_for};
 
 /// Milliseconds of a day.
 const DAY_MILLIS: i64 = 86_400_000;
@@ -47,29 +48,16 @@ pub fn add(form: Form, array: &Array, at: &At, stored: Stored, output: &mut Vec<
     }
 }
 
-/// Calls `add` for each value that is there.
-#[inline]
-fn each(at: &At, mut add: impl FnMut(usize) -> Result<()>) -> Result<()> {
-    match at {
-        At::Run(start, length) => (*start..start + length).try_for_each(add),
-        At::Each(each) => each.iter().filter(|place| **place != GONE).try_for_each(|&place| add(place)),
-    }
-}
-
-/// How many values are there.
-#[must_use]
-pub fn count(at: &At) -> usize {
-    match at {
-        At::Run(_, length) => *length,
-        At::Each(each) => each.iter().filter(|place| **place != GONE).count(),
-    }
-}
-
 fn add_bits(array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
     let bits = array.buffer(0)?;
-    room_for(output, count(at).div_ceil(8))?;
+    room_for(output, at.count().div_ceil(8))?;
+    if let At::Run(start, length) = *at {
+        let run = Bits::sliced(bits, array.offset + start, length)?;
+        output.extend_from_slice(run.ok_or_else(|| contradicts("its bits end before its values"))?.bytes());
+        return Ok(());
+    }
     let (mut byte, mut filled) = (0_u8, 0);
-    each(at, |place| {
+    at.each(|place| {
         let set =
             bit(bits, array.offset + place).ok_or_else(|| contradicts("its bits end before its values"))?;
         byte |= u8::from(set) << filled;
@@ -87,7 +75,7 @@ fn add_bits(array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
 }
 
 fn add_texts(form: Form, array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
-    each(at, |place| {
+    at.each(|place| {
         let text = array.text(form, place)?;
         let length = u32::try_from(text.len()).map_err(|_| {
             Error::refused(format!("a value has {} bytes, at most 2^32 are read", text.len()))
@@ -112,7 +100,7 @@ fn add_fixed(
         let start = (array.offset + place).checked_mul(width).ok_or_else(outside)?;
         bytes.get(start..start + width).ok_or_else(outside)
     };
-    room_for(output, count(at).saturating_mul(wide))?;
+    room_for(output, at.count().saturating_mul(wide))?;
     match meaning {
         Meaning::Same | Meaning::Integer { .. } if width == wide => match at {
             At::Run(start, length) => {
@@ -122,16 +110,26 @@ fn add_fixed(
                 output.extend_from_slice(bytes.get(first..last).ok_or_else(outside)?);
                 Ok(())
             }
-            At::Each(_) => {
+            At::Some(start, there) if matches!(width, 4 | 8) => {
+                let first = (array.offset + start).checked_mul(width).ok_or_else(outside)?;
+                let all = there.count().checked_mul(width).and_then(|all| first.checked_add(all));
+                let bytes = bytes.get(first..all.ok_or_else(outside)?).ok_or_else(outside)?;
+                if width == 4 {
+                    add_some::<4>(bytes, there, output)
+                } else {
+                    add_some::<8>(bytes, there, output)
+                }
+            }
+            At::Some(..) | At::Each(_) => {
                 macro_rules! of {
                     ($($width:literal)*) => {
                         match width {
-                            $($width => each(at, |place| {
+                            $($width => at.each(|place| {
                                 let value: &[u8; $width] = value(place)?.first_chunk().ok_or_else(outside)?;
                                 output.extend_from_slice(value);
                                 Ok(())
                             }),)*
-                            _ => each(at, |place| {
+                            _ => at.each(|place| {
                                 output.extend_from_slice(value(place)?);
                                 Ok(())
                             }),
@@ -141,18 +139,18 @@ fn add_fixed(
                 of!(2 4 8 16)
             }
         },
-        Meaning::Integer { is_signed } if wide == 4 && width < 4 => each(at, |place| {
+        Meaning::Integer { is_signed } if wide == 4 && width < 4 => at.each(|place| {
             output.extend_from_slice(&integer(value(place)?, is_signed).to_le_bytes()[..4]);
             Ok(())
         }),
-        Meaning::DayMillis if wide == 4 => each(at, |place| {
+        Meaning::DayMillis if wide == 4 => at.each(|place| {
             let day = integer(value(place)?, true).div_euclid(DAY_MILLIS);
             let day = i32::try_from(day)
                 .map_err(|_| Error::refused(format!("the date of day {day} can't be delivered")))?;
             output.extend_from_slice(&day.to_le_bytes());
             Ok(())
         }),
-        Meaning::Seconds => each(at, |place| {
+        Meaning::Seconds => at.each(|place| {
             let seconds = integer(value(place)?, true);
             let wrong = || Error::refused(format!("{seconds} seconds do not fit milliseconds of 64 bits"));
             let millis = seconds.checked_mul(1000).ok_or_else(wrong)?;
@@ -163,7 +161,7 @@ fn add_fixed(
             }
             Ok(())
         }),
-        Meaning::Decimal if (1..=32).contains(&wide) => each(at, |place| {
+        Meaning::Decimal if (1..=32).contains(&wide) => at.each(|place| {
             let value = value(place)?;
             let fill = if value.last().is_some_and(|byte| byte & 0x80 != 0) { 0xff } else { 0 };
             if value.iter().skip(wide).any(|&byte| byte != fill) {
@@ -180,6 +178,36 @@ fn add_fixed(
         }),
         _ => Err(contradicts("values have another width than those of their type")),
     }
+}
+
+/// Appends the values of which a bit is 1: each is written, and the next one in its place where it is not there.
+fn add_some<const N: usize>(values: &[u8], there: &Bits, output: &mut Vec<u8>) -> Result<()> {
+    let (values, _) = values.as_chunks::<N>();
+    let begun = output.len();
+    // One more than there are: what is not there at the end is written behind them.
+    resize(output, begun + (there.ones() + 8) * N, 0)?;
+    let (room, _) = output[begun..].as_chunks_mut::<N>();
+    let mut filled = 0;
+    for (eight, &byte) in values.chunks(8).zip(there.bytes()) {
+        let Some(next) = room.get_mut(filled..) else { break };
+        if byte == u8::MAX
+            && let (Some(next), [_, _, _, _, _, _, _, _]) = (next.get_mut(..8), eight)
+        {
+            next.copy_from_slice(eight);
+            filled += 8;
+            continue;
+        }
+        let mut own = 0;
+        for (bit, value) in eight.iter().enumerate() {
+            if let Some(place) = next.get_mut(own) {
+                *place = *value;
+            }
+            own += usize::from(byte >> bit & 1);
+        }
+        filled += own;
+    }
+    output.truncate(begun + there.ones() * N);
+    Ok(())
 }
 
 /// An integer of at most eight bytes.

@@ -26,6 +26,9 @@ use crate::source::status::{Status, Version};
 /// So many rows tell how large lists and texts are.
 const SAMPLED_ROWS: usize = 1024;
 
+/// Their values are looked at up to so many.
+const MOST_SAMPLED_VALUES: usize = 1 << 28;
+
 /// The bytes of an offset, where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
 
@@ -133,7 +136,9 @@ fn row_bytes(fields: &[Field], rows: &RowGroup, column: &Column, leaf: &Leaf) ->
     let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?;
     let count = batch.rows.min(SAMPLED_ROWS);
     let mut page = Vec::new();
-    let shape = leaf.page(field, column_of(&batch.columns, leaf.column())?, (0, count), &mut page)?;
+    let array = column_of(&batch.columns, leaf.column())?;
+    let made = leaf.page(field, array, (0, count), MOST_SAMPLED_VALUES, &mut page)?;
+    let shape = made.ok_or_else(|| contradicts("its first rows have too many values"))?;
     let (repetition, definition) = shape.level_bytes;
     let values = match column.kind {
         Kind::List | Kind::Lists => shape.values * column.dtype.map_or(1, Dtype::width),

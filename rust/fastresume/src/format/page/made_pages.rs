@@ -59,17 +59,14 @@ impl<'a> MadePages<'a> {
         let most = (batch.rows - row).min(end - self.next_row);
         let mut rows = most.min(page_rows(array, MOST_ROWS, MOST_BYTES));
         loop {
-            let shape = self.leaf.page(&self.field, array, (row, rows), self.made)?;
-            if shape.values > MAX_VALUES {
+            let made = self.leaf.page(&self.field, array, (row, rows), MAX_VALUES, self.made)?;
+            let Some(shape) = made else {
                 if rows == 1 {
-                    return Err(Error::data(format!(
-                        "a row has {} values, at most {MAX_VALUES} are read",
-                        shape.values
-                    )));
+                    return Err(Error::data(format!("a row has more than {MAX_VALUES} values")));
                 }
                 rows /= 2;
                 continue;
-            }
+            };
             self.next_row += rows;
             return Ok(Some(PageStart {
                 num_values: shape.values,
