@@ -14,9 +14,9 @@ pub struct Bits {
 impl Bits {
     fn new(bytes: Vec<u8>, count: usize) -> Self {
         let (words, rest) = bytes.as_chunks::<8>();
-        let of_words: u32 = words.iter().map(|word| u64::from_le_bytes(*word).count_ones()).sum();
-        let of_rest: u32 = rest.iter().map(|byte| byte.count_ones()).sum();
-        let ones = (of_words + of_rest) as usize;
+        let of_words = words.iter().map(|word| u64::from_le_bytes(*word).count_ones() as usize);
+        let of_rest = rest.iter().map(|byte| byte.count_ones() as usize);
+        let ones = of_words.chain(of_rest).sum();
         Self { bytes, count, ones }
     }
 

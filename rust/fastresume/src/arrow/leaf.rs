@@ -8,7 +8,7 @@ use crate::arrow::field::{Field, Form};
 use crate::arrow::levels::{DefinitionLevels, Walk};
 use crate::arrow::values::{self, Stored};
 use crate::error::{Error, Result};
-use crate::memory::vectors::{append, collected, room_for};
+use crate::memory::vectors::{append, room_for};
 
 /// A leaf, and how a file of the same rows holds it.
 #[derive(Debug, Clone)]
@@ -114,13 +114,9 @@ impl Leaf {
         if self.levels.0 > 0 {
             match levels.definition()? {
                 DefinitionLevels::Same(level) => add_run(level, count, output),
-                DefinitionLevels::Bits(bits) if self.levels.0 == 1 => {
+                DefinitionLevels::Bits(bits) => {
                     add_varint(((count.div_ceil(8) as u64) << 1) | 1, output);
                     append(output, bits.bytes().iter().copied())?;
-                }
-                DefinitionLevels::Bits(bits) => {
-                    let told: Vec<u8> = collected(bits.each().map(u8::from))?;
-                    add_levels(&told, self.levels.0, output)?;
                 }
                 DefinitionLevels::Told(told) => add_levels(&told, self.levels.0, output)?,
             }
@@ -187,7 +183,7 @@ fn add_levels(levels: &[u8], largest: u8, output: &mut Vec<u8>) -> Result<()> {
     }
     let groups = levels.len().div_ceil(8);
     add_varint(((groups as u64) << 1) | 1, output);
-    room_for(output, groups * 8)?;
+    room_for(output, groups * width)?;
     let (whole, rest) = levels.as_chunks::<8>();
     let mut last = [0; 8];
     last[..rest.len()].copy_from_slice(rest);

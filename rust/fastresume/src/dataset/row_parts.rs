@@ -26,8 +26,8 @@ use crate::source::status::{Status, Version};
 /// So many rows tell how large lists and texts are.
 const SAMPLED_ROWS: usize = 1024;
 
-/// Their values are looked at up to so many.
-const MOST_SAMPLED_VALUES: usize = 1 << 28;
+/// Where these rows have more values than that, fewer rows tell it.
+const MOST_SAMPLED_VALUES: usize = 1 << 24;
 
 /// The bytes of an offset, where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
@@ -134,11 +134,15 @@ fn sampled(
 fn row_bytes(fields: &[Field], rows: &RowGroup, column: &Column, leaf: &Leaf) -> Result<u64> {
     let (batch, _) = rows.batch(0).ok_or_else(|| contradicts("it has no rows"))?;
     let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?;
-    let count = batch.rows.min(SAMPLED_ROWS);
-    let mut page = Vec::new();
     let array = column_of(&batch.columns, leaf.column())?;
-    let made = leaf.page(field, array, (0, count), MOST_SAMPLED_VALUES, &mut page)?;
-    let shape = made.ok_or_else(|| contradicts("its first rows have too many values"))?;
+    let (mut count, mut page) = (batch.rows.min(SAMPLED_ROWS), Vec::new());
+    let shape = loop {
+        let most = if count == 1 { usize::MAX } else { MOST_SAMPLED_VALUES };
+        if let Some(shape) = leaf.page(field, array, (0, count), most, &mut page)? {
+            break shape;
+        }
+        count = (count / 2).max(1);
+    };
     let (repetition, definition) = shape.level_bytes;
     let values = match column.kind {
         Kind::List | Kind::Lists => shape.values * column.dtype.map_or(1, Dtype::width),
