@@ -15,6 +15,7 @@ from fastresume.checkpoint import Checkpointer
 from maxcompute.conftest import Open
 from support.arrow_rows import assert_same_rows, numbers_in
 from support.audits import assert_proven
+from support.ipc_writer import write_ipc
 from support.maxcompute_server import MaxCompute
 
 GIVEN: dict[str, Any] = {"batch_size": 7, "tail": "short", "world": (0, 1)}
@@ -83,6 +84,44 @@ def test_a_mixture_of_files_and_tables_goes_on_at_every_step(
         batch = next(iter(other))
         assert_same_rows(batch, batches[place + 1])
         assert batch.state_dict() == batches[place + 1].state_dict()
+
+
+def test_a_mixture_of_all_kinds_takes_in_what_is_appended_and_goes_on_from_there(
+    service: MaxCompute, opens: Open, tmp_path: Path
+) -> None:
+    pq.write_table(numbered(30, 1000), tmp_path / "a.parquet", row_group_size=8)
+    service.put("clicks", {"ds=0": numbered(30, 3000), "ds=1": numbered(12, 3030)})
+    for day, (rows, start) in enumerate(((30, 2000), (12, 2030))):
+        write_ipc(numbered(rows, start), tmp_path / f"{day}.arrow", "lz4", 8)
+    read: dict[str, Any] = {"columns": ["x"], "on_change": "append", "shuffle": True, "world": (0, 1)}
+
+    def mixture(days: int) -> fr.Mixture:
+        files = [[tmp_path / f"{day}.arrow"] for day in range(days)]
+        clicks = opens([f"odps://shop/tables/clicks/ds={day}" for day in range(days)])
+        sources: dict[str, Any] = {
+            "parquet": (fr.ParquetDataset(tmp_path / "a.parquet", **read), 1),
+            "ipc": (fr.ArrowDataset(files, **read), 2),
+            "clicks": (fr.ArrowDataset(clicks, **read), 2),
+        }
+        return fr.Mixture(sources, batch_size=5, stop="all", tail="short", world=(0, 1))
+
+    first = mixture(1)
+    delivered = [batch for _, batch in zip(range(7), first, strict=False)]
+    grown = mixture(2)
+    grown.load_state_dict(copied(delivered[-1].state_dict()))
+    later = list(grown)
+    found: list[list[int]] = [[], [], []]
+    for batch in (*delivered, *later):
+        for source, row in zip(batch.source.tolist(), batch["x"].tolist(), strict=True):
+            found[source].append(row)
+    for rows, (count, start) in zip(found, ((30, 1000), (42, 2000), (42, 3000)), strict=True):
+        assert sorted(rows[:count]) == list(range(start, start + count))
+    for place in range(0, len(later) - 1, 4):
+        other = mixture(2)
+        other.load_state_dict(copied(later[place].state_dict()))
+        for batch, expected in zip(other, later[place + 1 :], strict=True):
+            assert_same_rows(batch, expected)
+            assert batch.state_dict() == expected.state_dict()
 
 
 def test_a_state_may_be_given_when_the_source_is_opened_and_no_session_begins(

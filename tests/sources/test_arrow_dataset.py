@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 import fastresume as fr
 from support.arrow_rows import (
@@ -22,13 +21,11 @@ from support.arrow_rows import (
     assert_same_rows,
     numbers_in,
     scattered,
-    table_of,
     wide_table,
     write_parquet,
 )
-from support.columns import kinds
+from support.ipc_writer import write_ipc
 from support.jobs import arrays_of, assert_batch_values
-from support.topologies import Shuffle, Topology, orders, selections, topologies
 
 ROWS = 300
 ONE: dict[str, Any] = {"batch_size": 64, "tail": "short", "nulls": "mask", "world": (0, 1)}
@@ -41,6 +38,92 @@ def test_columns_of_all_kinds_are_delivered_as_from_a_file(tmp_path: Path, nulls
     for held in (table, scattered(table, 1), [scattered(table.slice(0, 77), 2), table.slice(77)]):
         for one, other in zip(fr.ArrowDataset(held, **ONE), stored, strict=True):
             assert_same_rows(one, other)
+
+
+def over_garbage(values: pa.Array, there: np.ndarray, children: list[pa.Array] | None = None) -> pa.Array:
+    """The values where they are there, and nulls elsewhere, below which the memory is as it was."""
+    bits = pa.py_buffer(np.packbits(there, bitorder="little").tobytes())
+    own = values.buffers()[1:]
+    if children is not None:  # theirs are behind its own
+        own = [] if pa.types.is_struct(values.type) else own[:1]
+    return pa.Array.from_buffers(values.type, len(values), [bits, *own], children=children)
+
+
+def columns_over_garbage(rows: int) -> pa.Table:
+    """Columns with nulls in all of their levels, below each of which values lie."""
+    random = np.random.default_rng(4)
+
+    def some(count: int) -> np.ndarray:
+        return random.random(count) < 0.6
+
+    def numbers(count: int, of: str) -> pa.Array:
+        return over_garbage(pa.array(random.integers(-9, 9, count), of), some(count))
+
+    def lists(count: int, of: Callable[[int], pa.Array]) -> pa.Array:
+        ends = np.cumsum([0, *random.integers(0, 4, count)]).astype(np.int32)
+        elements = of(int(ends[-1]))
+        return over_garbage(pa.ListArray.from_arrays(ends, elements), some(count), [elements])
+
+    def structs(count: int, of: Callable[[int], pa.Array]) -> pa.Array:
+        members = [of(count)]
+        return over_garbage(pa.StructArray.from_arrays(members, ["x"]), some(count), members)
+
+    def words(count: int) -> pa.Array:
+        return over_garbage(pa.array(["ab" * (row % 4) for row in range(count)]), some(count))
+
+    def bits(count: int) -> pa.Array:
+        return over_garbage(pa.array(some(count)), some(count))
+
+    def narrow(count: int) -> pa.Array:
+        return numbers(count, "int32")
+
+    def wide(count: int) -> pa.Array:
+        return numbers(count, "int64")
+
+    return pa.table(
+        {
+            "row": np.arange(rows),
+            "narrow": narrow(rows),
+            "wide": wide(rows),
+            "byte": numbers(rows, "int8"),
+            "bits": bits(rows),
+            "words": words(rows),
+            "lists": lists(rows, narrow),
+            "bit lists": lists(rows, bits),
+            "word lists": lists(rows, words),
+            "lists of lists": lists(rows, lambda count: lists(count, wide)),
+            "structs": structs(rows, narrow),
+            "structs of structs": structs(rows, lambda count: structs(count, wide)),
+            "structs of lists": structs(rows, lambda count: lists(count, narrow)),
+            "lists of structs": lists(rows, lambda count: structs(count, wide)),
+        }
+    )
+
+
+def test_slices_that_begin_anywhere_have_nulls_at_all_levels_as_in_a_file(tmp_path: Path) -> None:
+    table = columns_over_garbage(80)
+    path = write_ipc(table, tmp_path / "f.arrow", "file", 80)
+    asked: dict[str, Any] = {**ONE, "batch_size": 13}
+    for start in range(18):
+        rows = table.slice(start, 61 - start % 3)
+        assert rows["lists"].null_count > 10
+        stored = list(fr.ParquetDataset(write_parquet(rows, tmp_path / "f.parquet"), **asked))
+        for one, other in zip(fr.ArrowDataset(rows, **asked), stored, strict=True):
+            assert_same_rows(one, other)
+        # Rows of a file from some row on: the batches that a shorter table has.
+        kept = fr.Intervals([[start, start + rows.num_rows]])
+        for one, other in zip(fr.ArrowDataset(path, rows=kept, **asked), stored, strict=True):
+            assert_batch_values(one, arrays_of(other))
+
+
+def test_nulls_are_counted_where_the_type_has_none_and_nowhere_else(tmp_path: Path) -> None:
+    fields = [pa.field("whole", pa.int64(), nullable=False), ("x", pa.int64()), ("l", pa.list_(pa.int8()))]
+    values = {"whole": range(9), "x": [None, *range(8)], "l": [[1]] * 9}
+    table = pa.table(values, schema=pa.schema(fields))
+    for held in (table, TableSource(table, (9,)), write_ipc(table, tmp_path / "f.arrow")):
+        schema = fr.ArrowDataset(held, **ONE).schema
+        counts = {name: schema[name].null_count for name in values}
+        assert counts == {"whole": 0, "x": None, "l": None}
 
 
 MORE = {
@@ -117,52 +200,6 @@ def test_any_source_of_a_stream_is_read_once_and_kept() -> None:
     for source in (stream, table.to_batches(), table.to_batches()[0], pl.DataFrame({"x": range(100)})):
         for one, other in zip(fr.ArrowDataset(source, **ONE), expected, strict=True):
             assert_same_rows(one, other)
-
-
-def shuffled(order: Shuffle) -> dict[str, Any]:
-    """The arguments of an order."""
-    sizes = fr.Shuffle(window_rows=order.window_rows, block_rows=order.block_rows)
-    return {"shuffle": sizes, "seed": order.seed}
-
-
-@st.composite
-def jobs(draw: st.DrawFn) -> tuple[pa.Table, dict[str, Any], Topology]:
-    rows = draw(st.integers(1, 200))
-    columns = [draw(kinds(f"c{number}")) for number in range(draw(st.integers(1, 3)))]
-    selected = draw(st.none() | selections(rows))
-    order = draw(orders(rows))
-    count = rows if selected is None else len(selected.selected(rows))
-    topology = draw(topologies(rows=count, workers=st.just(0), tails=("drop", "short", "pad"), small=True))
-    asked = {
-        "nulls": "mask",
-        **({} if selected is None else selected.arguments),
-        **({} if order is None else shuffled(order)),
-        **topology.arguments,
-    }
-    return table_of(columns, rows), asked, topology
-
-
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(job=jobs(), seed=st.integers(0, 5), stop=st.integers(0, 6), rank=st.integers(0, 5))
-def test_random_tables_orders_topologies_and_resumes_give_the_batches_of_files(
-    tmp_path: Path, job: tuple[pa.Table, dict[str, Any], Topology], seed: int, stop: int, rank: int
-) -> None:
-    table, asked, topology = job
-    asked = {**asked, "world": (rank % topology.world_size, topology.world_size)}
-    # Blocks of a shuffled order end where row groups do.
-    stored = fr.ParquetDataset(write_parquet(table, tmp_path / "f.parquet", 200), **asked)
-    held = fr.ArrowDataset(scattered(table, seed), **asked)
-    expected = list(stored)
-    state = held.state_dict()
-    for place, batch in enumerate(held):
-        assert_same_rows(batch, expected[place])
-        if place < min(stop, len(expected) - 1):
-            state = batch.state_dict()
-    resumed = fr.ArrowDataset(table, **asked)
-    resumed.load_state_dict(state)
-    rest = list(resumed)
-    for one, other in zip(rest, expected[len(expected) - len(rest) :], strict=True):
-        assert_same_rows(one, other)
 
 
 def test_filters_and_expressions_mean_the_same(tmp_path: Path) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 import fastresume as fr
@@ -99,3 +100,39 @@ class TableSource:
             stop = start + (stop - start) // 2
         before = sum(self.sizes[:segment])
         return self.table.select(columns).slice(before + start, stop - start)
+
+
+OTHER_FORMS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "views": lambda column: column.cast(
+        pa.binary_view() if pa.types.is_binary(column.type) else pa.string_view()
+    ),
+    "codes": lambda column: column.dictionary_encode(),
+    "runs": pc.run_end_encode,
+    "list views": lambda column: column.cast(pa.list_view(column.type.value_field)),
+}
+"""How Arrow may hold the same values, by what files know nothing of."""
+
+
+def forms_of(type_: pa.DataType) -> list[str]:
+    """The other forms that columns of a type may have."""
+    if pa.types.is_list(type_):
+        return ["list views"]
+    if pa.types.is_string(type_) or pa.types.is_binary(type_):
+        return ["views", "codes", "runs"]
+    # Of a float's zeros, and of what is no number, codes and runs may keep another one.
+    return ["codes", "runs"] if pa.types.is_integer(type_) else []
+
+
+def in_other_forms(table: pa.Table, seed: int) -> pa.Table:
+    """The same rows, some of whose columns are held in another form."""
+    draw = random.Random(seed)
+    for place, field_ in enumerate(table.schema):
+        form = draw.choice(["", *forms_of(field_.type)])
+        if not form:
+            continue
+        try:
+            held = OTHER_FORMS[form](table.column(place).combine_chunks())
+        except pa.ArrowNotImplementedError:  # of pyarrow: lists of structs as views, runs of small numbers
+            continue
+        table = table.set_column(place, field_.with_type(held.type), held)
+    return table

@@ -56,8 +56,7 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
     entries, drift = _columns(manifest)
     masked = column_request(entries, "mask").layout(manifest)
     units = {field.name: field.unit for field in masked.fields}
-    # Arrow's files do not sum up their nulls.
-    counted = {field.name: field.null_count if manifest.has_files else None for field in masked.fields}
+    counted = {field.name: field.null_count for field in masked.fields}
     nulls = {field.name: counted[field.name] for field in masked.fields if field.kind != "mask"}
     entries = [_with_nulls(entry, nulls) for entry in entries]
     entries = [_in_floats(entry, masked.fields) for entry in entries]

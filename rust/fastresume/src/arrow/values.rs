@@ -221,3 +221,40 @@ fn integer(bytes: &[u8], is_signed: bool) -> i64 {
     word[..kept].copy_from_slice(&bytes[..kept]);
     u64::from_le_bytes(word) as i64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Asserts that the values of which a bit is 1 are appended to what is there.
+    fn assert_some<const N: usize>(count: usize, is_there: impl Fn(usize) -> bool) {
+        let values: Vec<u8> = (0..count * N).map(|place| place.to_le_bytes()[0] ^ 0x5a).collect();
+        let there = Bits::of((0..count).map(|place| Ok(is_there(place)))).unwrap();
+        let places = (0..count).filter(|&place| is_there(place));
+        let own = places.flat_map(|place| values[place * N..(place + 1) * N].to_vec());
+        let expected: Vec<u8> = [7, 8, 9].into_iter().chain(own).collect();
+        let mut found = vec![7, 8, 9];
+        add_some::<N>(&values, &there, &mut found).unwrap();
+        assert_eq!(found, expected, "{count} values of {N} bytes");
+    }
+
+    #[test]
+    fn values_are_appended_where_a_bit_is_1_however_many_lie_between_them() {
+        for count in (0..=26).chain([64, 100, 1000]) {
+            let random = |place: usize| place.wrapping_mul(0x9e37_79b9).rotate_left(11) & 4 > 0;
+            let ways: [&dyn Fn(usize) -> bool; 7] = [
+                &|_| true,
+                &|_| false,
+                &|place| place == 0,
+                &|place| place + 1 == count,
+                &|place| place / 8 % 2 == 0,
+                &|place| place % 9 != 8,
+                &random,
+            ];
+            for is_there in ways {
+                assert_some::<4>(count, is_there);
+                assert_some::<8>(count, is_there);
+            }
+        }
+    }
+}

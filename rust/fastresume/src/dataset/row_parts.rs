@@ -17,6 +17,7 @@ use crate::dataset::listing::Listed;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
+use crate::format::metadata::null_count::NullCount;
 use crate::format::metadata::size_estimate::Extent;
 use crate::parallel;
 use crate::schema::columns::{self, Column, Dtype, Kind};
@@ -62,6 +63,10 @@ impl Manifest {
         let paths = checked_leaves(source.fields(), described)?;
         let columns: Arc<[Column]> = columns::columns(described, &arrow_fields(footer.file())?).into();
         let sizes = sampled(source.as_ref(), parts, &columns, &paths)?;
+        let counted = columns
+            .iter()
+            .map(|column| NullCount::uncounted(column, described.column(column.leaf).max_def_level()));
+        let nulls: Vec<_> = counted.enumerate().filter(|(_, count)| *count != NullCount::default()).collect();
         let mut listed = Vec::with_capacity(parts.len());
         let mut found = Vec::with_capacity(parts.len());
         for (number, part) in parts.iter().enumerate() {
@@ -78,7 +83,7 @@ impl Manifest {
                 data_bytes: 0,
                 extents: sizes.iter().map(extent).collect(),
                 large_pages: Vec::new(),
-                nulls: Vec::new(),
+                nulls: if rows > 0 { nulls.clone() } else { Vec::new() },
                 bounds: Vec::new(),
             };
             let version = Version::Modified { ns: 0, node: (0, number as u64) };

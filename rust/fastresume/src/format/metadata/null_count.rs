@@ -20,11 +20,19 @@ impl NullCount {
     /// Nothing is known.
     pub const UNKNOWN: Self = Self { least: 0, may_be_more: true };
 
+    /// That of a column whose nulls nobody counted, by the definition level of its values: none if its type has none.
+    #[must_use]
+    pub fn uncounted(column: &Column, max_level: i16) -> Self {
+        let is_whole_list = column.lists == 1 && column.level == 0 && i16::from(column.element) == max_level;
+        let has_none = column.kind == Kind::Mask || max_level == 0 || is_whole_list;
+        if has_none { Self::default() } else { Self::UNKNOWN }
+    }
+
     /// That of a chunk.
     #[must_use]
     pub fn of_chunk(column: &Column, chunk: &ColumnChunkMetaData) -> Self {
         let max_level = chunk.column_descr().max_def_level();
-        if column.kind == Kind::Mask || max_level == 0 || chunk.num_values() == 0 {
+        if chunk.num_values() == 0 || Self::uncounted(column, max_level) == Self::default() {
             return Self::default();
         }
         if column.lists > 0 {
@@ -40,9 +48,6 @@ impl NullCount {
     fn of_lists(column: &Column, chunk: &ColumnChunkMetaData) -> Self {
         let (list, element) = (usize::from(column.level), usize::from(column.element));
         let max_level = usize::try_from(chunk.column_descr().max_def_level()).unwrap_or_default();
-        if list == 0 && element == max_level && column.lists == 1 {
-            return Self::default();
-        }
         // What statistics state of a leaf counts empty lists as well.
         let Some(levels) = chunk.definition_level_histogram().map(LevelHistogram::values) else {
             return Self::UNKNOWN;
