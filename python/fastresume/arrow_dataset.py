@@ -52,7 +52,8 @@ class ArrowDataset(RowsDataset):
         nulls: what happens to a null that `columns` says nothing of: "error" or "mask".
         storage_options: how stores of objects are reached, as of a `ParquetDataset`.
         credentials: what gives credentials of stores, as of a `ParquetDataset`.
-        read_bytes: how many bytes of objects may be on their way.
+        read_bytes: how many bytes may be on their way, or there and not decoded yet, in each process: of
+            objects, of rows that a source reads, and of compressed files.
         on_iter: what `iter()` means: "continue" or "restart".
         on_change: what happens to a state when segments were added since: "error" or "append".
         bad_rows: what happens to rows that can't be read: "error", "mask" or `fr.MaskBadRows(at_most=n)`.

@@ -57,8 +57,9 @@ class Plan:
             batch is finished, these columns are in strips of a segment. That adds a quarter of them at most,
             and the rows of a batch. If a row group is decoded in parts, its dictionaries are kept, up to 32
             MiB. The footers' metadata of the columns that are read is kept: of 8 open files, and of others up
-            to 16 MiB. A `Loader` adds its `prefetch_bytes`. If it copies batches to a device, it adds three
-            of them there and three here.
+            to 16 MiB. Of stores, and of rows that a source reads, `read_bytes` are on their way or there at
+            most. A `Loader` adds its `prefetch_bytes`. If it copies batches to a device, it adds three of
+            them there and three here.
         bytes_per_thread: what each decoding thread adds to that (the caller's own, without a `Loader`).
             First, rows before they are in batches: one matrix that is not made last, or the lists and strings
             of a segment. In a shuffled order, this may be a matrix of any size, or single columns that are

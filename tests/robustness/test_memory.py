@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import resource
 from collections.abc import Callable, Iterator
@@ -21,7 +20,7 @@ import pytest
 import torch
 
 import fastresume as fr
-from support.child import MIB, Child, forget_peak, peak, resident
+from support.child import MIB, Child, forget_peak, forked, peak, resident
 from support.profile import SOAK, one_in
 
 pytestmark = pytest.mark.processes
@@ -211,18 +210,6 @@ def alone(*arguments: Any) -> tuple[int, int]:
 def again_alone(*arguments: Any) -> tuple[int, int]:
     """What rows in mixed order take, and what they have, in a process that has done nothing before."""
     return forked(taken_and_delivered, *arguments)
-
-
-def forked(measure: Callable[..., tuple[int, int]], *arguments: Any) -> tuple[int, int]:
-    """The result in a fork of a process that has done nothing: freed memory would be used again."""
-    context = multiprocessing.get_context("fork")
-    queue = context.SimpleQueue()
-    process = context.Process(target=lambda: queue.put(measure(*arguments)))
-    process.start()
-    process.join(100)
-    assert process.exitcode == 0
-    found: tuple[int, int] = queue.get()
-    return found
 
 
 AHEAD = {"threads": 2, "prefetch_bytes": 16 * MIB}

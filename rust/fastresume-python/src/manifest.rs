@@ -105,7 +105,9 @@ impl Manifest {
         let source = Arc::clone(&rows.get().source);
         let parts: Vec<RowPart> =
             parts.into_iter().map(|(name, group_rows, hash)| RowPart { name, group_rows, hash }).collect();
-        let inner = gate::run_stoppable(py, |_| CoreManifest::of_rows(source, &parts))?;
+        let files = stores.get().file_system();
+        let inner =
+            gate::run_stoppable(py, |_| Ok(CoreManifest::of_rows(source, &parts)?.in_file_system(files)))?;
         Ok(Self::of(inner, Arc::new(stores), Ok(())).in_rows(Some(Arc::new(rows))))
     }
 

@@ -1,11 +1,13 @@
 //! A source of rows that lie in no Parquet file, as a Python class.
 
 use std::fmt;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 
 use fastresume::error::check_thread;
-use fastresume::{ArrowField, Error, HeldRows, Result, RowBatch, RowGroup, RowSource, digests};
+use fastresume::{
+    ArrowField, Error, HeldRows, Reach, Result, RowBatch, RowGroup, RowSource, Waiting, digests,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -142,43 +144,68 @@ impl RowSource for CalledRows {
         &self.footer
     }
 
+    fn reach(&self) -> Reach {
+        Reach::Far
+    }
+
+    fn ask(self: Arc<Self>, part: usize, group: usize, columns: Vec<usize>) -> Waiting {
+        let rows = self.rows_of(part, group);
+        if rows == 0 || columns.is_empty() {
+            return Box::new(move || self.read(part, group, &columns));
+        }
+        let begun = self.begun(part, group, &columns, 0);
+        Box::new(move || Ok(Arc::new(RowGroup::new(waited_for(&begun?)?, rows)?)))
+    }
+
     /// Calls the function in a thread of Python's own, and waits for what it gives.
     ///
     /// An interpreter that ends unwinds threads that are amid Python code: one of Rust's would end the process by a signal.
     fn read(&self, part: usize, group: usize, columns: &[usize]) -> Result<Arc<RowGroup>> {
-        let rows = self.part_rows.get(part).and_then(|groups| groups.get(group)).copied().unwrap_or(0);
+        let rows = self.rows_of(part, group);
         if rows == 0 || columns.is_empty() {
             let none = RowBatch { rows, columns: vec![None; self.fields.len()] };
             return Ok(Arc::new(RowGroup::new([none], rows)?));
         }
-        Ok(Arc::new(RowGroup::new(self.asked(part, group, columns, 0)?, rows)?))
+        Ok(Arc::new(RowGroup::new(waited_for(&self.begun(part, group, columns, 0)?)?, rows)?))
     }
 
     fn first(&self, part: usize, group: usize, columns: &[usize], most: usize) -> Result<Arc<RowGroup>> {
-        let batches = self.asked(part, group, columns, most)?;
+        let batches = waited_for(&self.begun(part, group, columns, most)?)?;
         let rows = batches.iter().map(|batch| batch.rows).sum();
         Ok(Arc::new(RowGroup::new(batches, rows)?))
     }
 }
 
 impl CalledRows {
-    /// What the function gives.
-    fn asked(&self, part: usize, group: usize, columns: &[usize], most: usize) -> Given {
+    fn rows_of(&self, part: usize, group: usize) -> usize {
+        self.part_rows.get(part).and_then(|groups| groups.get(group)).copied().unwrap_or(0)
+    }
+
+    /// Begins to call the function: what it gives comes here.
+    fn begun(&self, part: usize, group: usize, columns: &[usize], most: usize) -> Result<Receiver<Given>> {
         let (sender, answered) = channel();
         let taker =
             Taker { sender: Mutex::new(sender), fields: Arc::clone(&self.fields), columns: columns.to_vec() };
-        let failed = |cause: &dyn fmt::Display| Error::Source(format!("can't call read(): {cause}"));
         let started = Python::attach(|py| {
             let arguments = (&self.read, (part, group, columns.to_vec(), most), taker);
             self.start.call1(py, (&self.ask, arguments)).map(drop)
         });
         started.map_err(|error| failed(&error))?;
-        loop {
-            match answered.recv_timeout(gate::PATIENCE) {
-                Ok(given) => return given,
-                Err(RecvTimeoutError::Timeout) => check_thread()?,
-                Err(RecvTimeoutError::Disconnected) => return Err(failed(&"its thread has ended")),
-            }
+        Ok(answered)
+    }
+}
+
+fn failed(cause: &dyn fmt::Display) -> Error {
+    Error::Source(format!("can't call read(): {cause}"))
+}
+
+/// What the function gives, once it has.
+fn waited_for(answered: &Receiver<Given>) -> Given {
+    loop {
+        match answered.recv_timeout(gate::PATIENCE) {
+            Ok(given) => return given,
+            Err(RecvTimeoutError::Timeout) => check_thread()?,
+            Err(RecvTimeoutError::Disconnected) => return Err(failed(&"its thread has ended")),
         }
     }
 }

@@ -39,7 +39,7 @@ mod test_files;
 pub use self::arrow::array::{Array, Lent};
 pub use self::arrow::field::{Field as ArrowField, Form as ArrowForm, MAX_DEPTH as MAX_ARROW_DEPTH};
 pub use self::arrow::held_rows::HeldRows;
-pub use self::arrow::row_source::{RowBatch, RowGroup, RowSource};
+pub use self::arrow::row_source::{Reach, RowBatch, RowGroup, RowSource, Waiting};
 pub use self::batch::bin_rows::{BinBatch, BinRows, Bins};
 pub use self::batch::packing::{PackedRows, Packing};
 pub use self::batch::random_access::{self, ReadRows};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::arrow::field::Field;
-use crate::arrow::row_source::{RowBatch, RowGroup, RowSource};
+use crate::arrow::row_source::{Reach, RowBatch, RowGroup, RowSource};
 use crate::error::{Error, Result};
 
 /// Arrays in memory, as parts whose row groups have these rows.
@@ -55,6 +55,10 @@ impl RowSource for HeldRows {
 
     fn footer(&self) -> &[u8] {
         &self.footer
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::AtHand
     }
 
     fn read(&self, part: usize, group: usize, columns: &[usize]) -> Result<Arc<RowGroup>> {

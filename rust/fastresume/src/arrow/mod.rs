@@ -7,4 +7,5 @@ pub mod leaf;
 pub mod levels;
 pub mod values;
 pub mod row_source;
+pub mod asked_rows;
 pub mod held_rows;

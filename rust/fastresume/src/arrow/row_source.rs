@@ -24,13 +24,36 @@ pub struct RowGroup {
     rows: usize,
 }
 
+/// How soon rows come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reach {
+    /// They are in memory, or in pages that the system brings.
+    AtHand,
+    /// They are made, which takes memory and no time to wait.
+    Near,
+    /// They are waited for: others are asked for meanwhile.
+    Far,
+}
+
+/// What waits for the rows of a row group.
+pub type Waiting = Box<dyn FnOnce() -> Result<Arc<RowGroup>> + Send>;
+
 /// What has rows, in parts whose row groups have known numbers of rows.
-pub trait RowSource: Send + Sync + Debug {
+pub trait RowSource: Send + Sync + Debug + 'static {
     /// The columns.
     fn fields(&self) -> &[Field];
 
     /// The footer of a Parquet file of the same columns without a row, which says how they are delivered.
     fn footer(&self) -> &[u8];
+
+    /// How soon its rows come.
+    fn reach(&self) -> Reach;
+
+    /// Asks for the rows of a row group of a part, of some of the columns by their ascending numbers; what it returns waits for
+    /// them. Where none are waited for, they are read then.
+    fn ask(self: Arc<Self>, part: usize, group: usize, columns: Vec<usize>) -> Waiting {
+        Box::new(move || self.read(part, group, &columns))
+    }
 
     /// The rows of a row group of a part, of some of the columns by their ascending numbers.
     ///
@@ -93,8 +116,13 @@ impl RowGroup {
     }
 }
 
+/// What lies before the values of a slice is another's.
 fn array_bytes(array: &Array) -> u64 {
-    let own: usize = array.buffers.iter().map(|buffer| buffer.bytes().len()).sum();
+    let buffers = array.buffers.iter().chain(&array.validity);
+    let own: usize = buffers.map(|buffer| buffer.bytes().len()).sum();
+    let below: u64 = array.children.iter().map(array_bytes).sum();
+    let before = array.offset.saturating_add(array.length).max(1);
+    let share = u128::from(below + own as u64) * array.length as u128 / before as u128;
     let dictionary = array.dictionary.as_deref().map_or(0, array_bytes);
-    own as u64 + dictionary + array.children.iter().map(array_bytes).sum::<u64>()
+    u64::try_from(share).unwrap_or(u64::MAX).saturating_add(dictionary)
 }

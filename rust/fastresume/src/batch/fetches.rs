@@ -1,4 +1,4 @@
-//! Row groups of objects whose column chunks are on their way: they are asked for before they are decoded, small ones together.
+//! Row groups that are on their way before they are decoded: column chunks of objects, small ones together, and rows of sources.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::batch::open_files::OpenFiles;
-use crate::decode::open_file::OpenFile;
+use crate::decode::open_file::{Fetched, OpenFile};
 use crate::error::{Result, locked};
 use crate::parallel;
+use crate::projection::memory_estimate::held_row_bytes;
 use crate::schema::columns::Column;
-use crate::source::byte_source::Source;
 
 /// So many objects are opened at a time.
 const OPENED_AT_A_TIME: usize = 8;
@@ -27,6 +27,9 @@ const LEAST_AHEAD: usize = 8;
 /// Of a store that answers at once, no more is held: it is decoded while a processor's cache has it, and its memory is used
 /// again.
 const NEAR_BYTES: u64 = 32 << 20;
+
+/// So many row groups of sources of rows are asked for and not decoded yet.
+const MOST_AWAITED: usize = 8;
 
 /// Row groups that are decoded soon.
 pub struct Soon {
@@ -50,13 +53,23 @@ struct Fetch {
     unused: Vec<usize>,
     bytes: u64,
     /// None where nothing had to be asked for.
-    source: Option<Arc<dyn Source>>,
+    asked: Option<Fetched>,
 }
 
 impl Fetch {
     /// What takes no network.
     fn at_hand(groups: Vec<usize>) -> Self {
-        Self { unused: groups.clone(), groups, bytes: 0, source: None }
+        Self { unused: groups.clone(), groups, bytes: 0, asked: None }
+    }
+
+    /// What it takes, as nearly as it is known.
+    fn bytes(&self) -> u64 {
+        self.asked.as_ref().and_then(Fetched::bytes).unwrap_or(self.bytes)
+    }
+
+    /// Whether it was decoded, and nobody decodes it now: others may want the rest of it.
+    fn is_idle(&self) -> bool {
+        self.is_used() && self.asked.as_ref().is_none_or(Fetched::is_idle)
     }
 
     fn is_used(&self) -> bool {
@@ -68,6 +81,8 @@ impl Fetch {
 struct Stretch {
     file: Arc<OpenFile>,
     groups: Vec<usize>,
+    /// The number of the first one in the file.
+    index: usize,
     ranges: Vec<Range<u64>>,
     /// Bytes that are needed, and that lie between the first and the last of them.
     needed: u64,
@@ -75,17 +90,17 @@ struct Stretch {
 }
 
 impl Stretch {
-    fn one(group: usize, file: Arc<OpenFile>, ranges: Vec<Range<u64>>, needed: u64) -> Self {
+    fn one((group, index): (usize, usize), file: Arc<OpenFile>, (ranges, needed): Wanted) -> Self {
         let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
         let end = ranges.iter().map(|range| range.end).max().unwrap_or(start);
-        Self { file, groups: vec![group], ranges, needed, span: start..end }
+        Self { file, groups: vec![group], index, ranges, needed, span: start..end }
     }
 
     /// Takes another one of the same file in, if they have at most so many bytes together, of which nearly all are needed.
     fn join(&mut self, other: Self, most: u64) -> Option<Self> {
         let span = self.span.start.min(other.span.start)..self.span.end.max(other.span.end);
         let (bytes, needed) = (span.end - span.start, self.needed.saturating_add(other.needed));
-        if bytes > most || bytes > needed.saturating_add(needed / 8) {
+        if self.file.has_rows() || bytes > most || bytes > needed.saturating_add(needed / 8) {
             return Some(other);
         }
         self.groups.extend(other.groups);
@@ -110,14 +125,25 @@ impl Fetches {
     pub fn look_ahead(&self, files: &OpenFiles, soon: &Soon, stop: &AtomicBool) {
         let Ok(_looking) = self.is_looking.try_lock() else { return };
         let groups = &soon.groups;
-        let new: Vec<usize> = groups.iter().copied().filter(|&group| !self.has(group)).collect();
+        if !soon.come_again {
+            self.let_go_of_rows(groups);
+        }
+        let mut rooms = MOST_AWAITED.saturating_sub(self.awaited());
+        let may_be_asked = |group: &usize| {
+            let is_wanted = files.sources.is_far(*group) && !self.has(*group);
+            let takes_room = is_wanted && files.sources.group(*group).source.manifest.holds_rows();
+            let has_room = !takes_room || rooms > 0;
+            rooms -= usize::from(takes_room && has_room);
+            is_wanted && has_room
+        };
+        let new: Vec<usize> = groups.iter().copied().filter(may_be_asked).collect();
         let file_of = |group: usize| files.sources.group(group).file;
         let of_files: Vec<&[usize]> = new.chunk_by(|&one, &next| file_of(one) == file_of(next)).collect();
         let most = MOST_JOINED_BYTES.min(self.budget_bytes / 4);
         // To open a file takes a request, for which its footer waits.
         let open = |groups_of_file: &[usize]| {
             let mut stretches: Vec<Stretch> = Vec::new();
-            let mut before = self.unused(|fetch| fetch.bytes);
+            let mut before = self.unused(Fetch::bytes);
             for &group in groups_of_file {
                 let is_now = groups.first() == Some(&group);
                 let opened = files.open(file_of(group));
@@ -127,8 +153,8 @@ impl Fetches {
                         files.note_failed(file_of(group), error.clone());
                     }
                 })?;
-                let (ranges, needed) = ranges(group, &file, files)?;
-                let one = Stretch::one(group, file, ranges, needed);
+                let wanted = wanted(group, &file, files)?;
+                let one = Stretch::one((group, files.sources.group(group).index), file, wanted);
                 if is_now {
                     // It is decoded now: it waits for no other bytes, and for no other file.
                     self.ahead(one, soon.come_again)?;
@@ -148,8 +174,8 @@ impl Fetches {
         };
         let mut open_end = None;
         for of_files in of_files.chunks(OPENED_AT_A_TIME) {
-            let opened =
-                parallel::each(of_files.len(), 1, of_files.len(), stop, |index| open(of_files[index]));
+            let threads = if files.sources.has_objects() { of_files.len() } else { 1 };
+            let opened = parallel::each(of_files.len(), 1, threads, stop, |index| open(of_files[index]));
             let Ok(opened) = opened else { return };
             for stretch in opened.into_iter().flatten() {
                 let Some(whole) = open_end.replace(stretch) else { continue };
@@ -180,9 +206,9 @@ impl Fetches {
     /// # Errors
     /// `Data` if its metadata contradict each other; `Source` if the bytes can't be asked for.
     pub fn fetched(&self, group: usize, file: &Arc<OpenFile>, files: &OpenFiles) -> Result<Arc<OpenFile>> {
-        let (ranges, bytes) = ranges(group, file, files)?;
-        let source = self.used(group, bytes, || file.fetching(&ranges))?;
-        Ok(source.map_or_else(|| Arc::clone(file), |source| Arc::new(file.read_from(source))))
+        let (ranges, bytes) = wanted(group, file, files)?;
+        let asked = self.used(group, bytes, || file.ask(files.sources.group(group).index, &ranges))?;
+        Ok(asked.map_or_else(|| Arc::clone(file), |asked| Arc::new(file.with(asked))))
     }
 
     /// Whether a row group was asked for.
@@ -198,30 +224,40 @@ impl Fetches {
         &self,
         group: usize,
         bytes: u64,
-        ask: impl FnOnce() -> Result<Option<Arc<dyn Source>>>,
-    ) -> Result<Option<Arc<dyn Source>>> {
+        ask: impl FnOnce() -> Result<Option<Fetched>>,
+    ) -> Result<Option<Fetched>> {
         let mut kept = locked(&self.kept);
+        kept.retain(|fetch| !fetch.asked.as_ref().is_some_and(Fetched::was_given_up));
         if let Some(at) = kept.iter().position(|fetch| fetch.groups.contains(&group))
             && let Some(mut found) = kept.remove(at)
         {
-            let source = found.source.clone();
+            let asked = found.asked.clone();
             found.unused.retain(|&unused| unused != group);
             let behind = kept.iter().take_while(|fetch| fetch.is_used()).count();
-            match (&source, found.is_used()) {
+            match (&asked, found.is_used()) {
                 (None, true) => {}
                 (_, true) => kept.insert(behind, found),
                 (_, false) => kept.insert(at, found),
             }
-            return Ok(source);
+            return Ok(asked);
         }
         make_room(&mut kept, bytes, self.budget_bytes);
-        let source = ask()?;
-        if source.is_some() {
+        let asked = ask()?;
+        if asked.is_some() {
             let behind = kept.iter().take_while(|fetch| fetch.is_used()).count();
-            let fetch = Fetch { groups: vec![group], unused: Vec::new(), bytes, source: source.clone() };
+            let fetch = Fetch { groups: vec![group], unused: Vec::new(), bytes, asked: asked.clone() };
             kept.insert(behind, fetch);
         }
-        Ok(source)
+        Ok(asked)
+    }
+
+    /// Lets go of rows that were decoded, but for those that come soon.
+    fn let_go_of_rows(&self, soon: &[usize]) {
+        let is_soon = |fetch: &Fetch| fetch.groups.iter().any(|group| soon.contains(group));
+        let is_over = |fetch: &Fetch| {
+            matches!(fetch.asked, Some(Fetched::Rows(..))) && fetch.is_idle() && !is_soon(fetch)
+        };
+        locked(&self.kept).retain(|fetch| !is_over(fetch));
     }
 
     /// Asks for what is decoded soon, if there is room for it; whether there was.
@@ -233,7 +269,13 @@ impl Fetches {
         // One is on its way while another one is decoded.
         let near = NEAR_BYTES.max(bytes.saturating_mul(2)).min(self.budget_bytes);
         let most = if stretch.file.is_near() && !come_again { near } else { self.budget_bytes };
-        self.put(stretch.groups, bytes, most, || stretch.file.fetching(&stretch.ranges))
+        self.put(stretch.groups, bytes, most, || stretch.file.ask(stretch.index, &stretch.ranges))
+    }
+
+    /// How many row groups of sources of rows are waited for.
+    fn awaited(&self) -> usize {
+        let kept = locked(&self.kept);
+        kept.iter().filter(|fetch| fetch.asked.as_ref().is_some_and(Fetched::is_awaited)).count()
     }
 
     /// Row groups that are decoded soon, if there is room for them below `most` bytes; whether there was.
@@ -245,7 +287,7 @@ impl Fetches {
         groups: Vec<usize>,
         bytes: u64,
         most: u64,
-        ask: impl FnOnce() -> Result<Option<Arc<dyn Source>>>,
+        ask: impl FnOnce() -> Result<Option<Fetched>>,
     ) -> Result<bool> {
         let mut kept = locked(&self.kept);
         if kept.iter().any(|fetch| groups.iter().any(|group| fetch.groups.contains(group))) {
@@ -256,7 +298,7 @@ impl Fetches {
         }
         let at_hand = Fetch::at_hand(groups);
         kept.push_back(match ask()? {
-            Some(source) => Fetch { bytes, source: Some(source), ..at_hand },
+            Some(asked) => Fetch { bytes, asked: Some(asked), ..at_hand },
             None => at_hand,
         });
         Ok(true)
@@ -265,22 +307,24 @@ impl Fetches {
 
 /// Lets go of what was decoded, the oldest first, until so many bytes have room below `most`; whether they have.
 fn make_room(kept: &mut VecDeque<Fetch>, bytes: u64, most: u64) -> bool {
-    let mut held: u64 = kept.iter().map(|fetch| fetch.bytes).sum();
-    // What a thread still decodes is not let go: others may want the rest of it.
-    let is_idle = |fetch: &Fetch| {
-        fetch.is_used() && fetch.source.as_ref().is_none_or(|source| Arc::strong_count(source) == 1)
-    };
+    let mut held: u64 = kept.iter().map(Fetch::bytes).sum();
     while held.saturating_add(bytes) > most {
-        let idle = kept.iter().position(is_idle);
+        let idle = kept.iter().position(Fetch::is_idle);
         let Some(gone) = idle.and_then(|at| kept.remove(at)) else { return held == 0 };
-        held -= gone.bytes;
+        held = held.saturating_sub(gone.bytes());
     }
     true
 }
 
-/// The column chunks that are read of a row group, and their bytes.
-fn ranges(group: usize, file: &OpenFile, files: &OpenFiles) -> Result<(Vec<Range<u64>>, u64)> {
+/// The column chunks that are read of a row group; and their bytes, or those of its rows if these lie in no file.
+type Wanted = (Vec<Range<u64>>, u64);
+
+fn wanted(group: usize, file: &OpenFile, files: &OpenFiles) -> Result<Wanted> {
     let of = files.sources.group(group);
+    if file.has_rows() {
+        let row_bytes = held_row_bytes(&of.source.manifest, &of.source.layout, of.schema);
+        return Ok((Vec::new(), (of.rows.end - of.rows.start).saturating_mul(row_bytes)));
+    }
     let columns: Vec<&Column> = of.source.layout.columns(of.schema).iter().collect();
     let mut ranges = file.chunk_ranges(of.index, &columns)?;
     // One leaf may be delivered more than once.
@@ -295,6 +339,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::source::byte_source::Source;
 
     struct Nothing;
 
@@ -313,11 +358,11 @@ mod tests {
     }
 
     #[allow(clippy::unnecessary_wraps, reason = "a source answers so")]
-    fn source() -> Result<Option<Arc<dyn Source>>> {
-        Ok(Some(Arc::new(Nothing)))
+    fn source() -> Result<Option<Fetched>> {
+        Ok(Some(Fetched::Bytes(Arc::new(Nothing))))
     }
 
-    fn never() -> Result<Option<Arc<dyn Source>>> {
+    fn never() -> Result<Option<Fetched>> {
         panic!("it was asked for before")
     }
 

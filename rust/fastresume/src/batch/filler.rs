@@ -45,7 +45,7 @@ pub struct Filler {
     scatters: Mutex<Vec<Scatter>>,
     /// What was found where column chunks are damaged.
     pub(super) surveys: Surveys,
-    /// What is on its way, where files are objects of a store.
+    /// What is on its way, where files are objects of a store, and rows that are held until they are decoded.
     fetches: Option<Fetches>,
 }
 
@@ -96,7 +96,7 @@ impl Filler {
     /// A filler for so many streams of rows, each of which is in a row group of its own.
     pub fn new(sources: Arc<Sources>, streams: usize) -> Self {
         let most_kept = sources.most_kept(streams as u64);
-        let fetches = sources.has_objects().then(|| Fetches::new(sources.read_bytes()));
+        let fetches = sources.held_bytes().map(Fetches::new);
         Self {
             files: OpenFiles::new(Arc::clone(&sources)),
             fetches,
@@ -312,7 +312,7 @@ impl Filler {
         Ok(())
     }
 
-    /// Asks for row groups that are decoded soon, if they take a network; see [`Fetches::look_ahead`].
+    /// Asks for row groups that are decoded soon, if they are waited for; see [`Fetches::look_ahead`].
     pub fn look_ahead(&self, soon: impl FnOnce() -> Soon, stop: &AtomicBool) {
         if let Some(fetches) = &self.fetches {
             fetches.look_ahead(&self.files, &soon(), stop);

@@ -9,7 +9,7 @@ use crate::error::{Error, Result, locked};
 use crate::source::local::CHANGED;
 use crate::source::status::{Status, Version};
 
-/// So many objects stay open, which takes no file of the system's: their footers were read.
+/// So many objects, or parts of a source, stay open, which takes no file of the system's: their footers were read.
 const OPEN_OBJECTS: usize = 256;
 
 /// The files that were opened last.
@@ -25,7 +25,7 @@ pub struct OpenFiles {
 
 impl OpenFiles {
     pub fn new(sources: Arc<Sources>) -> Self {
-        let each = if sources.has_objects() { OPEN_OBJECTS } else { OPEN_FILES };
+        let each = if sources.are_far() { OPEN_OBJECTS } else { OPEN_FILES };
         let most = sources.each().len().saturating_mul(each).min(OPEN_OBJECTS);
         Self { sources, most, files: Mutex::default(), modified: Mutex::default(), failed: Mutex::default() }
     }

@@ -215,6 +215,27 @@ impl Sources {
         self.each.iter().any(|source| source.manifest.has_objects())
     }
 
+    /// Whether a row group is waited for: an object's, or one of a source of rows that is asked.
+    #[must_use]
+    pub fn is_far(&self, group: usize) -> bool {
+        let (source, file) = self.file(self.group(group).file);
+        source.manifest.files()[file].object.is_some() || source.manifest.awaits_rows()
+    }
+
+    /// Whether some are.
+    #[must_use]
+    pub fn are_far(&self) -> bool {
+        self.each.iter().any(|source| source.manifest.has_objects() || source.manifest.awaits_rows())
+    }
+
+    /// How many bytes of row groups are held until they are decoded: one bound for all sources; none if nothing is.
+    #[must_use]
+    pub fn held_bytes(&self) -> Option<u64> {
+        let holds = |manifest: &Manifest| manifest.has_objects() || manifest.holds_rows();
+        let each = self.each.iter().map(|source| &source.manifest).filter(|manifest| holds(manifest));
+        each.map(|manifest| manifest.read_bytes()).max()
+    }
+
     /// How many bytes may be on their way from stores: one bound for all sources.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {

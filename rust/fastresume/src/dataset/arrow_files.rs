@@ -4,17 +4,20 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::arrow::field::Field;
-use crate::arrow::row_source::{RowGroup, RowSource};
+use crate::arrow::row_source::{Reach, RowGroup, RowSource, Waiting};
 use crate::dataset::listing::{self, Listed};
 use crate::dataset::meant_names::FileKind;
 use crate::dataset::path_bytes;
 use crate::dataset::row_parts::RowPart;
-use crate::error::{Error, Result, locked};
+use crate::error::{Error, Result, check_thread, locked, stop_of_thread, stopped_by};
 use crate::ipc::file_bytes::FileBytes;
 use crate::ipc::ipc_file::{IpcFile, schema_message};
 use crate::ipc::open_ipc_file::OpenIpcFile;
@@ -22,6 +25,9 @@ use crate::parallel;
 use crate::source::file_system::FileSystem;
 use crate::source::local::CHANGED;
 use crate::source::status::{ObjectVersion, Status, Version};
+
+/// So long a thread waits before it looks whether it is to stop.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// So many files are held open.
 const OPEN_FILES: usize = 64;
@@ -66,6 +72,7 @@ pub struct ArrowFileRows {
     fields: Vec<Field>,
     footer: Vec<u8>,
     files: ArrowFiles,
+    reach: Reach,
     /// Of each file the batches of its row groups.
     groups: Vec<Vec<Range<usize>>>,
     opened: Mutex<VecDeque<(usize, Arc<OpenIpcFile>)>>,
@@ -169,7 +176,13 @@ impl ArrowFileRows {
     #[must_use]
     pub fn new(fields: Vec<Field>, footer: Vec<u8>, files: ArrowFiles) -> Self {
         let groups = files.files.iter().map(|known| known.file.groups()).collect();
-        Self { fields, footer, files, groups, opened: Mutex::default() }
+        let reach = files.files.iter().map(|known| match known {
+            KnownFile { object: Some(_), .. } => Reach::Far,
+            KnownFile { file, .. } if file.is_packed => Reach::Near,
+            KnownFile { .. } => Reach::AtHand,
+        });
+        let reach = reach.max().unwrap_or(Reach::AtHand);
+        Self { fields, footer, files, reach, groups, opened: Mutex::default() }
     }
 
     fn opened(&self, number: usize) -> Result<Arc<OpenIpcFile>> {
@@ -233,6 +246,32 @@ impl RowSource for ArrowFileRows {
 
     fn footer(&self) -> &[u8] {
         &self.footer
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+
+    /// Of objects it is asked in a thread of its own.
+    fn ask(self: Arc<Self>, part: usize, group: usize, columns: Vec<usize>) -> Waiting {
+        let (sender, answered) = channel();
+        let (of, asked, stop) = (Arc::clone(&self), columns.clone(), stop_of_thread());
+        let read = move || stopped_by(stop, || drop(sender.send(of.read(part, group, &asked))));
+        let is_begun = self.reach == Reach::Far && thread::Builder::new().spawn(read).is_ok();
+        Box::new(move || {
+            if !is_begun {
+                return self.read(part, group, &columns);
+            }
+            loop {
+                match answered.recv_timeout(PATIENCE) {
+                    Ok(found) => return found,
+                    Err(RecvTimeoutError::Timeout) => check_thread()?,
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(Error::data("the thread that read it gave up"));
+                    }
+                }
+            }
+        })
     }
 
     fn read(&self, part: usize, group: usize, columns: &[usize]) -> Result<Arc<RowGroup>> {

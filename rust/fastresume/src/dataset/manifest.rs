@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 use serde::{Deserialize, Serialize};
 
-use crate::arrow::row_source::RowSource;
+use crate::arrow::row_source::{Reach, RowSource};
 use crate::dataset::file_schema::Schema;
 use crate::dataset::file_value::Value;
 use crate::dataset::fingerprint::{Printed, fingerprint};
@@ -286,7 +286,19 @@ impl Manifest {
         self.files.iter().any(|file| file.object.is_some())
     }
 
-    /// How many bytes of objects may be on their way.
+    /// Whether rows that lie in no file take memory until they are decoded.
+    #[must_use]
+    pub fn holds_rows(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.reach() != Reach::AtHand)
+    }
+
+    /// Whether rows that lie in no file are waited for.
+    #[must_use]
+    pub fn awaits_rows(&self) -> bool {
+        self.rows.as_ref().is_some_and(|rows| rows.reach() == Reach::Far)
+    }
+
+    /// How many bytes of objects may be on their way, or of rows be held.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.file_system.read_bytes()
@@ -358,15 +370,22 @@ impl Manifest {
     /// Bytes of a row over all columns: as tensors, or as uncompressed pages, whichever is more.
     #[must_use]
     pub fn row_bytes(&self) -> u64 {
-        let width = |(index, column): (usize, &Column)| match column.dtype {
-            Some(_) if column.kind.is_jagged() => self.jagged_row_bytes(0, index),
+        let width = |index| self.column_bytes(0, index);
+        let widths = self.schemas.first().map_or(0, |_| (0..self.columns(0).len()).map(width).sum());
+        (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
+    }
+
+    /// Bytes of a row of a column in files of a schema, as a tensor.
+    #[must_use]
+    pub fn column_bytes(&self, schema: usize, index: usize) -> u64 {
+        let Some(column) = self.columns(schema).get(index) else { return 0 };
+        match column.dtype {
+            Some(_) if column.kind.is_jagged() => self.jagged_row_bytes(schema, index),
             // It has no values of its own.
             Some(_) if column.kind == Kind::Mask => 0,
             Some(_) => column.row_bytes() as u64,
             None => UNKNOWN_BYTES,
-        };
-        let widths = self.schemas.first().map_or(0, |_| self.columns(0).iter().enumerate().map(width).sum());
-        (self.data_bytes / self.num_rows().max(1)).max(widths).max(1)
+        }
     }
 
     /// Mean bytes of a row of a jagged column as delivered, rounded up, over the files of the schema. It is

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescPtr;
 
+use crate::arrow::asked_rows::AskedRows;
 use crate::dataset::file_value::Value;
 use crate::dataset::manifest::Manifest;
 use crate::dataset::page_checks::PageChecks;
@@ -50,6 +51,49 @@ pub struct OpenFile {
     values: Arc<[(String, Value)]>,
     /// The rows, if they lie in no file.
     rows: Option<Arc<OpenRows>>,
+    /// A row group of them that was asked for.
+    asked: Option<(usize, Arc<AskedRows>)>,
+}
+
+/// What was asked for of a row group.
+#[derive(Clone)]
+pub enum Fetched {
+    /// Bytes of the file.
+    Bytes(Arc<dyn Source>),
+    /// The rows, by the number of the row group in the file.
+    Rows(usize, Arc<AskedRows>),
+}
+
+impl Fetched {
+    /// Whether nobody else has it.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        match self {
+            Self::Bytes(source) => Arc::strong_count(source) == 1,
+            Self::Rows(_, asked) => Arc::strong_count(asked) == 1,
+        }
+    }
+
+    /// Whether who waited for it was told to stop.
+    #[must_use]
+    pub fn was_given_up(&self) -> bool {
+        matches!(self, Self::Rows(_, asked) if asked.were_given_up())
+    }
+
+    /// Whether rows are still waited for.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        matches!(self, Self::Rows(_, asked) if !asked.have_come())
+    }
+
+    /// The bytes of memory that rows take, once somebody has taken them.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Bytes(_) => None,
+            Self::Rows(_, asked) => asked.bytes(),
+        }
+    }
 }
 
 impl OpenFile {
@@ -83,6 +127,7 @@ impl OpenFile {
                 end: None,
                 values,
                 rows: Some(Arc::new(rows)),
+                asked: None,
             });
         }
         // Each answer for an object has its tag: another one is noticed with the first bytes.
@@ -106,6 +151,7 @@ impl OpenFile {
             end: None,
             values,
             rows: None,
+            asked: None,
         })
     }
 
@@ -142,7 +188,8 @@ impl OpenFile {
         buffers: &'a mut Buffers,
     ) -> Result<Pages<'a>> {
         if let Some(rows) = &self.rows {
-            return rows.pages(row_group, leaf_number, buffers);
+            let asked = self.asked.as_ref().filter(|(group, _)| *group == row_group);
+            return rows.pages(row_group, leaf_number, asked.map(|(_, asked)| asked.as_ref()), buffers);
         }
         let chunk = self.chunk(row_group, leaf_number, leaf)?;
         let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
@@ -209,6 +256,17 @@ impl OpenFile {
         Ok(ranges)
     }
 
+    /// The same file, of which that was asked for.
+    #[must_use]
+    pub fn with(&self, fetched: Fetched) -> Self {
+        match fetched {
+            Fetched::Bytes(source) => self.read_from(source),
+            Fetched::Rows(group, asked) => {
+                Self { asked: Some((group, asked)), ..self.read_from(Arc::clone(&self.source)) }
+            }
+        }
+    }
+
     /// The same file, whose bytes come from here.
     #[must_use]
     pub fn read_from(&self, source: Arc<dyn Source>) -> Self {
@@ -222,6 +280,7 @@ impl OpenFile {
             end: self.end,
             values: Arc::clone(&self.values),
             rows: self.rows.clone(),
+            asked: self.asked.clone(),
         }
     }
 
@@ -270,6 +329,23 @@ impl OpenFile {
     /// As for [`Source::fetching`].
     pub fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
         self.source.fetching(ranges)
+    }
+
+    /// Asks for what is decoded of a row group, if that is waited for, or takes memory of its own.
+    ///
+    /// # Errors
+    /// As for [`Source::fetching`].
+    pub fn ask(&self, row_group: usize, ranges: &[Range<u64>]) -> Result<Option<Fetched>> {
+        if let Some(rows) = &self.rows {
+            return Ok(rows.ask(row_group).map(|asked| Fetched::Rows(row_group, asked)));
+        }
+        Ok(self.fetching(ranges)?.map(Fetched::Bytes))
+    }
+
+    /// Whether its rows lie in no file.
+    #[must_use]
+    pub fn has_rows(&self) -> bool {
+        self.rows.is_some()
     }
 
     /// Whether a network answers so soon that little of it need be on its way.

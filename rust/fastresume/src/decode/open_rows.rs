@@ -2,11 +2,12 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
+use crate::arrow::asked_rows::AskedRows;
 use crate::arrow::field::Field;
 use crate::arrow::leaf::Leaf;
-use crate::arrow::row_source::{RowGroup, RowSource};
+use crate::arrow::row_source::{Reach, RowGroup, RowSource};
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
 use crate::format::metadata::column_metadata::Leaves;
@@ -17,16 +18,11 @@ use crate::format::page::pages::Pages;
 use crate::format::page::reader::Buffers;
 use crate::source::byte_source::Source;
 
-/// So many bytes of row groups are held for those who decode other parts or columns of them, if there are several.
-const MOST_BYTES: u64 = 256 << 20;
-
-/// So many row groups are held at most.
+/// So many row groups are held where that takes no memory; else one.
 const MOST_GROUPS: usize = 16;
 
 /// Where damage is looked for, so many rows are tried together.
 const TRIED_ROWS: u64 = 1024;
-
-type Opened = Arc<OnceLock<Result<Arc<RowGroup>>>>;
 
 /// A part of a source of rows, and the row groups of it that were read last.
 pub struct OpenRows {
@@ -36,7 +32,7 @@ pub struct OpenRows {
     columns: Vec<usize>,
     /// The leaves that are read, by their ascending numbers.
     leaves: Vec<(usize, Leaf)>,
-    opened: Mutex<VecDeque<(usize, Opened)>>,
+    opened: Mutex<VecDeque<(usize, Arc<AskedRows>)>>,
 }
 
 impl OpenRows {
@@ -65,15 +61,32 @@ impl OpenRows {
         Ok((Self { source: Arc::clone(source), part, columns, leaves, opened: Mutex::default() }, told))
     }
 
-    /// The pages of a leaf of a row group.
+    /// Asks for a row group, where rows take memory or are waited for.
+    #[must_use]
+    pub fn ask(&self, group: usize) -> Option<Arc<AskedRows>> {
+        (self.source.reach() != Reach::AtHand).then(|| self.asked(group))
+    }
+
+    fn asked(&self, group: usize) -> Arc<AskedRows> {
+        let waiting = Arc::clone(&self.source).ask(self.part, group, self.columns.clone());
+        Arc::new(AskedRows::new(waiting))
+    }
+
+    /// The pages of a leaf of a row group, whose rows somebody may have asked for.
     ///
     /// # Errors
     /// Those of the source; `Data` if the leaf is not among those that are read.
-    pub fn pages<'a>(&self, group: usize, number: usize, buffers: &'a mut Buffers) -> Result<Pages<'a>> {
+    pub fn pages<'a>(
+        &self,
+        group: usize,
+        number: usize,
+        asked: Option<&AskedRows>,
+        buffers: &'a mut Buffers,
+    ) -> Result<Pages<'a>> {
         let found = self.leaves.binary_search_by_key(&number, |(number, _)| *number);
         let found = found.map_err(|_| Error::data(format!("leaf {number} is not read")))?;
         let leaf = self.leaves[found].1.clone();
-        let rows = self.rows(group)?;
+        let rows = asked.map_or_else(|| self.rows(group), AskedRows::rows)?;
         Ok(Pages::Made(MadePages::new(rows, self.source.fields(), leaf, buffers)?))
     }
 
@@ -87,28 +100,21 @@ impl OpenRows {
 
     /// A row group, which whoever wants it first reads for all.
     fn rows(&self, group: usize) -> Result<Arc<RowGroup>> {
-        let slot = {
+        let most = if self.source.reach() == Reach::AtHand { MOST_GROUPS } else { 1 };
+        let asked = {
             let mut opened = locked(&self.opened);
             let place = opened.iter().position(|(number, _)| *number == group);
-            let slot =
-                place.and_then(|place| opened.remove(place)).map_or_else(Opened::default, |(_, slot)| slot);
-            opened.push_front((group, Arc::clone(&slot)));
-            slot
+            let known = place.and_then(|place| opened.remove(place));
+            let asked = known.map_or_else(|| self.asked(group), |(_, asked)| asked);
+            opened.push_front((group, Arc::clone(&asked)));
+            opened.truncate(most);
+            asked
         };
-        let read = slot.get_or_init(|| self.source.read(self.part, group, &self.columns)).clone();
-        let mut opened = locked(&self.opened);
+        let read = asked.rows();
         if read.is_err() {
             // It is asked for again by who wants it next.
-            opened.retain(|(_, other)| !Arc::ptr_eq(other, &slot));
+            locked(&self.opened).retain(|(_, other)| !Arc::ptr_eq(other, &asked));
         }
-        let mut bytes = 0_u64;
-        let mut kept = 0;
-        opened.retain(|(_, slot)| {
-            let own = slot.get().and_then(|read| read.as_ref().ok()).map_or(0, |rows| rows.bytes());
-            bytes = bytes.saturating_add(own);
-            kept += 1;
-            kept == 1 || bytes <= MOST_BYTES && kept <= MOST_GROUPS
-        });
         read
     }
 }

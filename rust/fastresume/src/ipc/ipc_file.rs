@@ -74,6 +74,8 @@ pub struct IpcFile {
     pub dictionaries: Vec<DictionaryBatch>,
     /// Those of rows.
     pub batches: Vec<Batch>,
+    /// Whether buffers of rows are compressed.
+    pub is_packed: bool,
     /// What differs if its columns or batches do, as far as their metadata tell.
     pub hash: [u8; HASH_BYTES],
 }
@@ -189,6 +191,7 @@ impl Finding<'_> {
                 let number = self.found.batches.len();
                 BatchArrays::spans(&head, (self.fields, &self.found.ids), &[])
                     .map_err(|error| in_batch(number, error))?;
+                self.found.is_packed |= head.codec.is_some();
                 let (rows, dictionaries) = (head.rows as u64, self.found.dictionaries.len());
                 self.found.batches.push(Batch { place, rows, dictionaries });
             }
@@ -225,6 +228,7 @@ impl IpcFile {
             ids: DictionaryIds::of(fields, told)?,
             dictionaries: Vec::new(),
             batches: Vec::new(),
+            is_packed: false,
             hash: [0; HASH_BYTES],
         };
         let mut hasher = blake3::Hasher::new();

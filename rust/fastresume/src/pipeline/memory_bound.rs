@@ -19,7 +19,7 @@ use crate::order::pass_order::Order;
 use crate::pipeline::sequence_pass::SequencePass;
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
-use crate::projection::memory_estimate::Footprint;
+use crate::projection::memory_estimate::{self, Footprint};
 use crate::resume::pass::Pass;
 use crate::units::sequence_table::ANCHORS;
 
@@ -309,6 +309,9 @@ impl<'a> Most<'a> {
 
     /// Bytes of objects that are on their way to a reader, and those that each of its threads adds.
     pub(super) fn object_bytes(&self, manifest: &Manifest) -> (Count, Count) {
+        if manifest.holds_rows() {
+            return self.held_row_bytes(manifest);
+        }
         if !manifest.has_objects() {
             return (ZERO, ZERO);
         }
@@ -318,6 +321,16 @@ impl<'a> Most<'a> {
         // A row group that is decoded is asked for whatever the budget is.
         let group = self.bytes_of(self.group_rows, count(1));
         (ahead, if group > budget { group / count(8) * count(9) } else { ZERO })
+    }
+
+    /// Bytes of rows of a source that a reader holds until they are decoded, and those that each of its threads adds.
+    fn held_row_bytes(&self, manifest: &Manifest) -> (Count, Count) {
+        let schemas = 0..manifest.schemas().count();
+        let each = schemas.map(|schema| memory_estimate::held_row_bytes(manifest, self.layout, schema));
+        let row_bytes = Saturating(each.max().unwrap_or(0));
+        let all = Saturating(manifest.num_rows()) * row_bytes;
+        // A row group that is decoded is asked for whatever the budget is.
+        (all.min(Saturating(manifest.read_bytes())), self.group_rows * row_bytes)
     }
 
     /// Bytes that a thread holds while it decodes a segment.

@@ -38,7 +38,8 @@ pub fn of_mixture(
     let readers: Vec<Vec<Stream>> = readers.collect::<Result<_>>()?;
     let mut rank_bytes = counted.sequences().map_or(ZERO, |of| of_made_sequences(of, rank_rows));
     let (mut batch_bytes, mut thread_bytes) = (ZERO, ZERO);
-    let (mut footer_bytes, mut opening_bytes, mut objects) = (ZERO, 0, ZERO);
+    let (mut footer_bytes, mut opening_bytes) = (ZERO, 0);
+    let (mut objects, mut held_rows) = (ZERO, ZERO);
     for source in order.sources() {
         let (of, Some(comb)) = (&sources.each()[source], order.comb(source)) else { continue };
         let footprint = Footprint::new(&of.manifest, &of.layout);
@@ -84,13 +85,18 @@ pub fn of_mixture(
         }
         let (of_reader, of_thread) = most.object_bytes(&of.manifest);
         // One bound for all sources.
-        objects = objects.max(of_reader);
+        if of.manifest.holds_rows() {
+            held_rows += of_reader;
+        } else {
+            objects = objects.max(of_reader);
+        }
         footer_bytes += footprint.footer_bytes;
         opening_bytes = opening_bytes.max(footprint.opening_bytes);
         batch_bytes = batch_bytes.max(most.batch_bytes());
         let are_rows_shuffled = is_shuffled && counted.sequences().is_none();
         thread_bytes = thread_bytes.max(most.thread_bytes(are_rows_shuffled) + of_thread + widest_part);
     }
+    let objects = objects.max(held_rows.min(Saturating(sources.held_bytes().unwrap_or(0))));
     for streams in &readers {
         let kept = sources.most_kept((streams.len() * sources.each().len()) as u64);
         rank_bytes += Saturating(waiting(kept)) + footer_bytes + objects;

@@ -33,7 +33,7 @@ const BATCH_OVERHEAD_BYTES: u64 = 1 << 10;
 /// memory would have left the processor's caches before they are asked for.
 const ENDED_AHEAD: u64 = 8;
 
-/// So many segments are looked up where their bytes take a network: they are asked for before their turn.
+/// So many segments are looked up where they are waited for, or held: they are asked for before their turn.
 const MOST_AHEAD: usize = 64;
 
 /// The batches of one reader in the rest of a pass: from those to be decoded to those that wait for the
@@ -94,10 +94,13 @@ impl Agenda {
         reader: WorkerId,
         budget_bytes: u64,
     ) -> Result<Self> {
-        let most_ahead = if sources.has_objects() { MOST_AHEAD } else { 1 };
+        let (are_far, are_held) = (sources.are_far(), sources.held_bytes().is_some());
         let fetched_bytes = sources.read_bytes();
         let (bins, sequences) = (order.counted.bins().cloned(), order.counted.sequences().cloned());
         let schedule = Schedule::new(sources, order, Arc::clone(&pass), reader)?;
+        // In file order, what is held goes when no segment that comes soon wants it.
+        let looks_ahead = are_far || are_held && !schedule.is_shuffled();
+        let most_ahead = if looks_ahead { MOST_AHEAD } else { 1 };
         let is_waiting = schedule.is_waiting();
         let with_open = budget_bytes.saturating_add(schedule.open_bytes());
         let stated_bytes = with_open.saturating_add(fetched_bytes);

@@ -29,6 +29,16 @@ pub struct Footprint {
     pub opening_bytes: u64,
 }
 
+/// What a row of a source takes in Arrow's memory until it is decoded: the values of the columns that are read, and their bits.
+#[must_use]
+pub fn held_row_bytes(manifest: &Manifest, layout: &Layout, schema: usize) -> u64 {
+    let read: HashSet<&str> = layout.columns(schema).iter().map(|column| column.name.as_str()).collect();
+    let columns = manifest.columns(schema).iter().enumerate();
+    let of_read = columns.filter(|(_, column)| read.contains(column.name.as_str()));
+    let bytes = of_read.map(|(index, _)| manifest.column_bytes(schema, index).saturating_add(1));
+    bytes.fold(0, u64::saturating_add).min(MAX_BYTES)
+}
+
 impl Footprint {
     /// The footprint of a layout of the columns of a manifest.
     #[must_use]
