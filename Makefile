@@ -171,6 +171,10 @@ bench-manifest: $(VENV)/.release ## Measure opening 100,000 files, with a cache 
 bench-mixing: $(VENV)/.release $(VENV)/.bench ## Measure packed sequences and mixtures beside the same rows as they are; ARGS='...' goes to the program
 	$(MEASURE)/mixing.py $(ARGS)
 
+.PHONY: bench-arrow
+bench-arrow: $(VENV)/.release $(VENV)/.bench ## Measure rows of Arrow beside Parquet, datasets and Lance; ARGS='...' goes to the program
+	$(MEASURE)/arrow.py $(ARGS)
+
 .PHONY: bench-stores
 bench-stores: $(VENV)/.release $(VENV)/.bench ## Measure reading from a store of objects beside local files and other libraries
 	$(MEASURE)/stores.py $(ARGS)
