@@ -75,6 +75,13 @@ $(VENV)/.mosaic: $(VENV)/.tools requirements/mosaic.lock
 	$(UV_INSTALL) --python $(VENV)/mosaic/bin/python -r requirements/mosaic.lock
 	touch $@
 
+# torchrec's own tensors: its FBGEMM is built for an older torch, and wants NVIDIA's management library.
+$(VENV)/.torchrec: $(VENV)/.tools requirements/torchrec.lock tests/support/nvml.c
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/torchrec
+	$(UV_INSTALL) --python $(VENV)/torchrec/bin/python -r requirements/torchrec.lock
+	$(or $(CC),cc) -shared -fPIC -o $(VENV)/torchrec/lib/libnvidia-ml.so.1 tests/support/nvml.c
+	touch $@
+
 # A server of Azure's blobs, for tests; npm is there on few machines.
 $(VENV)/.azurite: $(VENV)/.python
 	npm install --silent --no-audit --no-fund --prefix $(VENV)/azurite azurite@3.35.0
@@ -225,6 +232,11 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 test-python: develop ## Run the Python tests but for the slow ones, keep the slowest and failed in target/tests; ARGS='-k resume' goes to pytest
 	$(PYTEST) -m "not slow" $(ARGS) || { status=$$?; cat target/tests/failed.txt; exit $$status; }
 
+.PHONY: test-torchrec
+test-torchrec: develop $(VENV)/.torchrec ## Run the tests of KeyedJaggedTensor with torchrec itself, on Linux; needs a C compiler
+	LD_LIBRARY_PATH=$(VENV)/torchrec/lib PYTHONPATH=$(CURDIR)/python \
+	  $(VENV)/torchrec/bin/python -m pytest -p no:cacheprovider tests/values/test_keyed_jagged.py $(ARGS)
+
 .PHONY: azurite
 azurite: $(VENV)/.azurite ## Install the server of Azure's blobs that tests of stores use, where npm is
 
@@ -321,9 +333,9 @@ format: $(VENV)/.tools ## Format the sources and apply the safe fixes
 
 .PHONY: lock
 lock: $(VENV)/.tools ## Take newer versions of the Python tools into requirements/*.lock
-	cd requirements && for set in bootstrap dev bench frameworks mosaic site wheels; do \
+	cd requirements && for set in bootstrap dev bench frameworks mosaic site torchrec wheels; do \
 	  ../$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header \
 	    --no-emit-index-url --no-emit-find-links --output-file $$set.lock \
-	    $$set.in $$([[ $$set =~ bootstrap|mosaic|site|wheels ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
+	    $$set.in $$([[ $$set =~ bootstrap|mosaic|site|torchrec|wheels ]] || echo ../pyproject.toml) $$([ $$set != bench ] || echo --extra bench) \
 	    --overrides <([ $$set != frameworks ] || echo 'datasets>=5'); \
 	done

@@ -407,3 +407,9 @@ def test_what_was_made_before_the_process_group_does_not_act_alone(
             preemption.is_due()
         monkeypatch.undo()
     assert steps_of(checkpointer) == []
+
+
+def test_a_wrapper_whose_parameters_torch_does_not_find_is_named_with_what_to_write(tmp_path: Path) -> None:
+    of_torchrec = type("DistributedModelParallel", (torch.nn.Linear,), {"__module__": "torchrec.distributed"})
+    with pytest.raises(TypeError, match=r"torchrec's DistributedModelParallel .* save model.state_dict\(\)"):
+        Checkpointer(tmp_path).save(1, model=of_torchrec(1, 1))

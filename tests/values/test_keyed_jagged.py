@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from support.strategies import Dataset
 class StandIn:
     """What the tests need of torchrec's KeyedJaggedTensor, where torchrec can't be imported.
 
-    torchrec itself imports on few machines: it wants FBGEMM's and NVIDIA's libraries.
+    `make test-torchrec` runs them with torchrec itself.
     """
 
     def __init__(
@@ -62,7 +63,9 @@ class StandIn:
 def torchrec(monkeypatch: pytest.MonkeyPatch) -> None:
     """Torchrec, or what stands in for it."""
     try:
-        importlib.import_module("torchrec")
+        with warnings.catch_warnings():  # other projects may warn of what they like
+            warnings.simplefilter("ignore")
+            importlib.import_module("torchrec")
     except (ImportError, OSError):  # not installed, or without the libraries that it wants
         monkeypatch.setitem(sys.modules, "torchrec", SimpleNamespace(KeyedJaggedTensor=StandIn))
 

@@ -72,6 +72,12 @@ class Parts:
             raise TypeError(
                 "a model under FullyShardedDataParallel is not supported: shard it by fully_shard"
             )
+        if type(model).__module__.startswith("torchrec."):
+            raise TypeError(
+                f"a model under torchrec's {type(model).__name__} is not supported, as torch does not find "
+                "its parameters by name: save model.state_dict(), the optimizer's and batch.state_dict() by "
+                "torch.distributed.checkpoint"
+            )
         found: tuple[Any, ...] = (
             ()
             if optimizers is None
