@@ -214,6 +214,7 @@ test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs,
 .PHONY: test-all
 test-all: test-rust develop $(VENV)/.frameworks site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
+	$(if $(shell command -v mvn),FASTRESUME_KAFKA=apache $(PYTEST) -m "not slow" tests/kafka)
 
 # Always with the features of all crates but the binding, which has no test of its own: with it, PyO3 and the stores are
 # compiled once more, and without the stores, which are a dependency of the laws, parquet is.

@@ -234,7 +234,7 @@ class Loader:
         """The batches of this rank from where the cursor is to the end of the pass."""
         self.dataset.check_trainer(sys._getframe(1))
         if self.dataset.is_stream:
-            return Rounds(self.dataset.follow, self._next_round)
+            return Rounds(self._follow, self._next_round)
         self._check_accumulation()
         return self._taken()
 
@@ -244,6 +244,16 @@ class Loader:
         self._prepared = None
         self._latest = weakref.ref(iterator)
         return iterator
+
+    def _follow(self) -> bool:
+        """Lets the dataset of a stream find the round of the next batch, which may take long."""
+        if self._watchdog is None:
+            return self.dataset.follow()
+        self._watchdog.begin(self.dataset.told_of_wait)
+        try:
+            return self.dataset.follow()
+        finally:
+            self._watchdog.end()
 
     def _next_round(self) -> BatchIterator:
         """The iterator over the round that the dataset of a stream has now."""

@@ -272,7 +272,13 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
                 f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied, as "
                 f"{_flat(name, dataset, _weight(name, weight))}"
             )
-        if not isinstance(dataset, RowsDataset) or dataset.is_stream:
+        if isinstance(dataset, RowsDataset) and dataset.is_stream:
+            raise TypeError(
+                f"source {name!r} is a stream, whose rows are known by rounds: draw from two loaders, "
+                "for new, old in zip(stream_loader, table_loader), and save the states of both. See "
+                "docs/how-to/kafka.md"
+            )
+        if not isinstance(dataset, RowsDataset):
             raise TypeError(
                 f"source {name!r} must be a ParquetDataset or an ArrowDataset, found {type(dataset).__name__}"
             )

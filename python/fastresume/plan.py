@@ -85,6 +85,9 @@ class Plan:
         rounded: the share that was asked for, of each source whose whole weight makes another one.
         rows: how many rows each source gives to what is left.
         passes: how many passes of each source that is.
+        bytes_of_rounds: of a stream, the most that this rank holds beside that. On rank 0: the rows of the
+            present round and of the next one, and messages that were sent ahead. It follows from the
+            messages that were decoded so far; before, from `row_bytes`. None where there are no rounds.
     """
 
     epoch: int
@@ -119,6 +122,7 @@ class Plan:
     rounded: Mapping[str, float]
     rows: Mapping[str, int]
     passes: Mapping[str, float]
+    bytes_of_rounds: int | None = None
 
     def __repr__(self) -> str:
         workers = f" x {self.workers} workers" if self.workers else ""
@@ -139,6 +143,8 @@ class Plan:
             f"  memory   {memory}",
             f"  decoded  {self.rows_decoded_per_row:.2f} rows per row delivered",
         ]
+        if self.bytes_of_rounds is not None:
+            lines.append(f"  rounds   {in_units(self.bytes_of_rounds)} of rows and messages on this rank")
         if self.max_bad_rows is not None:
             lines.append(f"  damaged  at most {self.max_bad_rows:,} rows of a pass masked in each process")
         return "\n".join(lines + [f"  advice   {line}" for line in self.advice])

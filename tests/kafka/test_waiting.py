@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import fastresume as fr
 from fastresume.kafka import ArrowIPC, KafkaDataset
 from support.child import Child, say
 from support.kafka_broker import SCHEMA, Broker, message
+from support.watching import in_time
 
 Start = Callable[..., Broker]
 
@@ -74,13 +76,40 @@ def test_brokers_that_are_not_there_are_named() -> None:
         opened("kafka://127.0.0.1:1/rows", connect_seconds=0.5)
 
 
+def test_the_watchdog_names_a_topic_without_rows_and_a_broker_that_is_silent(
+    broker: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka = broker()
+    kafka.send([(0, message(range(6)))])
+    caplog.set_level(logging.WARNING, "fastresume")
+    dataset = opened(kafka.address)
+    loader = fr.Loader(dataset, threads=1, watchdog_seconds=0.2)
+    batches = iter(loader)
+    next(batches)
+
+    def draw() -> None:
+        with pytest.raises(fr.FastresumeError, match="closed while it waited"):
+            next(batches)
+
+    waits = threading.Thread(target=draw)
+    waits.start()
+    told = f"s for round 1, on rank 0 of 1\n  {kafka.address} answers; 2 rows of 1 partitions are there"
+    assert in_time(lambda: told in caplog.text)
+    kafka.freeze()
+    assert in_time(lambda: f"{kafka.address} has not given the " in caplog.text, 60)
+    dataset.close()
+    waits.join(20)
+    assert not waits.is_alive()
+    loader.close()
+
+
 def test_brokers_that_went_are_waited_for(broker: Start) -> None:
     kafka = broker()
     kafka.send([(0, message(range(4)))])
     dataset = opened(kafka.address, outage_seconds=0.5)
     assert next(iter(dataset))["id"].tolist() == [0, 1, 2, 3]
     kafka.freeze()
-    with pytest.raises(fr.SourceError, match="does not give the offsets") as raised:
+    with pytest.raises(fr.SourceError, match=r"does not give the (topics|offsets)") as raised:
         next(iter(dataset))
     assert "connect_seconds" not in str(raised.value)
     dataset.close()

@@ -59,16 +59,80 @@ def program() -> Path:
 class Broker:
     """The broker; a context manager that ends it."""
 
-    def __init__(self, *topics: str, partitions: int = 1, user: str = "") -> None:
-        """Start it with these topics, of so many partitions each."""
+    def __init__(
+        self,
+        *topics: str,
+        partitions: int = 1,
+        user: str = "",
+        brokers: int = 1,
+        directory: Path | None = None,
+    ) -> None:
+        """Start it with these topics, of so many partitions; to be started again, it needs a directory."""
         names = ",".join(topics) or "rows"
-        command = [program(), "-topics", names, "-partitions", str(partitions), "-user", user]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self.servers = self._process.stdout.readline().strip()
-        assert self.servers
+        self._command = [program(), "-topics", names, "-partitions", str(partitions), "-user", user]
+        self._command += ["-brokers", str(brokers), "-directory", str(directory or "")]
         self.topic = names.split(",")[0]
         self._producer: Any = None
+        self._begin()
+
+    def _begin(self, *more: str) -> None:
+        command = [*self._command, *more]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.servers = self._line()
+        assert self.servers
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        self._producer = None
+        self._process.kill()
+        self._process.communicate()
+
+    def start_again(self) -> None:
+        """Start it again after it was killed, with the messages that it had, on the same ports."""
+        ports = [server.rpartition(":")[2] for server in self.servers.split(",")]
+        self._begin("-ports", ",".join(ports))
+
+    def ask(self, command: str) -> str:
+        """Let it do what it does on a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        return self._line()
+
+    def move(self, partition: int, node: int) -> None:
+        """Let another broker lead a partition of the first topic."""
+        assert self.ask(f"move {self.topic} {partition} {node}") == "moved"
+
+    def compact(self) -> None:
+        """Remove messages whose keys later ones have."""
+        assert self.ask("compact") == "compacted"
+
+    def configure(self, **settings: object) -> None:
+        """Let the first topic have these settings; names have `_` for `.`."""
+        from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+        entries = [
+            ConfigEntry(name.replace("_", "."), str(value), incremental_operation=AlterConfigOpType.SET)
+            for name, value in settings.items()
+        ]
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self.topic, incremental_configs=entries)
+        admin = self.admin()
+        for future in admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+
+    def create_again(self, partitions: int = 1) -> None:
+        """Delete the first topic, and create one of its name."""
+        from confluent_kafka.admin import NewTopic
+
+        admin = self.admin()
+        for future in admin.delete_topics([self.topic]).values():
+            future.result(30)
+        for future in admin.create_topics([NewTopic(self.topic, partitions, 1)]).values():
+            future.result(30)
 
     @property
     def address(self) -> str:
@@ -121,9 +185,7 @@ class Broker:
 
     def close(self) -> None:
         """End it."""
-        self._producer = None
-        self._process.kill()
-        self._process.communicate()
+        self.kill()
 
     def __enter__(self) -> Self:
         return self

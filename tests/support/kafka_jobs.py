@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import torch.distributed as dist
 
 import fastresume as fr
@@ -42,6 +44,44 @@ def train(rank: int, world_size: int, directory: str, life: int, address: str, g
     return steps
 
 
+def train_beside(
+    rank: int, world_size: int, directory: str, life: int, address: str, given: dict[str, Any]
+) -> int:
+    """The same with a batch of a table of 32 rows in each step; one state has the places of both."""
+    place = Path(directory)
+    join(place / f"store-{life}", rank, world_size)
+    dataset = KafkaDataset(address, **given)
+    table = fr.ArrowDataset(pa.table({"id": range(32)}), batch_size=2, shuffle=True, seed=7)
+    stream = fr.Loader(dataset, threads=1, audit=place / "logs")
+    replay = fr.Loader(table, threads=1, audit=place / "table-logs")
+    saved = place / "state.json"
+    if saved.exists():
+        state = json.loads(saved.read_text())["state"]
+        stream.load_state_dict(state["stream"])
+        replay.load_state_dict(state["replay"])
+    log = os.open(place / f"{life}-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+    steps = 0
+    for new, old in zip(stream, forever(replay), strict=False):
+        steps += 1
+        write(log, {"rows": new["id"].tolist(), "beside": old["id"].tolist()})
+        together = new["id"].sum().reshape(1)
+        dist.all_reduce(together)
+        if rank == 0:
+            state = {"stream": new.state_dict(), "replay": old.state_dict()}
+            replace(saved, {"state": state, "life": life, "steps": steps})
+    dist.barrier()
+    stream.close()
+    replay.close()
+    dataset.close()
+    return steps
+
+
+def forever(loader: fr.Loader) -> Iterator[fr.Batch]:
+    """The batches of a loader, pass after pass."""
+    while True:
+        yield from loader
+
+
 @dataclass(frozen=True)
 class Life:
     """The ranks of a life, their batch size, and after how many steps of rank 0 they are killed."""
@@ -51,14 +91,16 @@ class Life:
     killed_after: int | None
 
 
-def live(directory: Path, number: int, life: Life, address: str, given: dict[str, Any]) -> None:
+def live(
+    directory: Path, number: int, life: Life, address: str, given: dict[str, Any], work: Any = train
+) -> None:
     """Run the ranks of a life to their end, or kill them with SIGKILL."""
     children = [Child() for _ in range(life.world_size)]
     try:
         stop = None if life.killed_after is not None else "end"
         arguments = {"stop": stop, **given, "batch_size": life.batch_size}
         for rank, child in enumerate(children):
-            child.start(train, rank, life.world_size, str(directory), number, address, arguments)
+            child.start(work, rank, life.world_size, str(directory), number, address, arguments)
         if life.killed_after is None:
             steps = {child.result(120) for child in children}
             assert len(steps) == 1  # even steps
@@ -75,27 +117,34 @@ def live(directory: Path, number: int, life: Life, address: str, given: dict[str
             child.close()
 
 
-def trained(directory: Path, lives: int, world_sizes: list[int]) -> list[int]:
+def trained(directory: Path, lives: list[Life], of: str = "rows") -> list[int]:
     """The rows that count: those of each life up to the state from which the next one began."""
     counted = json.loads((directory / "counted.json").read_text())
     rows: list[int] = []
-    for number, world_size in zip(range(lives), world_sizes, strict=True):
-        for rank in range(world_size):
+    for number, life in enumerate(lives):
+        for rank in range(life.world_size):
             log = directory / f"{number}-{rank}.jsonl"
             lines = log.read_text().splitlines() if log.exists() else []
             for line in lines[: counted[number]]:
-                rows += json.loads(line)["rows"]
+                rows += json.loads(line)[of]
     return rows
 
 
-def run(directory: Path, lives: list[Life], address: str, given: dict[str, Any], between: Any) -> list[int]:
+def run(
+    directory: Path,
+    lives: list[Life],
+    address: str,
+    given: dict[str, Any],
+    between: Any,
+    work: Any = train,
+) -> list[int]:
     """Run lives one after another; `between(number)` is called after each. Returns the rows that count."""
     counted = []
     for number, life in enumerate(lives):
-        live(directory, number, life, address, given)
+        live(directory, number, life, address, given, work)
         saved = directory / "state.json"
         told = json.loads(saved.read_text()) if saved.exists() else {"life": -1, "steps": 0}
         counted.append(told["steps"] if told["life"] == number else 0)
         between(number)
     (directory / "counted.json").write_text(json.dumps(counted))
-    return trained(directory, len(lives), [life.world_size for life in lives])
+    return trained(directory, lives)

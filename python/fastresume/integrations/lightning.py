@@ -44,7 +44,8 @@ class ResumeCallback(Callback):
     optimizer's step. Under manual optimization it moves with a step of any optimizer, and at the end of the
     pass. An epoch is a pass, also after a resume with other ranks or batch sizes: Lightning's count of
     batches is then set to what is left. Under `limit_train_batches` an epoch is a part of a pass: the next
-    epoch continues that pass, and ends with it at the latest.
+    epoch continues that pass, and ends with it at the latest. An epoch of a `KafkaDataset` goes over rounds,
+    and ends with the stream: pass `max_steps` to the Trainer, or a number to `limit_train_batches`.
 
     Args:
         loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
@@ -151,6 +152,8 @@ class ResumeCallback(Callback):
                 "epoch, but this loader continues its pass, so that a job can resume: leave ResumeCallback "
                 'out, and pass on_iter="restart" to the dataset'
             )
+        if self._state.dataset.is_stream:
+            return
         batches, in_pass = self._batches_of_an_epoch(trainer), len(self._state.dataset)
         if batches < in_pass and not trainer.fast_dev_run and trainer.is_global_zero:
             warnings.warn(
@@ -177,6 +180,8 @@ class ResumeCallback(Callback):
             self._listen(trainer)
         self._begins = True
         self._size_epoch(trainer)
+        if self._state.dataset.is_stream:
+            return
         left, in_pass = self._state.batches_left, len(self._state.dataset)
         loop = trainer.fit_loop
         begins = not loop.restarting or loop.epoch_loop.batch_progress.current.ready == 0
@@ -200,7 +205,9 @@ class ResumeCallback(Callback):
         # What a step is about to draw by itself is not known yet: Lightning hands over what was drawn before.
         drawn = None if self._takes_iterator else next(self._batches_in(batch), None)
         self._batch, self._is_noted = drawn, False
-        if drawn is not None and drawn.batches_left == 0 and len([*_flat(trainer.train_dataloader)]) == 1:
+        if drawn is None or drawn.batches_left or self._state.dataset.is_stream:
+            return
+        if len([*_flat(trainer.train_dataloader)]) == 1:
             trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = True
 
     def on_train_batch_end(
@@ -330,8 +337,11 @@ class ResumeCallback(Callback):
         if progress is None:
             return
         current, dataset = progress["current"], self._state.dataset
-        done, batches = current["ready"], self._batches_of_an_epoch(trainer)
-        is_pass, is_anew = batches == len(dataset), self._is_cut_anew()
+        done = batches = current["ready"]
+        is_pass = is_anew = False
+        if not dataset.is_stream:  # whose epoch is as long as Lightning counted
+            batches, is_anew = self._batches_of_an_epoch(trainer), self._is_cut_anew()
+            is_pass = batches == len(dataset)
         if progress["is_last_batch"] and is_pass and dataset.batches_left < len(dataset):
             # Files came to the pass that had ended.
             progress["is_last_batch"] = False
@@ -356,6 +366,8 @@ class ResumeCallback(Callback):
 
     def _size_epoch(self, trainer: Trainer) -> None:
         """Lets Lightning count on the batches of the present pass, and not on those of the first one."""
+        if self._state.dataset.is_stream:
+            return
         loop, batches = trainer.fit_loop, self._batches_of_an_epoch(trainer)
         combined = loop._combined_loader
         if combined is None or combined.limits is None or loop.max_batches == float("inf"):

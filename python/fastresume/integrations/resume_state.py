@@ -75,7 +75,7 @@ class ResumeState:
                 "only where the model is called"
             )
         cursor = batch.cursor
-        self.trained_to(Cursor(self.dataset.spec.fitted(cursor._core)))
+        self.trained_to(Cursor(self.dataset.fitted(cursor._core)))
 
     def trained_to(self, cursor: Cursor) -> None:
         """The same of a batch whose cursor was kept."""
@@ -118,7 +118,7 @@ class ResumeState:
     def fits(self, state: Mapping[str, Any] | Cursor) -> bool:
         """Whether a state is one of what the loader reads."""
         try:
-            self.dataset.spec.fitted(Cursor.from_state(state)._core)
+            self.dataset.fitted(Cursor.from_state(state)._core)
         except _core.StateError:
             return False
         return True
@@ -128,17 +128,17 @@ class ResumeState:
         self._follow()
         if Cursor(self.dataset.shared_cursor.cursor) != self._cursor:
             self.dataset.load_state_dict(self._cursor)
-            self._loads = self.dataset.shared_cursor.loads
+            self._given = self.dataset.shared_cursor.given
 
     def _begin(self, cursor: _core.Cursor) -> None:
         self._cursor = Cursor(cursor)
-        self._loads = self.dataset.shared_cursor.loads
+        self._given = self.dataset.shared_cursor.given
         self._is_told = False
         self._drawn_before = self._drawn()
 
     def _follow(self) -> None:
         """Takes over a state that was loaded into the loader or the dataset directly."""
-        if self._loads != self.dataset.shared_cursor.loads:
+        if self._given != self.dataset.shared_cursor.given:
             self._begin(self.dataset.shared_cursor.loaded)
 
     def _drawn(self) -> int:
@@ -173,7 +173,12 @@ def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: 
     """The number of batches that are left of a cursor's pass, then that of each pass after it, without end.
 
     Passes differ in length: those of a mixture, and one to which files have come.
+
+    Raises:
+        TypeError: for a stream, whose rounds are not known ahead.
     """
+    if dataset.is_stream:
+        len(dataset)  # which refuses
     while True:
         planned = dataset.spec.pass_from(cursor, max(workers, 1))
         yield planned.batches_left

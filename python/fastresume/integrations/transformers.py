@@ -40,7 +40,8 @@ class ResumeCallback(TrainerCallback, ExportableState):
     An epoch is a pass, and ends with it, no matter how long it is: passes of a mixture differ, and files may
     be added. So `dataloader` has no length, and for `train`, `max_steps` is set to the steps of
     `num_train_epochs` passes. The Trainer always steps after the last batch of a pass: for that batch,
-    `gradient_accumulation_steps` is changed. Both arguments are restored.
+    `gradient_accumulation_steps` is changed. Both arguments are restored. A `KafkaDataset` is one epoch, and
+    needs `max_steps`.
 
     Args:
         loader: the `Loader` to train on; or a torch DataLoader over a `ParquetDataset`.
@@ -101,7 +102,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
         self._dataloader.begin(args)
         if state.global_step == 0:
             self._first_epoch = dataset.epoch
-            if dataset.batches_left < len(dataset):
+            if not dataset.is_stream and dataset.batches_left < len(dataset):
                 warnings.warn(
                     "the Trainer begins at step 0, but the loader is in the middle of a pass: "
                     f"{dataset.batches_left} of {len(dataset)} batches are left, so it takes fewer steps; "
@@ -269,10 +270,12 @@ class DrawnBatches(DictBatches):
         self.go_back()
         # The Trainer would end at a pass without a batch: less was left of it than a batch has.
         for _ in range(0 if self.is_over else _EMPTY_PASSES):
-            self._pass = self._state.dataset.epoch, len(self._loader)
+            is_stream = self._state.dataset.is_stream  # which has no last batch
+            self._pass = (0, 1) if is_stream else (self._state.dataset.epoch, len(self._loader))
             batch = None
             for batch in self._loader:
-                self._drawn.append(_Drawn(batch.cursor, batch._origin.valid_rows, batch.batches_left))
+                left = 1 if is_stream else batch.batches_left
+                self._drawn.append(_Drawn(batch.cursor, batch._origin.valid_rows, left))
                 self._step_after_the_last()
                 yield dict(batch)
             if batch is not None:
@@ -298,6 +301,8 @@ class DrawnBatches(DictBatches):
         self.go_back()
         self.prepare(self._args)
         self.counts_passes = self._args.max_steps <= 0
+        if self.counts_passes and self._state.dataset.is_stream:
+            raise ValueError("a stream has no passes to count: pass max_steps= to TrainingArguments")
         if self.counts_passes:
             dataset = self._state.dataset
             here = dataset.shared_cursor.cursor

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import logging
+import math
 import os
 import threading
 import time
@@ -18,11 +20,34 @@ from fastresume.kafka.settings import Settings
 _log = logging.getLogger("fastresume")
 
 _ASK_SECONDS = 10.0
+_AGAIN_SECONDS = 0.5
 _POLL_SECONDS = 0.1
-_AT_ONCE = 1000
+_AT_ONCE = 64, 1000
+"""The fewest and the most messages that are taken at once, by their sizes."""
+
+AT_ONCE_BYTES = 16 << 20
+"""Messages that are taken at once have no more bytes, if they are of the sizes of those before."""
+
+_SILENT_SECONDS = 1.0
+"""Brokers that have not answered for so long are named to who asks what is waited for."""
+
+_QUEUE_KIB, _ANSWER_BYTES = 65536, 52428800
+"""librdkafka's defaults of `queued.max.messages.kbytes` and `fetch.max.bytes`."""
 
 _MOST_REFUSALS = 5
 """A broker that ends a log-in may be starting; after this number of times the log-in is wrong."""
+
+
+_handles: set[Any] = set()
+"""All of librdkafka's in use. A fork has them without their threads, and must never let one go."""
+
+
+def _let_go(consumer: Any) -> None:
+    """Closes a consumer that this process has made."""
+    try:
+        consumer.close()
+    finally:
+        _handles.discard(consumer)
 
 
 class _Quiet:
@@ -78,11 +103,21 @@ class Client(Protocol):
     def commit(self, offsets: Mapping[Part, int], group: str) -> None:
         """Lets a consumer group have these offsets."""
 
-    def fetch(self, wanted: Mapping[Part, tuple[int, int]]) -> Iterator[list[Message]]:
+    def fetch(
+        self, wanted: Mapping[Part, tuple[int, int]], ahead_bytes: int | None = None
+    ) -> Iterator[list[Message]]:
         """The messages of partitions between two offsets, in the order of each partition, some at a time.
 
-        It ends when each has reached its second offset.
+        It ends when each has reached its second offset. Brokers send more after it: at most `ahead_bytes` and
+        an answer, if they are named.
         """
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """The most that messages take which brokers have sent ahead."""
+
+    def told(self) -> str:
+        """What brokers are waited for, in words."""
 
     def close(self) -> None:
         """Ends what waits, and lets connections go; later calls make new ones."""
@@ -108,10 +143,11 @@ class ConfluentClient:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._admin: Any = None
-        self._idle: list[Any] = []
+        self._idle: dict[int | None, list[Any]] = {}
         self._closed = threading.Event()
         self._trouble: Any = None
         self._refusals = 0
+        self._waits: dict[int, tuple[str, float]] = {}  # by threads: what for, and since when
 
     def _own(self) -> None:
         """Leaves connections of the parent alone: their threads are not in a fork."""
@@ -129,7 +165,9 @@ class ConfluentClient:
     def _made(self, make: Callable[[], Any]) -> Any:
         kafka = confluent_kafka()
         try:
-            return make()
+            handle = make()
+            _handles.add(handle)
+            return handle
         except (kafka.KafkaException, TypeError, ValueError) as error:
             raise ValueError(f"librdkafka refuses the settings: {self._settings.told(error)}") from None
 
@@ -178,7 +216,7 @@ class ConfluentClient:
         except kafka.KafkaException as error:
             raise self._failed(f"the offsets of the group '{group}'", error.args[0]) from None
         finally:
-            consumer.close()
+            _let_go(consumer)
         return {Part(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
     def commit(self, offsets: Mapping[Part, int], group: str) -> None:
@@ -191,7 +229,7 @@ class ConfluentClient:
         except kafka.KafkaException as error:
             raise self._failed(f"a commit to the group '{group}'", error.args[0]) from None
         finally:
-            consumer.close()
+            _let_go(consumer)
 
     def _offsets(self, parts: Sequence[Part], spec: Any) -> dict[Part, int]:
         kafka = confluent_kafka()
@@ -209,8 +247,37 @@ class ConfluentClient:
 
     def _asked(self, ask: Callable[[Any], dict[Any, Any]], what: str) -> dict[Any, Any]:
         """What brokers answer; they are asked again as long as an outage may last."""
-        kafka = confluent_kafka()
         self._own()
+        with self._waiting(what, time.monotonic()):
+            return self._answered(ask, what)
+
+    @contextlib.contextmanager
+    def _waiting(self, what: str, since: float) -> Iterator[None]:
+        waits = self._waits
+        waits[threading.get_ident()] = what, since
+        try:
+            yield
+        finally:
+            del waits[threading.get_ident()]
+
+    def told(self) -> str:
+        """What brokers are waited for, in words."""
+        what, since = min(self._waits.copy().values(), key=lambda each: each[1], default=("", math.inf))
+        silent = time.monotonic() - since
+        if silent < _SILENT_SECONDS:
+            return f"{self._settings.name} answers"
+        heard = "" if self._trouble is None else f": {self._settings.told(self._trouble)}"
+        return f"{self._settings.name} has not given {what} for {silent:.1f} s{heard}"
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """The most of librdkafka's queue of messages, and of an answer that follows it."""
+        config = self._settings.config
+        queue = int(config.get("queued.max.messages.kbytes", _QUEUE_KIB)) << 10
+        return queue + int(config.get("fetch.max.bytes", _ANSWER_BYTES))
+
+    def _answered(self, ask: Callable[[Any], dict[Any, Any]], what: str) -> dict[Any, Any]:
+        kafka = confluent_kafka()
         closed, ends = self._closed, time.monotonic() + self._patience
         while True:
             with self._lock:
@@ -237,10 +304,19 @@ class ConfluentClient:
                 if self._is_final(told) or time.monotonic() > ends:
                     raise self._failed(what, told) from None
                 self._trouble = told
-                if closed.wait(0.5):
+                if told.code() in (
+                    kafka.KafkaError.FENCED_LEADER_EPOCH,
+                    kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
+                ):
+                    with self._lock:
+                        _handles.discard(self._admin)
+                        self._admin = None  # which never hears of other leaders by itself
+                if closed.wait(_AGAIN_SECONDS):
                     raise ClosedError from None
 
-    def fetch(self, wanted: Mapping[Part, tuple[int, int]]) -> Iterator[list[Message]]:
+    def fetch(
+        self, wanted: Mapping[Part, tuple[int, int]], ahead_bytes: int | None = None
+    ) -> Iterator[list[Message]]:
         """The messages of partitions between two offsets."""
         kafka = confluent_kafka()
         left = {part: bounds for part, bounds in wanted.items() if bounds[0] < bounds[1]}
@@ -248,14 +324,17 @@ class ConfluentClient:
             return
         self._own()
         closed = self._closed
-        with self._consumer(closed) as consumer:
+        with self._consumer(closed, ahead_bytes) as consumer:
             assigned = [kafka.TopicPartition(*part, first) for part, (first, _) in left.items()]
             consumer.assign(assigned)
             consumer.resume(assigned)  # a pause outlives an assignment
-            heard = time.monotonic()
+            heard, at_once = time.monotonic(), _AT_ONCE[0]
             while left:
                 found: list[Message] = []
-                for one in consumer.consume(_AT_ONCE, _POLL_SECONDS):
+                part = min(left)
+                with self._waiting(f"{part} from offset {left[part][0]} on", heard):
+                    came = consumer.consume(at_once, _POLL_SECONDS)
+                for one in came:
                     part, error = Part(one.topic(), one.partition()), one.error()
                     if error is not None:
                         self._check_error(error, part, one, left)
@@ -269,6 +348,9 @@ class ConfluentClient:
                     raise ClosedError
                 if found:
                     heard = time.monotonic()
+                    given = sum(len(message.value or b"") for message in found)
+                    # librdkafka takes what comes for as long as a poll may last.
+                    at_once = max(min(AT_ONCE_BYTES * len(found) // max(given, 1), _AT_ONCE[1]), 1)
                     yield found
                 elif time.monotonic() - heard > self._patience:
                     part = min(left)
@@ -299,10 +381,11 @@ class ConfluentClient:
             self._trouble = error
 
     @contextlib.contextmanager
-    def _consumer(self, closed: threading.Event) -> Iterator[Any]:
+    def _consumer(self, closed: threading.Event, ahead_bytes: int | None) -> Iterator[Any]:
         kafka = confluent_kafka()
         with self._lock:
-            idle = self._idle
+            all_idle = self._idle
+            idle = all_idle.setdefault(ahead_bytes, [])
             consumer = idle.pop() if idle else None
         if consumer is None:
             config = {
@@ -314,16 +397,18 @@ class ConfluentClient:
                 "auto.offset.reset": "error",
                 "isolation.level": self._isolation,
             }
+            if ahead_bytes is not None:
+                config["queued.max.messages.kbytes"] = ahead_bytes >> 10
             consumer = self._made(lambda: kafka.Consumer(config))
         try:
             yield consumer
         finally:
-            is_kept = not closed.is_set() and self._idle is idle
+            is_kept = not closed.is_set() and self._idle is all_idle
             with contextlib.suppress(kafka.KafkaException, RuntimeError):
                 if is_kept:
                     consumer.unassign()
                 else:
-                    consumer.close()
+                    _let_go(consumer)
             if is_kept:
                 with self._lock:
                     idle.append(consumer)
@@ -367,9 +452,10 @@ class ConfluentClient:
         closed, idle = self._closed, self._idle
         closed.set()
         with self._lock:
-            self._idle, self._admin, self._closed = [], None, threading.Event()
-        for consumer in idle:
-            consumer.close()
+            _handles.discard(self._admin)
+            self._idle, self._admin, self._closed = {}, None, threading.Event()
+        for consumer in itertools.chain.from_iterable(idle.values()):
+            _let_go(consumer)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ConfluentClient, (self._settings, self._isolation, self._outages)

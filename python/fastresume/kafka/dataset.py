@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
 
@@ -33,6 +34,7 @@ from fastresume.options.checks import at_least, one_of, positive, quoted
 from fastresume.options.rows import Shuffle
 from fastresume.options.topology import World
 from fastresume.options.unknown import OF_KAFKA, takes_no_other
+from fastresume.plan import Plan
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.resumable import ComparedRanks
 from fastresume.reading.rounds import Rounds
@@ -83,7 +85,7 @@ class KafkaDataset(RowsDataset):
         shuffle: deliver the rows of a round in a shuffled order.
         seed: of the shuffled order, and of what transforms draw.
         lanes: into how many contiguous parts a round is divided, as of a `ParquetDataset`.
-        unit: only None: rows are counted.
+        unit: only None: rows are counted. docs/how-to/kafka.md says what to use instead.
         nulls: what happens to a null that `columns` says nothing of: "error" or "mask".
         world: which of how many ranks this is. Several ranks need a process group.
         start: where a job without a state begins: "earliest", "latest", a datetime, `{partition: offset}`
@@ -158,7 +160,10 @@ class KafkaDataset(RowsDataset):
         arrow()
         settings = Settings(address, topic, config)
         if unit is not None:
-            raise ValueError("unit= is not there yet for streams: rows are counted. Leave it out")
+            raise ValueError(
+                "unit= is not for streams: units would end where a round does. Leave it "
+                "out: a column of lists is a Jagged, whose values lie one after another as if packed"
+            )
         asked = Asked.of(
             batch_size=batch_size,
             global_batch_size=global_batch_size,
@@ -194,6 +199,8 @@ class KafkaDataset(RowsDataset):
             positive("connect_seconds", connect_seconds), positive("outage_seconds", outage_seconds)
         )
         client = ConfluentClient(settings, level, outages)
+        self._used = _Used()  # which datasets that `map` makes share
+        weakref.finalize(self._used, client.close)  # also if there is an error below
 
         def opened() -> _Opened:
             topics = client.topics()
@@ -221,7 +228,6 @@ class KafkaDataset(RowsDataset):
         decoder = Decoder(own_value, found.schema, kept, skips)
         self._stream = Stream(asked, settings.name, client, decoder, limits, gaps, peers, found.stops)
         self._commits = None if group is None else Commits(client, group)
-        self._used = _Used()  # which datasets that `map` makes share
         weakref.finalize(self._used, self._stream.close)
         self._topics = tuple((name, topic.id) for name, topic in sorted(found.topics.items()))
         self._begins = found.begins
@@ -247,6 +253,10 @@ class KafkaDataset(RowsDataset):
             self.shared_cursor.follow(cursor)
         return True
 
+    def told_of_wait(self, seconds: float) -> str:
+        """What `follow` waits for, for the watchdog of a `Loader`."""
+        return self._stream.told(seconds, self.shared_cursor.cursor.epoch)
+
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from the cursor on, from round to round.
 
@@ -258,7 +268,8 @@ class KafkaDataset(RowsDataset):
         self.check_trainer(caller)
         if get_worker_info() is not None:
             raise _core.FastresumeError(
-                "a KafkaDataset can't be read by workers of a torch DataLoader: write fr.Loader(dataset)"
+                "workers of a torch DataLoader can't agree on the rounds of a KafkaDataset: write "
+                "fr.Loader(dataset, num_workers=n), whose workers read the rounds that the main process found"
             )
         return Rounds(self.follow, lambda: BatchIterator(self.spec, self.shared_cursor, 0, 0))
 
@@ -303,14 +314,21 @@ class KafkaDataset(RowsDataset):
             UserWarning: that offsets don't tell of messages that were read in part.
         """
         self.shared_cursor.check_process()
-        cursor = self._imported(state) if _are_offsets(state) else Cursor.from_state(state)._core
+        super().load_state_dict(Cursor(self._imported(state)) if _are_offsets(state) else state, reset_epochs)
+
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of these topics: it says itself which round it is in.
+
+        Raises:
+            StateError: if it is of another dataset.
+        """
         if cursor.round is None:
             raise _core.StateError("the state is of a dataset of files or tables, and this is a Kafka stream")
         names = [name for name, _ in Round.parse(cursor.round).topics]
         own = [name for name, _ in self._topics]
         if names != own:
             raise _core.StateError(f"the state is of the topics {quoted(names)}, these are {quoted(own)}")
-        self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
+        return cursor
 
     def _imported(self, state: Any) -> _core.Cursor:
         places = dict(self._begins)
@@ -325,6 +343,17 @@ class KafkaDataset(RowsDataset):
             "partitions that are not named begin where start= says"
         )
         return self._stream.empty(self._topics, places).start()
+
+    def plan(self, workers: int = 0) -> Plan:
+        """What is left of the present round and what reading it takes; see `ParquetDataset.plan`.
+
+        Its `bytes_of_rounds` is what rounds take besides.
+
+        Raises:
+            ValueError: if that many workers can't share the lanes.
+        """
+        made = super().plan(workers)
+        return replace(made, bytes_of_rounds=self._stream.held_bytes(self.spec))
 
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it; it waits for one. All ranks call it.

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import fastresume._core as _core
 from fastresume.kafka.buffer import Buffer, Index, Taken
-from fastresume.kafka.client import Client, Message, Topic
-from fastresume.kafka.decoder import Decoder
+from fastresume.kafka.client import AT_ONCE_BYTES, Client, Message, Topic
+from fastresume.kafka.decoder import Chunk, Decoder
 from fastresume.kafka.place import Part, Place
-from fastresume.kafka.round import Gap, Generation, Round, Stretch
+from fastresume.kafka.round import Gap, Generation, Round, Stretch, Topics
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +56,19 @@ class Found(NamedTuple):
     is_cancelled: bool = False
 
 
+class Seen(NamedTuple):
+    """How many rows were decoded, of messages of how many bytes, and what they take in memory."""
+
+    rows: int
+    given_bytes: int
+    held_bytes: int
+
+    def more(self, chunk: Chunk) -> Seen:
+        """The same with the rows of more messages. Tables may be made of the messages' own memory."""
+        held = max(chunk.table.nbytes, chunk.bytes)
+        return Seen(self.rows + chunk.table.num_rows, self.given_bytes + chunk.bytes, self.held_bytes + held)
+
+
 class Follower:
     """Fetches what follows places of all partitions.
 
@@ -83,9 +96,29 @@ class Follower:
         self._buffers: dict[Part, Buffer] = {}
         self._topics_asked = 0.0
         self._gaps: list[Gap] = []
+        self._seen = Seen(0, 0, 0)
+
+    def told(self) -> str:
+        """What there is for the next round, in words."""
+        buffers = list(self._buffers.values())
+        return f"{sum(buffer.rows for buffer in buffers)} rows of {len(buffers)} partitions are there"
+
+    def held_bytes(self, row_bytes: int) -> int:
+        """The most that the rows of two rounds take, and what is fetched before it is in one.
+
+        Args:
+            row_bytes: of a row, as long as none was seen.
+        """
+        seen, limits = self._seen, self._limits
+        rows, given, held = seen if seen.rows else (1, row_bytes, row_bytes)
+        of_round = min(limits.rows * held // rows, limits.bytes * held // given)
+        # Messages that come after the last one of a round: in its last tables, and beside them.
+        after = AT_ONCE_BYTES * held // given
+        return 2 * of_round + 2 * after + self._client.in_flight_bytes
 
     def gather(
         self,
+        topics: Topics,
         begins: Mapping[Part, Place],
         rest: int,
         of_batch: int,
@@ -96,6 +129,7 @@ class Follower:
         """The rows after places that make whole global batches with `rest` rows that are left.
 
         Args:
+            topics: the topics that the places are of, with their ids.
             begins: where they begin.
             rest: rows that are left of the round before.
             of_batch: the rows of a global batch.
@@ -106,11 +140,14 @@ class Follower:
         Raises:
             SourceError: if brokers don't give messages, or messages were removed.
             DataError: if a message can't be decoded.
+            StateError: if a topic was created again.
         """
         self._begin_at(begins)
+        self._look_at_topics(topics)
         tells_at = time.monotonic() + _TELL_SECONDS
         while not is_cancelled.is_set():
-            self._add_partitions()
+            if time.monotonic() - self._topics_asked >= _TOPICS_SECONDS:
+                self._look_at_topics(topics)
             bounds = self._client.bounds(self._buffers)
             ends = self._ends(bounds)
             self._fetch(ends, rest, of_batch, is_cancelled)
@@ -121,6 +158,7 @@ class Follower:
             is_late = is_asked.is_set() and now - began >= self._limits.wait_seconds
             if rows >= of_batch and (is_full or is_at_stop or is_late):
                 highs = {part: high for part, (_, high) in bounds.items()}
+                self._look_at_topics(topics)  # what was fetched was of these
                 return self._divided(rest, rows, of_batch, highs)
             if is_at_stop and not is_cancelled.is_set():
                 return Found(None, None, is_end=True)
@@ -135,7 +173,7 @@ class Follower:
         Raises:
             StateError: if the topic does not have them any more.
         """
-        self._check_topics(round_, topics)
+        check_topics(round_.topics, topics)
         self._check_bounds(round_)
         indices, tables = [], []
         buffers = {part: Buffer(place) for part, place in round_.begins.items()}
@@ -173,11 +211,11 @@ class Follower:
     def _least_rows(self, of_batch: int) -> int:
         return max(self._limits.rows, of_batch)
 
-    def _add_partitions(self) -> None:
-        """New partitions begin at their first offset."""
-        if time.monotonic() - self._topics_asked < _TOPICS_SECONDS and self._topics_asked:
-            return
-        found = [part for topic in self._client.topics().values() for part in topic.parts]
+    def _look_at_topics(self, topics: Topics) -> None:
+        """Refuses topics that were created again; new partitions begin at their first offset."""
+        told = self._client.topics()
+        check_topics(topics, told)
+        found = [part for topic in told.values() for part in topic.parts]
         self._topics_asked = time.monotonic()
         if new := [part for part in found if part not in self._buffers]:
             for part, (low, _) in self._client.bounds(new).items():
@@ -240,8 +278,9 @@ class Follower:
         by_part: dict[Part, list[Message]] = {}
         for message in messages:
             by_part.setdefault(message.part, []).append(message)
-        for part, some in by_part.items():
-            buffers[part].add(self._decoder.chunk(some), some[-1].offset + 1)
+        for part, chunk in self._decoder.chunks(by_part).items():
+            self._seen = self._seen.more(chunk)
+            buffers[part].add(chunk, by_part[part][-1].offset + 1)
 
     def _is_at_stop(self) -> bool:
         if self._stops is None:
@@ -269,17 +308,6 @@ class Follower:
         gaps, self._gaps = tuple(self._gaps), []
         return Found(Counted(tuple(stretches), tuple(indices), behind, gaps), tables)
 
-    def _check_topics(self, round_: Round, topics: Mapping[str, Topic]) -> None:
-        for name, id_ in round_.topics:
-            if name not in topics:
-                raise _core.StateError(f"the state is of the topic '{name}', which is not read here")
-            if id_ and topics[name].id and topics[name].id != id_:
-                raise _core.StateError(
-                    f"the topic '{name}' was created again since the state was saved: its id was {id_}, "
-                    f"and is {topics[name].id}. Offsets of the state mean other messages now: start without "
-                    "it, as start='earliest'"
-                )
-
     def _check_bounds(self, round_: Round) -> None:
         bounds = self._client.bounds(round_.begins)
         for part, place in round_.begins.items():
@@ -298,6 +326,23 @@ class Follower:
                     f"{part} was truncated: the state has read up to offset {stop}, and it ends at {high}. "
                     "Start without the state, as start={...}"
                 )
+
+
+def check_topics(topics: Topics, found: Mapping[str, Topic]) -> None:
+    """Refuses topics that were created again since places of them were counted.
+
+    Raises:
+        StateError: naming the topic, and its ids.
+    """
+    for name, id_ in topics:
+        if name not in found:
+            raise _core.StateError(f"the state is of the topic '{name}', which is not read here")
+        if id_ and found[name].id and found[name].id != id_:
+            raise _core.StateError(
+                f"the topic '{name}' was created again since the state was made: its id was {id_}, and is "
+                f"{found[name].id}. Offsets of the state mean other messages now: start without it, as "
+                "start='earliest'"
+            )
 
 
 def fair_shares(rows: Mapping[Part, int], wanted: int) -> dict[Part, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import http.client
 import json
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -13,11 +12,9 @@ from typing import Any, NamedTuple
 
 import fastresume._core as _core
 from fastresume.options.checks import quoted
+from fastresume.sources.patience import Patience
 
 _ANSWER_SECONDS = 10.0
-_PAUSES_SECONDS = (0.2, 1.0, 3.0)
-"""Between the times that a registry is asked which does not answer."""
-
 _FORM = "https://registry:8081"
 
 
@@ -61,6 +58,7 @@ class Registry:
             login = urllib.parse.unquote(login)
         self.address = f"{scheme}://{host}{slash}{path}".rstrip("/")
         self._login = login
+        self._has_answered = False
 
     def schema(self, number: int) -> Written:
         """The schema of a number.
@@ -103,12 +101,14 @@ class Registry:
         return list(dict.fromkeys(texts))
 
     def _asked(self, path: str, what: str) -> dict[str, Any]:
-        problem: object = None
-        for pause in (*_PAUSES_SECONDS, None):
+        patience = Patience()
+        while True:
             try:
-                return self._answer(path)
+                found = self._answer(path)
+                self._has_answered = True
+                return found
             except urllib.error.HTTPError as error:
-                problem = f"HTTP {error.code} {error.reason}"
+                problem: object = f"HTTP {error.code} {error.reason}"
                 error.close()
                 if error.code == 404:
                     raise _core.DataError(f"{self} has no {what}") from None
@@ -123,9 +123,9 @@ class Registry:
                 raise _core.SourceError(
                     f"{self} answers for {what} with what is no JSON of a registry"
                 ) from None
-            if pause is not None:
-                time.sleep(pause)
-        raise _core.SourceError(f"{self} does not answer for {what}: {problem}")
+            # One that has never answered may be a wrong address: that seldom gets better.
+            if not patience.waits(OSError() if self._has_answered else None):
+                raise _core.SourceError(f"{self} does not answer for {what}: {problem}")
 
     def _answer(self, path: str) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.address}/{path}")  # noqa: S310  (http or https)

@@ -52,6 +52,9 @@ class Gap:
 Generation = tuple[Stretch, ...]
 """A stretch of each partition, in the order of partitions."""
 
+Topics = tuple[tuple[str, str], ...]
+"""Topics, each with the id that the brokers gave it, or "" if they give none."""
+
 
 @dataclass(frozen=True)
 class Round:
@@ -59,7 +62,7 @@ class Round:
 
     Attributes:
         number: of the pass (epoch) that it is.
-        topics: the topics, each with the id that the brokers gave it, or "" if they give none.
+        topics: the topics, and their ids.
         generations: what it consists of. A second generation is there if other ranks resumed in the middle
             of the round: it fills their last batch.
         watermarks: the watermark before and after the round, in milliseconds since 1970, or None.
@@ -67,13 +70,13 @@ class Round:
     """
 
     number: int
-    topics: tuple[tuple[str, str], ...]
+    topics: Topics
     generations: tuple[Generation, ...]
     watermarks: tuple[int | None, int | None] = (None, None)
     gaps: tuple[Gap, ...] = ()
 
     @classmethod
-    def empty(cls, topics: tuple[tuple[str, str], ...], places: Mapping[Part, Place]) -> Self:
+    def empty(cls, topics: Topics, places: Mapping[Part, Place]) -> Self:
         """A round without a row, before anything was read."""
         each = (Stretch(part, place, place, 0) for part, place in sorted(places.items()))
         return cls(0, topics, (tuple(each),))

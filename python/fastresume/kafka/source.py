@@ -22,6 +22,9 @@ from fastresume.sources.schema import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_AHEAD_BYTES = 4 << 20
+"""Of a range of rows, brokers need not send much more than its messages."""
+
 _KEPT = 8
 """The number of ranges of rows that are kept: other columns of them are asked for next."""
 
@@ -119,7 +122,7 @@ class RoundSource:
         first = int(np.searchsorted(index.starts, start, "right")) - 1
         last = int(np.searchsorted(index.starts, stop, "left"))
         wanted = {of.part: (int(index.offsets[first]), int(index.offsets[last - 1]) + 1)}
-        chunks = [self._decoder.chunk(messages) for messages in self._client.fetch(wanted)]
+        chunks = [self._decoder.chunk(messages) for messages in self._client.fetch(wanted, _AHEAD_BYTES)]
         offsets = np.concatenate([np.zeros(0, np.int64), *(chunk.offsets for chunk in chunks)])
         counts = np.concatenate([np.zeros(0, np.int64), *(chunk.counts for chunk in chunks)])
         skipped = of.begin.row if first == 0 and index.offsets[0] == of.begin.offset else 0

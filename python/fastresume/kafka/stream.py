@@ -17,7 +17,7 @@ from fastresume.kafka.client import Client, ClosedError
 from fastresume.kafka.decoder import Decoder
 from fastresume.kafka.follower import Counted, Follower, Found, Limits
 from fastresume.kafka.place import Part, Place
-from fastresume.kafka.round import Gap, Round
+from fastresume.kafka.round import Gap, Round, Topics
 from fastresume.kafka.source import RoundSource
 from fastresume.kafka.spec import OF_PARTITIONS, RoundSpec
 from fastresume.rows_dataset import Asked
@@ -32,6 +32,7 @@ _log = logging.getLogger("fastresume")
 class _Request(NamedTuple):
     """Which rows are looked for: those after places, and `rest` rows that are left before them."""
 
+    topics: Topics
     begins: dict[Part, Place]
     rest: int
     of_batch: int
@@ -119,7 +120,7 @@ class Stream:
         self._latest: _Ahead | None = None
         self._process = os.getpid()
 
-    def empty(self, topics: tuple[tuple[str, str], ...], places: Mapping[Part, Place]) -> RoundSpec:
+    def empty(self, topics: Topics, places: Mapping[Part, Place]) -> RoundSpec:
         """The round before the first one, which has no rows."""
         return self._spec_of(Round.empty(topics, places), [], None, {})
 
@@ -143,7 +144,7 @@ class Stream:
             # Nothing was delivered: it is cut for these ranks.
             is_done, begins, gaps = True, round_.begins, round_.gaps
         if is_done:
-            counted, tables = self._next(_Request(begins, 0, batch))
+            counted, tables = self._next(_Request(round_.topics, begins, 0, batch))
             if counted is None:
                 return None
             marks = (round_.watermarks[1], None)
@@ -156,7 +157,7 @@ class Stream:
             spec = self._with_transforms(spec, self._spec_of(round_, read.indices, tables, {}))
             cursor = spec.fitted(cursor)
         if not _whole(spec, cursor):
-            counted, more = self._next(_Request(round_.ends, left, batch))
+            counted, more = self._next(_Request(round_.topics, round_.ends, left, batch))
             if counted is None:
                 return None
             grown = round_.grown(counted.generation, counted.gaps)
@@ -166,6 +167,22 @@ class Stream:
             found = self._marked(self._spec_of(grown, indices, both, _named(counted.behind)), grown)
             return self._ready(spec, found, found.fitted(cursor))
         return self._ready(spec, spec, cursor)
+
+    def told(self, seconds: float, number: int) -> str:
+        """What is waited for while there is no round of this number, in words."""
+        world = self._asked.world
+        by = "" if world.rank == 0 else ": rank 0 looks for it"
+        waits = f"next() has waited {seconds:.1f} s for round {number}"
+        of = f"on rank {world.rank} of {world.world_size}{by}"
+        return f"{waits}, {of}\n  {self._client.told()}; {self._follower.told()}"
+
+    def held_bytes(self, spec: RoundSpec) -> int:
+        """The most that this rank holds of rounds in decoded rows, and of messages on their way.
+
+        Ranks that did not count a round hold what they read of it.
+        """
+        of_rounds = self._follower.held_bytes(spec.row_bytes)
+        return of_rounds if self._asked.world.rank == 0 else of_rounds // 2
 
     def close(self) -> None:
         """Ends the search for the next round, and lets connections go."""
@@ -185,7 +202,8 @@ class Stream:
         """A round that is begun: the search for the next one begins."""
         found = self._with_transforms(before, found)
         rest = _left(cursor) % found.global_batch_size
-        self._look_ahead(_Request(found.round.ends, rest, found.global_batch_size))
+        round_ = found.round
+        self._look_ahead(_Request(round_.topics, round_.ends, rest, found.global_batch_size))
         _log.info(
             "round %d has %s of %d partitions", found.round.number, found.row_text(), len(found.round.ends)
         )

@@ -72,14 +72,26 @@ class ArrowIPC(Value):
 
     def __init__(self, schema: pa.Schema | None = None) -> None:
         self.schema = _checked_schema(schema)
+        self._known: _Known | None = None
 
     def decoded(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
         pyarrow = arrow()
         # Values of one writer begin with the same bytes, which tell the schema: it is parsed once.
-        head, counts = b"", list[int]()
+        head, counts, before = b"", list[int](), b""
+        alike: _Alike | None = None
         runs: list[tuple[pa.Schema, list[pa.RecordBatch]]] = []
+        known = self._known
+        if known is not None and values[0].startswith(known.head):
+            head, runs = known.head, [(known.schema, [])]
+            alike = None if known.form is None else _Alike(known.form, [])
         for value in values:
+            if alike is not None and alike.form.fits(value):
+                alike.values.append(value)
+                counts.append(alike.form.rows)
+                continue
+            if alike is not None:
+                runs[-1][1].extend(alike.batches())
             batch = _only_batch(value, len(head), runs[-1][0]) if head and value.startswith(head) else None
             if batch is not None:
                 batches = [batch]
@@ -87,8 +99,15 @@ class ArrowIPC(Value):
                 table = self._table(value)
                 head, batches = _head(value, table.schema), table.to_batches()
                 runs.append((table.schema, []))
+            # The next one may be of its form, if it is of that of the one before.
+            is_other = len(value) != len(before)
+            form = None if batch is None or is_other else _Form.of(value, len(head), batch)
+            alike, before = None if form is None else _Alike(form, []), value
             runs[-1][1].extend(batches)
             counts.append(sum(each.num_rows for each in batches))
+        if alike is not None:
+            runs[-1][1].extend(alike.batches())
+        self._known = _Known(head, runs[-1][0], None if alike is None else alike.form) if head else None
         schema = runs[0][0] if self.schema is None else self.schema
         tables = [conformed(pyarrow.Table.from_batches(batches, of), schema) for of, batches in runs]
         return Decoded(pyarrow.concat_tables(tables), np.array(counts, np.int64))
@@ -139,6 +158,79 @@ def _only_batch(value: bytes, head: int, schema: pa.Schema) -> pa.RecordBatch | 
     if message.type != "record batch" or value[source.tell() :] not in _ENDS:
         return None
     return ipc.read_record_batch(message, schema)
+
+
+class _Known(NamedTuple):
+    """How the last values began, their schema, and the form of the last one."""
+
+    head: bytes
+    schema: pa.Schema
+    form: _Form | None
+
+
+class _Form(NamedTuple):
+    """Where numbers lie in a value: at the same places in all values that begin and end alike.
+
+    Attributes:
+        prefix: what is before the columns: it tells rows, types and places.
+        suffix: what is after them.
+        length: of the whole value, in bytes.
+        rows: how many it has.
+        schema: the columns.
+        places: of each column, its first byte, and how many it has.
+    """
+
+    prefix: bytes
+    suffix: bytes
+    length: int
+    rows: int
+    schema: pa.Schema
+    places: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, value: bytes, head: int, batch: pa.RecordBatch) -> _Form | None:
+        """The form of a value; None if columns are no numbers, have nulls, or are compressed."""
+        types, begin = arrow().types, arrow().py_buffer(value).address
+        places = []
+        for column in batch.columns:
+            if not types.is_primitive(column.type) or column.type.bit_width % 8:
+                return None
+            validity, data = column.buffers()
+            size = batch.num_rows * column.type.bit_width // 8
+            if validity is not None or data is None or column.offset or not size:
+                return None
+            first = data.address - begin
+            if first < head or first + size > len(value):  # it was decompressed
+                return None
+            places.append((first, size))
+        if not places:
+            return None
+        body = min(first for first, _ in places)
+        end = max(first + size for first, size in places)
+        return cls(value[:body], value[end:], len(value), batch.num_rows, batch.schema, places)
+
+    def fits(self, value: bytes) -> bool:
+        """Whether a value has this form."""
+        return len(value) == self.length and value.startswith(self.prefix) and value.endswith(self.suffix)
+
+
+class _Alike(NamedTuple):
+    """Values of one form, one after another."""
+
+    form: _Form
+    values: list[bytes]
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """Their rows, if there are values: each column is copied for all of them at once."""
+        pyarrow, form, count = arrow(), self.form, len(self.values)
+        if not count:
+            return []
+        joined = np.frombuffer(b"".join(self.values), np.uint8).reshape(count, form.length)
+        columns = []
+        for of, (first, size) in zip(form.schema.types, form.places, strict=True):
+            data = pyarrow.py_buffer(np.ascontiguousarray(joined[:, first : first + size]))
+            columns.append(pyarrow.Array.from_buffers(of, count * form.rows, [None, data], 0))
+        return [pyarrow.RecordBatch.from_arrays(columns, schema=form.schema)]
 
 
 class JSON(Value):

@@ -185,6 +185,14 @@ class ResumableDataset(IterableDataset[Batch]):
         _log.info("resumes from a loaded state: %r", Cursor(self.shared_cursor.cursor))
 
     def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        return self.fitted(cursor)
+
+    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """A cursor of this dataset, or what it becomes after the dataset has grown.
+
+        Raises:
+            StateError: if it is of another dataset, selection of rows or order.
+        """
         return self.spec.fitted(cursor)
 
     def reset(self) -> None:
@@ -217,6 +225,10 @@ class ResumableDataset(IterableDataset[Batch]):
     def follow(self) -> bool:
         """Makes what has the next batch this dataset's pass, if it is a stream; False where there is none."""
         return False
+
+    def told_of_wait(self, seconds: float) -> str:
+        """What `follow` waits for, in words, after some seconds of it."""
+        return f"next() has waited {seconds:.1f} s"
 
     def after_save(self) -> Callable[[], None] | None:
         """What a Checkpointer calls once a save of the present place is durable; None for nothing."""

@@ -124,6 +124,7 @@ class SharedCursor:
         self._passes: dict[int, tuple[_core.Cursor, Readers]] = {}
         self.loaded = cursor
         """The cursor that was loaded last, or where the pass was reset to; else that of the start."""
+        self._follows = 0
         self._begin(cursor, loads=0)
 
     def _begin(self, cursor: _core.Cursor, loads: int) -> None:
@@ -154,9 +155,14 @@ class SharedCursor:
 
     @property
     def loads(self) -> int:
-        """How often a state was loaded, or the pass reset."""
+        """How often a state was loaded, or the pass reset, or other rows followed."""
         self._own()
         return self._loads
+
+    @property
+    def given(self) -> int:
+        """How often a state was loaded, or the pass reset."""
+        return self.loads - self._follows
 
     @property
     def is_behind(self) -> bool:
@@ -205,7 +211,9 @@ class SharedCursor:
         """Takes the cursor of other rows that follow: of passes before, nothing can be read again."""
         with self.moving:
             self._passes.clear()
+            loaded = self.loaded
             self.load(cursor)
+            self.loaded, self._follows = loaded, self._follows + 1
 
     def begin(self, cursor: _core.Cursor, readers: Readers) -> None:
         """Records what reads a pass from a cursor on; it knows of the pass before."""

@@ -9,6 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -19,6 +20,8 @@ func main() {
 	partitions := flag.Int("partitions", 1, "how many partitions a topic has")
 	topics := flag.String("topics", "", "topics, with commas between them")
 	users := flag.String("user", "", "user:password of SASL PLAIN; without one, nobody has to log in")
+	directory := flag.String("directory", "", "where messages are kept, for a broker that is started again; else in memory")
+	ports := flag.String("ports", "", "of the brokers, with commas between them; else any")
 	flag.Parse()
 
 	options := []kfake.Opt{
@@ -30,6 +33,21 @@ func main() {
 	}
 	if name, password, found := strings.Cut(*users, ":"); found {
 		options = append(options, kfake.EnableSASL(), kfake.Superuser("PLAIN", name, password))
+	}
+	if *directory != "" {
+		options = append(options, kfake.DataDir(*directory))
+	}
+	if *ports != "" {
+		var each []int
+		for _, port := range strings.Split(*ports, ",") {
+			number, err := strconv.Atoi(port)
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			each = append(each, number)
+		}
+		options = append(options, kfake.Ports(each...))
 	}
 	cluster, err := kfake.NewCluster(options...)
 	if err != nil {
@@ -43,7 +61,10 @@ func main() {
 	for lines.Scan() {
 		var topic string
 		var partition, node int32
-		if _, err := fmt.Sscanf(lines.Text(), "move %s %d %d", &topic, &partition, &node); err != nil {
+		if lines.Text() == "compact" {
+			cluster.Compact()
+			fmt.Println("compacted")
+		} else if _, err := fmt.Sscanf(lines.Text(), "move %s %d %d", &topic, &partition, &node); err != nil {
 			fmt.Println("what?", lines.Text())
 		} else if err := cluster.MoveTopicPartition(topic, partition, node); err != nil {
 			fmt.Println(err)
