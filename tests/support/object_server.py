@@ -79,8 +79,12 @@ class S3Server(ObjectServer):
             aws_secret_access_key=OPTIONS["aws_secret_access_key"],
         )
 
-    def put(self, bucket: str, key: str, content: bytes) -> None:
+    @functools.cache  # noqa: B019  (as long as the tests)
+    def _make(self, bucket: str) -> None:
         self._client.create_bucket(Bucket=bucket)
+
+    def put(self, bucket: str, key: str, content: bytes) -> None:
+        self._make(bucket)
         # Whoever asks without a signature is a web browser.
         self._client.put_object(Bucket=bucket, Key=key, Body=content, ACL="public-read")
 
