@@ -185,6 +185,17 @@ def test_what_is_no_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
         fr.ArrowDataset([pa.table({"x": [1]}), "x.arrow"], **ONE)
 
 
+@pytest.mark.parametrize("how", ["file", "stream"])
+def test_names_that_are_no_text_are_errors_that_name_the_file(tmp_path: Path, how: str) -> None:
+    table = pa.table({"outer": [{"inner": 1}], "x": [1]})
+    content = write_ipc(table, tmp_path / "whole.arrow", how).read_bytes()
+    path = tmp_path / "f.arrow"
+    for name, damaged in ((b"outer", b"out\xffr"), (b"inner", b"in\xc3\x28r")):
+        path.write_bytes(content.replace(name, damaged))
+        with pytest.raises(fr.DataError, match=rf"schema can't be read.*{path}"):
+            fr.ArrowDataset(path, **ONE)
+
+
 def test_a_footer_that_leaves_out_a_batch_or_names_it_twice_is_an_error(tmp_path: Path) -> None:
     content = bytearray(
         write_ipc(pa.table({"x": range(30)}), tmp_path / "whole.arrow", block=10).read_bytes()

@@ -34,6 +34,16 @@ class IpcFiles:
     def __init__(self, files: _core.ArrowFiles, schema: pa.Schema) -> None:
         self._files, self._schema = files, schema
 
+    def named(self, error: _core.DataError) -> _core.DataError:
+        """The error of what the core finds in the columns of all files, with the first one of these."""
+        first, *_ = (os.fspath(path) for path, *_ in self._files.parts())
+        told = str(error)
+        return (
+            error
+            if "(file '" in told
+            else _core.DataError(f"its columns are damaged: {told} (file '{first}')")
+        )
+
     @classmethod
     def of(cls, source: Any, stores: _core.Stores) -> Self:
         """The files that paths, patterns, directories and addresses name.
@@ -73,6 +83,7 @@ def _schema(message: bytes, path: os.PathLike[str]) -> pa.Schema:
 
     try:
         schema: pa.Schema = ipc.read_schema(pyarrow.py_buffer(message))
+        footer_of(schema_of(schema))  # fails if a name is not UTF-8
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _core.DataError(f"its schema can't be read: {error} (file '{os.fspath(path)}')") from None
     return schema

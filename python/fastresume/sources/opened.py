@@ -23,7 +23,10 @@ def opened(source: object, stores: _core.Stores | None = None) -> _core.Manifest
     stores = _core.Stores() if stores is None else stores
     opener = _opener(source, stores)
     rows = opener.rows()
-    return _core.Manifest.of_rows(rows, opener.parts(rows), stores)
+    try:
+        return _core.Manifest.of_rows(rows, opener.parts(rows), stores)
+    except _core.DataError as error:
+        raise (opener.named(error) if isinstance(opener, IpcFiles) else error) from None
 
 
 def has_session(source: Any) -> bool:
