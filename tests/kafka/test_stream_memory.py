@@ -1,12 +1,10 @@
-"""A stream takes the memory that its plan states, and no more of it from round to round.
+"""A stream takes the memory that its plan states.
 
 What needs a process of its own runs in a child: functions below that tests call.
 """
 
 from __future__ import annotations
 
-import itertools
-import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.kafka import ArrowIPC, KafkaDataset
-from support.child import MIB, Child, forget_peak, peak, resident, say
+from support.child import MIB, Child, forget_peak, peak, resident
 from support.kafka_broker import SCHEMA, Broker, message
 
 Start = Callable[..., Broker]
@@ -75,40 +73,3 @@ def test_a_plan_before_the_first_round_states_what_limits_allow(broker: Start) -
     assert (plan.remaining_rows, plan.steps) == (0, 0)
     assert plan.bytes_of_rounds == 2 * 1000 * dataset.spec.row_bytes + 2 * 16 * MIB + 4 * MIB
     dataset.close()
-
-
-TURNS, MESSAGES, ROWS, BATCH = 600, 256, 512, 4096
-
-
-def follow(address: str) -> None:
-    """Read a topic that grows, and say how much memory there is whenever its rows were read."""
-    dataset = KafkaDataset(address, batch_size=BATCH, round_rows=8 * BATCH, **GIVEN)
-    with fr.Loader(dataset, threads=1) as loader:
-        batches = iter(loader)
-        say("ready")
-        for _ in range(TURNS):
-            for _ in itertools.islice(batches, MESSAGES * ROWS // BATCH):
-                pass
-            say((loader.epoch, resident()))
-    dataset.close()
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_memory_is_flat_over_thousands_of_rounds(broker: Start) -> None:
-    kafka = broker(partitions=16)
-    made = [message(range(ROWS * number, ROWS * (number + 1))) for number in range(MESSAGES)]
-    sizes, rounds = list[int](), 0
-    with Child() as child:
-        child.start(follow, kafka.address)
-        assert child.heard(120) == "ready"
-        for _ in range(TURNS):
-            kafka.send((number % 16, one) for number, one in enumerate(made))
-            rounds, size = child.heard(120)
-            sizes.append(size)
-            for partition in range(16):
-                kafka.delete_before(partition, -1)  # the broker has them in memory
-    assert rounds >= 2 * TURNS
-    middle, end = statistics.median(sizes[TURNS // 4 : TURNS // 2]), statistics.median(sizes[-TURNS // 4 :])
-    print(f"{rounds} rounds: {middle / MIB:.0f} MiB in the middle, {end / MIB:.0f} at the end")
-    assert end < middle + 8 * MIB
