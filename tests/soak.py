@@ -41,7 +41,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     if arguments.workers:
-        names = ("workers", "worker_failures", "dataloader", "dataloader_misuse", "shared_memory")
+        names = ("workers", "worker_failures", "dataloader", "dataloader_misuse", "parcels")
         files = [f"tests/reading/test_{name}.py" for name in names]
         files.append("tests/robustness/test_worker_ends.py")
         if status := run_tests("-q", "--timeout=900", *files):

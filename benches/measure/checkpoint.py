@@ -36,7 +36,7 @@ from torch.distributed.checkpoint.state_dict import get_model_state_dict, get_op
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
-from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.job import JobParts
 from page import in_words, tell
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
@@ -86,7 +86,7 @@ def measured(make: Callable[[], nn.Module], directory: Path, rounds: int) -> Sec
         checkpointer.save(number, **parts, wait=False)
         own_took = time.perf_counter() - began
         checkpointer.wait()
-        taken = Parts.of(None, None, None, parts["loader"], None)
+        taken = JobParts.of(None, None, None, parts["loader"], None)
         began = time.perf_counter()
         for _ in range(100):
             taken.cursor()

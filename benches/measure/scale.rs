@@ -1,7 +1,12 @@
 //! Planning on paper: what one rank of a very large job does before its first batch, on synthetic manifests.
 //!
 //! No data is read. `make bench-scale` prints the table that stands in RESULTS.md.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a benchmark prints, and fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "a benchmark prints, looks at the clock, and fails by panicking"
+)]
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicBool;

@@ -28,7 +28,7 @@ if TYPE_CHECKING or not _IS_COMMAND:
     from fastresume.batch.batch import Batch
     from fastresume.batch.jagged import Jagged
     from fastresume.batch.schema import Field, Schema
-    from fastresume.columns.expression import Column, col
+    from fastresume.columns.column import Column, col
     from fastresume.columns.stack import Stack, stack
     from fastresume.dataset import ParquetDataset
     from fastresume.filter.condition import Condition
@@ -38,8 +38,8 @@ if TYPE_CHECKING or not _IS_COMMAND:
     from fastresume.options.bad_rows import MaskBadRows
     from fastresume.options.cache import Cache
     from fastresume.options.rows import Intervals, Shuffle, Split
-    from fastresume.options.topology import World
     from fastresume.options.units import Bins, Packed
+    from fastresume.options.world import World
     from fastresume.packing.attention import cu_seqlens
     from fastresume.plan import Plan
     from fastresume.reading.monitor.stats import Stats
@@ -90,7 +90,7 @@ _HOMES = {
     "Batch": "batch.batch",
     "Bins": "options.units",
     "Cache": "options.cache",
-    "Column": "columns.expression",
+    "Column": "columns.column",
     "Condition": "filter.condition",
     "Cursor": "state.cursor",
     "Field": "batch.schema",
@@ -108,23 +108,12 @@ _HOMES = {
     "Split": "options.rows",
     "Stack": "columns.stack",
     "Stats": "reading.monitor.stats",
-    "World": "options.topology",
-    "col": "columns.expression",
+    "World": "options.world",
+    "col": "columns.column",
     "cu_seqlens": "packing.attention",
     "stack": "columns.stack",
 }
 """Where each name comes from that the command has not imported yet."""
-
-_INSTEAD = {
-    "column": "fr.col(name)",
-    "field": "fr.col(name)",
-    "Checkpointer": "from fastresume.checkpoint import Checkpointer",
-    "DataLoader": "fr.Loader(dataset)",
-    "Dataset": "fr.ParquetDataset(paths)",
-    "read_parquet": "fr.ParquetDataset(paths)",
-    "scan_parquet": "fr.ParquetDataset(paths)",
-}
-"""What to write for names that there were, or that are others' for the same."""
 
 if not TYPE_CHECKING:
 
@@ -137,12 +126,12 @@ if not TYPE_CHECKING:
         elif name in __all__:
             found = import_module(f"fastresume.{name}")
         else:
-            from difflib import get_close_matches
+            from fastresume._core import nearest
+            from fastresume.options.hints import OF_NAMES
 
-            names = {public.lower(): public for public in __all__}
-            near = get_close_matches(name.lower(), names, 1, 0.7) if not name.startswith("_") else []
-            told = f": did you mean fr.{names[near[0]]}?" if near else ""
-            told = f": write {_INSTEAD[name]}" if name in _INSTEAD else told
+            near = None if name.startswith("_") else nearest(name, __all__)
+            told = "" if near is None else f": did you mean fr.{near}?"
+            told = f": write {OF_NAMES[name]}" if name in OF_NAMES else told
             raise AttributeError(f"module 'fastresume' has no attribute {name!r}{told}")
         globals()[name] = found
         return found

@@ -9,11 +9,13 @@ import fastresume._core as _core
 from fastresume.columns.request import Columns
 from fastresume.messages import bounds_messages
 from fastresume.options.bad_rows import BadRows
+from fastresume.options.hints import OF_ARROW
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, stores_of
-from fastresume.options.topology import World
+from fastresume.options.tail import Tail
 from fastresume.options.units import Bins, Packed
-from fastresume.options.unknown import OF_ARROW, takes_no_other
+from fastresume.options.unknown import takes_no_other
+from fastresume.options.world import World
 from fastresume.reading.files_spec import Door
 from fastresume.rows_dataset import Asked, Found, RowsDataset, Session
 from fastresume.sources.opened import has_session, opened
@@ -103,7 +105,7 @@ class ArrowDataset(RowsDataset):
         seed: int | None = None,
         lanes: int | None = None,
         groups: int | None = None,
-        tail: Literal["drop", "short", "pad"] = "drop",
+        tail: Tail = "drop",
         nulls: Literal["error", "mask"] = "error",
         storage_options: Mapping[str, object] | None = None,
         credentials: Credentials | None = None,

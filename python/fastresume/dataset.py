@@ -15,16 +15,18 @@ from fastresume.messages import bounds_messages
 from fastresume.options.bad_rows import BadRows
 from fastresume.options.cache import Cache
 from fastresume.options.checks import path_generations, truth
+from fastresume.options.hints import OF_DATASETS
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, options_of, stores_of
-from fastresume.options.topology import World
+from fastresume.options.tail import Tail
 from fastresume.options.units import Bins, Packed
-from fastresume.options.unknown import OF_DATASETS, takes_no_other
+from fastresume.options.unknown import takes_no_other
+from fastresume.options.world import World
 from fastresume.reading.deleted_rows import live_rows
 from fastresume.reading.files_dataset import FilesDataset
 from fastresume.reading.files_spec import OF_FILES, FilesSpec
 from fastresume.rows_dataset import Asked, Found, RowsDataset
-from fastresume.tables.file_orders import Orders
+from fastresume.tables.file_orders import FileOrders
 from fastresume.tables.named_table import open_files, open_table
 from fastresume.tables.snapshot import Snapshot
 
@@ -180,7 +182,7 @@ class ParquetDataset(RowsDataset):
         seed: int | None = None,
         lanes: int | None = None,
         groups: int | None = None,
-        tail: Literal["drop", "short", "pad"] = "drop",
+        tail: Tail = "drop",
         nulls: Literal["error", "mask"] = "error",
         cache: Cache | None = None,
         verify_checksums: bool = True,
@@ -232,7 +234,7 @@ class ParquetDataset(RowsDataset):
         self._begin(asked, found(opened, table), opened)
         self._orders = None
         if table is not None and table.other_orders:
-            self._orders = Orders(table, opened, found)
+            self._orders = FileOrders(table, opened, found)
 
     @classmethod
     def of_spec(cls, spec: FilesSpec) -> Self:

@@ -193,7 +193,7 @@ def publish(draft: Path, place: Path) -> OSError | None:
 
 def remove(directory: Path, first: str) -> Iterator[OSError]:
     """Removes a directory of files, `first` first; yields errors, and continues after them."""
-    names = [first, *(name for name in _names(directory) if name != first)]
+    names = [first, *(name for name in names_in(directory) if name != first)]
     for name in names:
         try:
             (directory / name).unlink(missing_ok=True)
@@ -218,7 +218,8 @@ def _is_directory(path: Path) -> bool:
         return False
 
 
-def _names(directory: Path) -> list[str]:
+def names_in(directory: Path) -> list[str]:
+    """The names in a directory, sorted; none if it can't be read."""
     try:
         return sorted(os.listdir(directory))  # noqa: PTH208  (names, not paths)
     except OSError:

@@ -16,23 +16,24 @@ import torch
 
 import fastresume._core as _core
 from fastresume.agreement import same_state
-from fastresume.audit.writer import DeliveryLog
+from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive
-from fastresume.options.topology import default_threads
-from fastresume.options.unknown import METHODS_OF_DATASETS, OF_LOADER, refuse_attribute, takes_no_other
+from fastresume.options.hints import METHODS_OF_DATASETS, OF_LOADER
+from fastresume.options.unknown import refuse_attribute, takes_no_other
+from fastresume.options.world import default_threads
 from fastresume.reading.device import Device, check_static, device_of
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.monitor.progress import behind_a_bar
 from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
 from fastresume.reading.random_access import batch_at, batch_of_row, made_again
-from fastresume.reading.replay import Trail
+from fastresume.reading.replay import ReplayTrail
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.reading.rounds import Rounds
 from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
-from fastresume.reading.workers.pool import Crew
+from fastresume.reading.workers.pool import WorkerPool
 from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import Readers
 
@@ -142,7 +143,7 @@ class Loader:
         self._watchdog = (
             None if watchdog_seconds is None else Watchdog(positive("watchdog_seconds", watchdog_seconds))
         )
-        self._trail = [Trail()]
+        self._trail = [ReplayTrail()]
         self._prepared: BatchIterator | None = None
         self._latest: weakref.ref[BatchIterator] | None = None
 
@@ -153,10 +154,10 @@ class Loader:
         if audit is not None:
             self._spec = self._spec.audited()
             self._log = DeliveryLog(audit, self._spec)
-        self._crew = self._new_crew(_MOST_AHEAD if names_bytes else _AHEAD, context)
+        self._pool = self._new_pool(_MOST_AHEAD if names_bytes else _AHEAD, context)
         self._stats = Stats(self._spec, self.dataset.shared_cursor)
 
-    def _new_crew(self, most_ahead: int, context: str | BaseContext | None) -> Crew | None:
+    def _new_pool(self, most_ahead: int, context: str | BaseContext | None) -> WorkerPool | None:
         if not self.num_workers:
             return None
         spec, workers = self._spec, self.num_workers
@@ -169,7 +170,7 @@ class Loader:
             context = _context_of_stream(context)
         depth = max(min(most_ahead, self.prefetch_bytes // (spec.batch_bytes * workers)), 1)
         page_lock = None if self._device is None else self._device.page_lock
-        return Crew(spec, workers, depth, context, page_lock)
+        return WorkerPool(spec, workers, depth, context, page_lock)
 
     @property
     def device(self) -> torch.device:
@@ -260,9 +261,9 @@ class Loader:
         if self._spec is not self.dataset.spec:
             self._spec = self.dataset.spec
             self._stats._follow(self._spec)
-            if self._crew is not None:
-                self._crew.follow(self._spec)
-            self._trail[0] = Trail()
+            if self._pool is not None:
+                self._pool.follow(self._spec)
+            self._trail[0] = ReplayTrail()
         return self._taken()
 
     def _check_accumulation(self) -> None:
@@ -313,7 +314,7 @@ class Loader:
 
     def _again(self, places: list[tuple[_core.Pass, int]]) -> Iterator[Batch]:
         for planned, number in places:
-            yield self._put(made_again(self._spec, planned, number, self._crew is not None))
+            yield self._put(made_again(self._spec, planned, number, self._pool is not None))
 
     @bounds_messages
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
@@ -337,7 +338,7 @@ class Loader:
             >>> loader.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
-        readers = Readers(self.num_workers or 1, self._crew is not None)
+        readers = Readers(self.num_workers or 1, self._pool is not None)
         return self._put(batch_at(self._spec, self.dataset.shared_cursor, epoch, step, state, readers))
 
     @bounds_messages
@@ -360,7 +361,7 @@ class Loader:
             >>> int(batch.rows()[place])
             70
         """
-        readers = Readers(self.num_workers or 1, self._crew is not None)
+        readers = Readers(self.num_workers or 1, self._pool is not None)
         found = batch_of_row(self._spec, self.dataset.shared_cursor, epoch, row_number, state, readers)
         return self._put(found[0]), found[1]
 
@@ -410,8 +411,8 @@ class Loader:
 
         The memory of batches, otherwise kept for the next pass, goes back to the system.
         """
-        if self._crew is not None:
-            self._crew.close()
+        if self._pool is not None:
+            self._pool.close()
         for iterator in (self._prepared, self._latest() if self._latest is not None else None):
             if iterator is not None:
                 iterator.close()
@@ -444,7 +445,7 @@ class Loader:
                 self.prefetch_bytes,
                 self._stats,
                 self._log,
-                self._crew,
+                self._pool,
                 self._trail,
                 self._device,
                 self._watchdog,

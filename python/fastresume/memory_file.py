@@ -96,7 +96,7 @@ class Mapping:
         return np.frombuffer(exporter, dtype=np.uint8)
 
 
-class Shared:
+class MemoryFile:
     """Memory of zeros, shared with forked children, and with other processes that this is pickled for.
 
     If the system has no such files, only forked children share it.
@@ -122,8 +122,8 @@ class Shared:
         return _shared_over, (self._size, DupFd(self._file))
 
 
-def _shared_over(size: int, file: Any) -> Shared:
-    return Shared(size, file.detach())
+def _shared_over(size: int, file: Any) -> MemoryFile:
+    return MemoryFile(size, file.detach())
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

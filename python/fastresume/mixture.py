@@ -16,9 +16,11 @@ from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted, scalar
+from fastresume.options.hints import OF_MIXTURES
 from fastresume.options.rows import Intervals as RowIntervals
-from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
-from fastresume.options.unknown import OF_MIXTURES, takes_no_other
+from fastresume.options.tail import Tail, checked_tail
+from fastresume.options.unknown import takes_no_other
+from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.rows_dataset import Found, RowsDataset
@@ -110,7 +112,7 @@ class Mixture(ResumableDataset):
         renamed: Mapping[str, str | None] | None = None,
         seed: int | None = None,
         lanes: int | None = None,
-        tail: Literal["drop", "short", "pad"] = "drop",
+        tail: Tail = "drop",
         on_iter: Literal["continue", "restart"] = "continue",
         bad_rows: MaskBadRows | None = None,
         world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
@@ -137,7 +139,7 @@ class Mixture(ResumableDataset):
                 world=own_world,
                 world_was_detected=was_detected,
                 batch_size=rows,
-                tail=one_of("tail", tail, ("drop", "short", "pad")),
+                tail=checked_tail(tail),
                 lanes=named_lanes,
                 groups=None,
                 on_iter=one_of("on_iter", on_iter, ("continue", "restart")),

@@ -19,8 +19,9 @@ from fastresume.options.bad_rows import BadRows, checked_bad_rows
 from fastresume.options.cache import Cache
 from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.rows import OrderChoice, Rows, Shuffle, order_choice, select
-from fastresume.options.topology import World, cut_of, resolve_world, rows_of_each_rank
+from fastresume.options.tail import Tail, checked_tail
 from fastresume.options.units import Bins, Packed, check_unit
+from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.packing.spec import of_units
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.files_dataset import FilesDataset
@@ -61,7 +62,7 @@ class Asked:
     world: World
     was_detected: bool
     rows_of_rank: int | None
-    tail: Literal["drop", "short", "pad"]
+    tail: Tail
     lanes: int | None
     groups: int | None
     on_iter: Literal["continue", "restart"]
@@ -85,7 +86,7 @@ class Asked:
         seed: int | None,
         lanes: int | None,
         groups: int | None,
-        tail: Literal["drop", "short", "pad"],
+        tail: Tail,
         nulls: Literal["error", "mask"],
         cache: Cache | None,
         on_iter: Literal["continue", "restart"],
@@ -102,7 +103,7 @@ class Asked:
         own_world, was_detected = resolve_world(world)
         rows_of_rank = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         iter_means = one_of("on_iter", on_iter, ("continue", "restart"))
-        named_tail = one_of("tail", tail, ("drop", "short", "pad"))
+        named_tail = checked_tail(tail)
         choice = order_choice(shuffle, seed)
         own_seed = 0 if seed is None else at_least(0, "seed", seed)
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)

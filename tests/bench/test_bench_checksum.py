@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastresume.bench.arrow import Cells
+from fastresume.bench.cells import Cells
 from fastresume.bench.checksum import Checksum, difference
 from support.bench_columns import JAGGED, sums_of
 

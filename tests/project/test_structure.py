@@ -43,6 +43,7 @@ PYTHON_ROOMS = [
     "_core",
     "amounts",
     "messages",
+    "packages",
     "files",
     "rng",
     "buffers",
@@ -137,6 +138,72 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     assert sorted(names) == sorted(set(names)), "pytest collects one of them alone"
 
 
+NAMED_OTHERWISE = {
+    "its functions are what others call": {
+        "rust/fastresume/src/batch/slots/interleave.rs",
+        "rust/fastresume/src/dataset/listing.rs",
+        "rust/fastresume/src/filter/filter_layout.rs",
+        "rust/fastresume/src/format/encoding/fallback.rs",
+        "rust/fastresume/src/format/metadata/thrift_types.rs",
+        "rust/fastresume/src/pipeline/window_segments.rs",
+        "rust/fastresume/src/simd/scatter.rs",
+        "python/fastresume/audit/log_format.py",
+        "python/fastresume/bench/rivals.py",
+        "python/fastresume/files.py",
+        "python/fastresume/filter/pruning.py",
+        "python/fastresume/filter/resolve.py",
+        "python/fastresume/rng.py",
+        "python/fastresume/state/offsets.py",
+        "python/fastresume/tables/file_io.py",
+    },
+    "several types of one kind": {
+        "rust/fastresume/src/decode/flat/byte_array_codes.rs",
+        "rust/fastresume/src/resume/lanes.rs",
+        "rust/fastresume-python/src/columns.rs",
+        "python/fastresume/checkpoint/dcp_storage.py",
+        "python/fastresume/checkpoint/restore.py",
+        "python/fastresume/checkpoint/save.py",
+        "python/fastresume/reading/torch_dataloader/transport.py",
+        "python/fastresume/reading/workers/messages.py",
+    },
+    "a type of another file has methods here": {"rust/fastresume/src/resume/growth.rs"},
+    "a room's own type, and Clippy wants no file of its room's name": {
+        "rust/fastresume/src/intervals/set.rs",
+        "rust/fastresume/src/order/pass_order.rs",
+    },
+    "named after the framework": {
+        "python/fastresume/integrations/dcp.py",
+        "python/fastresume/integrations/lightning.py",
+        "python/fastresume/integrations/transformers.py",
+    },
+}
+"""Files whose public types have other names, by the reason."""
+
+
+def test_a_file_has_a_type_or_function_of_its_name() -> None:
+    named = {path: names for path, names in public_names() if not any(is_named(path, name) for name in names)}
+    listed = set(chain.from_iterable(NAMED_OTHERWISE.values()))
+    assert set(named) == listed, {path: named.get(path) for path in set(named) ^ listed}
+
+
+def test_a_type_of_the_core_and_the_stores_has_a_name_of_its_own() -> None:
+    files: dict[str, set[str]] = {}
+    for crate in ("fastresume", "fastresume-stores"):
+        for path in (ROOT / "rust" / crate / "src").rglob("*.rs"):
+            if "fuzzing" not in path.parts and not path.stem.startswith("test") and "_tests" not in path.stem:
+                for name in re.findall(rf"^{VISIBLE}?{TYPE}", rust_code(path), re.MULTILINE):
+                    files.setdefault(name, set()).add(str(path.relative_to(ROOT)))
+    assert {name: paths for name, paths in files.items() if len(paths) > 1} == {}
+
+
+def test_the_page_of_the_architecture_names_files_that_are_there() -> None:
+    named = re.findall(
+        r"`((?:rust|python|tests|docs)/[\w/.-]+)`", (ROOT / "docs/ARCHITECTURE.md").read_text()
+    )
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
 FRAMEWORKS = {"accelerate", "lightning", "pytorch_lightning", "torchdata", "transformers"}
 
 
@@ -168,6 +235,53 @@ def check_circles(imports: Mapping[str, set[str]]) -> None:
 
 def room_of(name: str) -> str:
     return name.split("/", maxsplit=1)[0]
+
+
+# ----------------------------------------------------------------------------------------------------- Names
+
+VISIBLE = r"(?:pub(?:\([a-z]+\))? )"
+TYPE = r"(?:unsafe )?(?:struct|enum|trait|union) (\w+)"
+
+
+def public_names() -> Iterator[tuple[str, list[str]]]:
+    """Each file that has public types, with their names and those of its public functions."""
+    for crate in ("fastresume", "fastresume-stores", "fastresume-python"):
+        for path in sorted((ROOT / "rust" / crate / "src").rglob("*.rs")):
+            types = re.findall(rf"^{VISIBLE}{TYPE}", rust_code(path), re.MULTILINE)
+            others = re.findall(rf"^{VISIBLE}(?:const )?(?:fn|type) (\w+)", rust_code(path), re.MULTILINE)
+            if (
+                types
+                and "fuzzing" not in path.parts
+                and path.name not in ("lib.rs", "mod.rs", "test_files.rs")
+            ):
+                yield str(path.relative_to(ROOT)), types + others
+    for path in sorted(PACKAGE.rglob("*.py")):
+        body = ast.parse(path.read_text()).body
+        types = [node.name for node in body if isinstance(node, ast.ClassDef)]
+        functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+        if any(not name.startswith("_") for name in types) and not path.name.startswith("__"):
+            yield (
+                str(path.relative_to(ROOT)),
+                [name for name in types + functions if not name.startswith("_")],
+            )
+
+
+def rust_code(path: Path) -> str:
+    """The text of a file without its tests."""
+    return path.read_text().partition("#[cfg(test)]\nmod tests")[0]
+
+
+def is_named(path: str, name: str) -> bool:
+    """Whether a name has the words of its file's name one after another, in the singular or the plural."""
+    wanted = [singular(word) for word in Path(path).stem.split("_")]
+    words = [singular(word) for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name)]
+    return any(words[at : at + len(wanted)] == wanted for at in range(len(words)))
+
+
+def singular(word: str) -> str:
+    plurals = [("ies", "y"), ("ves", "f"), ("ches", "ch"), ("xes", "x"), ("ss", "ss"), ("s", "")]
+    found = [word.lower().removesuffix(end) + one for end, one in plurals if word.lower().endswith(end)]
+    return found[0] if found else word.lower()
 
 
 # ---------------------------------------------------------------------------------------------------- Python

@@ -22,7 +22,7 @@ MOST_WORDS = 30
 LONGER = {
     "python/fastresume/checkpoint/checkpointer.py": 48,
     "python/fastresume/checkpoint/directory.py": 35,
-    "python/fastresume/checkpoint/rng_state.py": 37,
+    "python/fastresume/checkpoint/randomness.py": 37,
     "python/fastresume/dataset.py": 49,
     "python/fastresume/integrations/lightning.py": 31,
     "python/fastresume/state/cursor.py": 36,

@@ -29,6 +29,7 @@ from support.dataloaders import BATCH, ROWS, STEPS, make, oracle_passes, rows_of
 from support.each_of import each_of
 from support.profile import SOAK
 from support.strategies import Dataset, plain_spec
+from support.watching import in_time
 
 pytestmark = [
     pytest.mark.processes,
@@ -362,8 +363,5 @@ def test_no_child_and_no_shared_memory_is_left(data: Dataset) -> None:
     list(loader)
     assert len(set(children()) - children_before) == 2
     del loader
-    deadline = time.monotonic() + 10
-    while not set(children()) <= children_before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert set(children()) <= children_before
+    assert in_time(lambda: set(children()) <= children_before)
     assert shared_memory_files() <= memory_before

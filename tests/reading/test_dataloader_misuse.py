@@ -25,7 +25,7 @@ from torch.utils.data import (
 
 import fastresume as fr
 from fastresume.reading import spec
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from support.dataloaders import BATCH, STEPS, make, rows_of
 from support.random_states import global_states
 from support.strategies import Dataset, plain_spec
@@ -152,14 +152,14 @@ def test_a_batch_takes_one_block_and_no_descriptor_however_many_columns(data: Da
     kept = list(loader)
     assert len(list(files.iterdir())) - before < 20  # the pipes of two workers
     processes = [worker.pid for worker in loader._iterator._workers]  # type: ignore[union-attr]  # it is there
-    senders = [name for name in shared_memory._mapped if int(name.partition("-")[0]) in processes]
-    blocks = sum(len(shared_memory._mapped[sender]) for sender in senders)
+    senders = [name for name in parcels._mapped if int(name.partition("-")[0]) in processes]
+    blocks = sum(len(parcels._mapped[sender]) for sender in senders)
     for number, batch in enumerate(kept):
         assert batch["c40"].tolist() == (batch["row"] + 40).tolist(), number
     assert blocks <= len(kept) + 2 * 8
     del loader
     assert not set(senders) & set(
-        shared_memory._mapped
+        parcels._mapped
     )  # nothing stays of workers that ended, but what their batches hold
     assert kept[3]["c7"].tolist() == (kept[3]["row"] + 7).tolist()
 

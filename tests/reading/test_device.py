@@ -17,7 +17,7 @@ import torch
 import fastresume as fr
 from fastresume.reading import device as module
 from fastresume.reading.device import AHEAD
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from fastresume.testing import assert_exact_resume
 from support.device_jobs import (
     HOW,
@@ -71,13 +71,13 @@ def test_without_the_guard_of_its_copy_memory_would_be_filled_again_too_soon(
     monkeypatch.setattr(module, "_Held", Forgetful)
     monkeypatch.setattr(LateStream, "wait", lambda stream, mark: None)  # so late that all else has happened
     # What workers share would be gone by then, its reader killed: only what is filled again is to be seen.
-    mapped, kept = shared_memory.mapped_file, []
+    mapped, kept = parcels.mapped_file, []
 
     def keep(*given: Any) -> Any:
         kept.append(mapped(*given))
         return kept[-1]
 
-    monkeypatch.setattr(shared_memory, "mapped_file", keep)
+    monkeypatch.setattr(parcels, "mapped_file", keep)
     plain = made(numbers, **order)
     expected = [*plain, *plain, *plain]
     with fr.Loader(made(numbers, **order), device="cuda", **how) as loader:

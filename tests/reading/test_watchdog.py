@@ -19,6 +19,7 @@ import fastresume as fr
 from support.each_of import each_of
 from support.jobs import make
 from support.strategies import Dataset
+from support.watching import in_time
 
 pytestmark = pytest.mark.processes
 
@@ -44,9 +45,7 @@ def warnings_in(told: pytest.LogCaptureFixture) -> list[str]:
 
 
 def wait_for(told: pytest.LogCaptureFixture, warnings: int) -> list[str]:
-    end = time.monotonic() + 30
-    while len(warnings_in(told)) < warnings and time.monotonic() < end:
-        time.sleep(0.01)
+    assert in_time(lambda: len(warnings_in(told)) >= warnings)
     return warnings_in(told)
 
 
@@ -109,8 +108,7 @@ class Sleeps:
         self.path = path
 
     def __call__(self, batch: fr.Batch) -> fr.Batch:
-        while batch.step == 1 and not self.path.exists():
-            time.sleep(0.01)
+        assert batch.step != 1 or in_time(self.path.exists, 60)
         return batch
 
 
@@ -130,9 +128,7 @@ def test_workers_are_named_with_what_they_are_at(
     wanted = rf"for the batch of step 1 of pass 0, .* ready: \d batches of \d+ bytes\n  {idle}\n  {busy}"
 
     def let_go_when_told() -> None:
-        end = time.monotonic() + 30
-        while not re.search(wanted, told.text) and time.monotonic() < end:
-            time.sleep(0.01)
+        in_time(lambda: re.search(wanted, told.text) is not None, 30)
         may_go.touch()
 
     thread = threading.Thread(target=let_go_when_told)
@@ -167,10 +163,7 @@ def test_a_quick_wait_is_not_told_and_no_thread_is_left(
         return sum(Path(code.co_filename).stem == "watchdog" for code in frames)
 
     def are(count: int) -> bool:
-        end = time.monotonic() + 10
-        while watching() != count and time.monotonic() < end:
-            time.sleep(0.01)
-        return watching() == count
+        return in_time(lambda: watching() == count)
 
     assert are(0)
     dataset = make(small_dataset)

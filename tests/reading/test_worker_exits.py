@@ -31,8 +31,8 @@ def in_workers(data: Dataset, **how: Any) -> fr.Loader:
 
 
 def processes_of(loader: fr.Loader) -> list[int]:
-    assert loader._crew is not None
-    return loader._crew.processes
+    assert loader._pool is not None
+    return loader._pool.processes
 
 
 def is_alive(process: int) -> bool:

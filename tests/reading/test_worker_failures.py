@@ -21,7 +21,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from support.child import Child
 from support.crews import BATCH, STEPS, in_workers, make, processes_of
 from support.profile import SOAK
@@ -221,14 +221,14 @@ def test_a_worker_that_dies_while_a_batch_is_taken_interrupts_nothing(
         iterator = iter(loader)
         found = [next(iterator).step for _ in range(2)]
         [_, victim] = processes_of(loader)  # the next batch is the other one's
-        unpack = shared_memory.unpack
+        unpack = parcels.unpack
 
         def die_and_unpack(*sent: Any) -> Any:
-            monkeypatch.setattr(shared_memory, "unpack", unpack)
+            monkeypatch.setattr(parcels, "unpack", unpack)
             die_and_compute(victim, 0.5)
             return unpack(*sent)
 
-        monkeypatch.setattr(shared_memory, "unpack", die_and_unpack)
+        monkeypatch.setattr(parcels, "unpack", die_and_unpack)
         found.append(next(iterator).step)
         with pytest.raises(fr.FastresumeError, match=rf"worker 1 of 2 \(process {victim}\) was killed"):
             next(iterator)

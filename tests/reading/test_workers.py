@@ -128,9 +128,9 @@ def test_a_break_loses_nothing_and_costs_nothing(loader: fr.Loader) -> None:
     while len(found) < STEPS:
         found += islice(loader, 3)
         assert loader.batches_left == (STEPS - len(found)) % STEPS or STEPS
-        assert loader._crew is not None
-        serving = serving or loader._crew._serving
-        assert loader._crew._serving == serving  # what was made ahead was not thrown away
+        assert loader._pool is not None
+        serving = serving or loader._pool._serving
+        assert loader._pool._serving == serving  # what was made ahead was not thrown away
     assert [batch.step for batch in found] == list(range(STEPS))
     assert loader.epoch == 1
 

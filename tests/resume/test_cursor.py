@@ -63,6 +63,9 @@ def test_a_golden_cursor_means_what_it_meant(golden: dict[str, Any]) -> None:
     core = cursor._core
     assert (core.first_epoch, core.steps) == (golden["first_epoch"], golden["steps"])
     assert core.fingerprint == golden["fingerprint"]
+    fields = json.loads(golden["text"])
+    assert (core.values(), core.order) == (fields, fields["order"])
+    assert core.cuts == [tuple(cut) for cut in fields["cuts"]]
 
 
 @pytest.mark.law(3)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import fastresume as fr
-from fastresume.options.unknown import METHODS_OF_BATCHES, OF_DATASETS, OF_LOADER, OF_MIXTURES
+from fastresume.options.hints import METHODS_OF_BATCHES, OF_DATASETS, OF_LOADER, OF_MIXTURES
 from support.each_of import each_of
 from support.refusals import assert_message, open_dataset, refused, write
 

@@ -239,3 +239,29 @@ def test_the_core_bounds_what_python_does() -> None:
         == bounded("x" * 1000)
         == f"{'x' * 200}...(600 characters left out)...{'x' * 200}"
     )
+
+
+def test_an_error_says_as_values_what_a_program_asks(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    pq.write_table(pa.table({"x": [1, 2], "d": pa.array([1, 2], pa.decimal128(30, 2))}), path)
+    pq.write_table(pa.table({"x": [1.5, 2.5], "y": [1, 2]}), other)
+    state = open_dataset(path, columns="x", batch_size=1).state_dict()
+    of_state: dict[str, dict[str, Any]] = {
+        "dataset": {"paths": other},
+        "order": {"shuffle": True},
+        "selection of rows": {"rows": [[0, 1]]},
+    }
+    for differs_in, options in of_state.items():
+        given = {"paths": path, "columns": "x", "batch_size": 1, **options}
+        with pytest.raises(fr.StateError) as foreign:
+            open_dataset(**given).load_state_dict(state)
+        assert foreign.value.differs_in == differs_in
+    for remedy, name in {"decimal": "d", "cast": "x", "optional": "y", None: "z"}.items():
+        with pytest.raises(fr.DataError) as refused:
+            open_dataset(path if name == "d" else tmp_path, columns=name, batch_size=1)
+        assert refused.value.remedy == remedy
+    with pytest.raises(fr.SourceError) as missing:
+        open_dataset(tmp_path / "none.parquet")
+    assert missing.value.is_missing
+    assert (fr.StateError().differs_in, fr.DataError().remedy) == (None, None)
+    assert not fr.SourceError().is_missing

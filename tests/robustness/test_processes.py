@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import fastresume as fr
 from support.child import Child, shared_memory_files, threads
 from support.killed_jobs import run_and_kill, started
 from support.strategies import Dataset, plain_spec
+from support.watching import in_time
 
 pytestmark = pytest.mark.processes
 
@@ -41,21 +41,14 @@ def test_killing_the_main_process_leaves_nothing_behind(data: Dataset, tmp_path:
     (log := tmp_path / "log").mkdir()
     before = shared_memory_files()
     process = started(data.directory, tmp_path, 1, how, "killed")
-    deadline = time.monotonic() + 20
-    while len(list(log.glob("*.json"))) < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    assert in_time(lambda: len(list(log.glob("*.json"))) >= 2)
     tasks = Path(f"/proc/{process.pid}/task").iterdir()  # a thread of its own has started ours
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     process.kill()
     process.join()
-    deadline = time.monotonic() + 10
-    while any(is_alive(child) for child in children) and time.monotonic() < deadline:
-        time.sleep(0.05)
     assert len(children) >= 2
-    assert [child for child in children if is_alive(child)] == []
-    while shared_memory_files() - before and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert shared_memory_files() <= before
+    assert in_time(lambda: not any(is_alive(child) for child in children))
+    assert in_time(lambda: shared_memory_files() <= before)
 
 
 def forked_with_threads(directory: str) -> int:

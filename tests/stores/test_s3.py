@@ -108,8 +108,9 @@ def test_what_is_wrong_about_an_address_is_said(server: S3Server) -> None:
     def opened(address: str, **options: object) -> None:
         fr.ParquetDataset(address, batch_size=8, storage_options={**server.options, **options})
 
-    with pytest.raises(fr.SourceError, match=r"no object .*s3://bucket/nothing"):
+    with pytest.raises(fr.SourceError, match=r"no object .*s3://bucket/nothing") as raised:
         opened("s3://bucket/nothing")
+    assert raised.value.is_missing
     with pytest.raises(fr.SourceError, match="s3://no-such-bucket"):
         opened("s3://no-such-bucket/x")
     with pytest.raises(ValueError, match="nothing reads the address 'ftp://host/x'"):

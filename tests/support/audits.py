@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import fastresume as fr
+from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.audit.log_format import HEADER, MAGIC, record
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
-from fastresume.audit.writer import DeliveryLog
 from fastresume.batch.origin import Origin
 from fastresume.buffers import of_buffer
 from support.strategies import plain_spec

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from fastresume.bench.arrow import cells_of
+from fastresume.bench.cells import cells_of
 from fastresume.bench.checksum import Checksum
 
 ROWS = 1000

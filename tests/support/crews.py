@@ -35,5 +35,5 @@ def states_of(batches: list[fr.Batch]) -> list[str]:
 
 def processes_of(loader: fr.Loader) -> list[int]:
     """The worker processes, in their order."""
-    assert loader._crew is not None
-    return loader._crew.processes
+    assert loader._pool is not None
+    return loader._pool.processes

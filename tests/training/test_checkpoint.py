@@ -28,7 +28,7 @@ from torch import nn
 import fastresume as fr
 from fastresume import files
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
-from fastresume.checkpoint.rng_state import derive
+from fastresume.checkpoint.randomness import derive
 from fastresume.rng import untouched
 from support import training
 from support.code_blocks import program

@@ -13,7 +13,7 @@ import pytest
 import fastresume as fr
 from fastresume import files
 from fastresume.checkpoint import Checkpointer, CheckpointError, Entry, manifest
-from fastresume.checkpoint.directory import History
+from fastresume.checkpoint.directory import CheckpointDirectory
 from support.training import small, steps_of
 
 
@@ -121,7 +121,7 @@ def test_what_can_not_be_read_now_is_not_passed_over(
     checkpointer = Checkpointer(directory, keep=1)
     for step in (1, 2):
         checkpointer.save(step, model=small(step), pin=True)
-    read, commit, unreadable = Path.read_bytes, History.commit, [checkpointer.entries()[-1].path]
+    read, commit, unreadable = Path.read_bytes, CheckpointDirectory.commit, [checkpointer.entries()[-1].path]
 
     def failing(path: Path) -> bytes:
         if path.parent in unreadable:
@@ -142,7 +142,7 @@ def test_what_can_not_be_read_now_is_not_passed_over(
         with pytest.raises(CheckpointError, match=r"OSError: \[Errno 5\] .*step-0000000002-000002/manifest"):
             call()
     unreadable.clear()
-    monkeypatch.setattr(History, "commit", committed)
+    monkeypatch.setattr(CheckpointDirectory, "commit", committed)
     with pytest.warns(
         RuntimeWarning, match=r"nothing older than .*step-0000000003-000003 is removed: .*Errno 5"
     ):

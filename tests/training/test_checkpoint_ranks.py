@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 import fastresume as fr
 from fastresume import files
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
-from fastresume.checkpoint.directory import History
+from fastresume.checkpoint.directory import CheckpointDirectory
 from support import training
 from support.forks import in_ranks
 from support.strategies import Dataset
@@ -270,14 +270,14 @@ def test_a_job_beside_which_another_one_saves_is_told_by_whom_and_removes_nothin
     again.save(2, model=training.small(2))
     assert training.steps_of(again) == [1, 2], "and a process does not stand in its own way"
     with pytest.MonkeyPatch.context() as patch:  # it saves after this one has looked
-        draft = History.draft
+        draft = CheckpointDirectory.draft
 
-        def draft_late(history: History) -> Path:
+        def draft_late(history: CheckpointDirectory) -> Path:
             patch.undo()
             beside(5)
             return draft(history)
 
-        patch.setattr(History, "draft", draft_late)
+        patch.setattr(CheckpointDirectory, "draft", draft_late)
         with pytest.raises(fr.StateError, match="step 5 that process"):
             again.save(6, model=training.small(6))
     assert training.steps_of(again) == [1, 2, 5]

@@ -19,8 +19,8 @@ from torch import nn
 
 import fastresume as fr
 from fastresume.training import Evaluator
-from fastresume.training.exact_sum import Tally
-from fastresume.training.ranks import Agreement
+from fastresume.training.agreement import Agreement
+from fastresume.training.tally import Tally
 from support.forks import in_ranks
 from support.strategies import Dataset
 

@@ -24,6 +24,7 @@ from fastresume.reading.workers import worker
 from fastresume.training import INTERRUPTED, RESUMABLE, Preemption
 from support.forks import join
 from support.strategies import Dataset
+from support.watching import in_time
 
 pytestmark = pytest.mark.processes
 
@@ -31,10 +32,7 @@ SECONDS = 60.0
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < end, "it does not come to that"
-        time.sleep(0.005)
+    assert in_time(is_so, SECONDS), "it does not come to that"
 
 
 def is_pending(process: BaseProcess, number: signal.Signals) -> bool:
@@ -162,11 +160,11 @@ def test_a_signal_to_one_rank_is_everyones_at_the_next_step_at_which_they_talk(
     assert len(job.steps(0)) % 5 == 0
 
 
-def begin_late(upbringing: worker_process.Upbringing) -> None:
+def begin_late(origin: worker_process.ProcessOrigin) -> None:
     """What a worker does first, at whose beginning a signal finds it."""
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGINT)
-    worker_process.begin(upbringing)
+    worker_process.begin(origin)
 
 
 def dispositions(_batch: fr.Batch) -> dict[str, Any]:
@@ -194,7 +192,7 @@ def wait_for_nobody(rank: int, directory: Path, log: Callable[[object], object])
     with Preemption():
         if rank == 1:
             while True:
-                time.sleep(1)
+                signal.pause()
         log("waits")
         dist.barrier()
 

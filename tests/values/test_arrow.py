@@ -242,7 +242,7 @@ def test_without_pyarrow_the_error_names_it(lists: Dataset, monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for convert in (batch.to_arrow, batch["name"].to_arrow, batch.__arrow_c_array__):
         with pytest.raises(
-            ModuleNotFoundError, match="to_arrow needs the package pyarrow, which is not"
+            ModuleNotFoundError, match="to_arrow needs the package pyarrow: pip install"
         ) as told:
             convert()
         assert told.value.name == "pyarrow"

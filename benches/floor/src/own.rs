@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Identity, Layout, Manifest, NullPolicy, Order, OrderChoice, Pass, Pipeline, Policy, Polled,
-    Request, Selection, Shapes, Stack, Tail, WorkerId,
+    Cursor, Cut, Identity, Layout, Manifest, NullPolicy, Order, OrderChoice, Pass, Policy, Polled, Request,
+    Selection, Shapes, Stack, Tail, ThreadPool, WorkerId,
 };
 
 use crate::Outcome;
@@ -46,7 +46,7 @@ pub fn read_all(paths: &[String], way: &Way) -> Outcome<u64> {
     let order = Order::new(&kind, 0, Selection::everything(manifest.group_starts()))?;
     let pass = Pass::new(&Cursor::start(identity), Cut::new(1, 1, BATCH_ROWS)?, Tail::Short, 1)?;
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
-    let mut pipeline = Pipeline::new(manifest, layout, order, Arc::new(pass), place, 0, 0)?;
+    let mut pipeline = ThreadPool::new(manifest, layout, order, Arc::new(pass), place, 0, 0)?;
     let mut rows = 0;
     loop {
         match pipeline.poll(Duration::ZERO)? {

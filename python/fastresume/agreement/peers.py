@@ -16,7 +16,7 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.messages import bounded
-from fastresume.options.topology import has_process_group
+from fastresume.options.world import has_process_group
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -15,7 +15,7 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.agreement.same_state import MOST_NAMED, named, ranks_by
-from fastresume.options.topology import World
+from fastresume.options.world import World
 
 _log = logging.getLogger("fastresume")
 
@@ -32,7 +32,7 @@ _numbers = itertools.count()
 """Of the datasets of this process that are compared, in the order in which they are read first."""
 
 
-class SameRanks:
+class SameReads:
     """Whether the ranks of the default process group read the same of a dataset: asked with its first batch.
 
     Each rank writes what it reads to the process group's store, and looks at what the others have written.
@@ -80,7 +80,7 @@ class SameRanks:
             self._is_over = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SameRanks, (self._world,)
+        return SameReads, (self._world,)
 
 
 class _Asked:

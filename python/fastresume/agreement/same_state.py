@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.options.topology import has_process_group
+from fastresume.options.world import has_process_group
 from fastresume.state.cursor import Cursor
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import groupby
 import numpy as np
 
 from fastresume.audit.axis import PASS, Taken, by_pass
-from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.beginnings import tell_beginnings
 from fastresume.audit.blame import Blame
 from fastresume.audit.descriptions import Descriptions
@@ -26,7 +26,7 @@ class Account:
     """Reports the line of batches on which a job came furthest.
 
     Args:
-        lineage: the states, and what leads to them.
+        graph: the states, and what leads to them.
         history: what was delivered up to them.
         proof: that of the rows.
         descriptions: the files of the sources.
@@ -34,9 +34,9 @@ class Account:
     """
 
     def __init__(
-        self, lineage: Lineage, history: History, proof: RowProof, descriptions: Descriptions, report: Report
+        self, graph: BatchGraph, history: History, proof: RowProof, descriptions: Descriptions, report: Report
     ) -> None:
-        self._lineage, self._history, self._proof = lineage, history, proof
+        self._graph, self._history, self._proof = graph, history, proof
         self._descriptions, self._report = descriptions, report
         stands = history.stands
         # A state that was declared, and that nothing follows on, is no way.
@@ -47,21 +47,21 @@ class Account:
 
     def tell(self) -> None:
         """Reports why states are not proven, then passes, stages and sources."""
-        lineage, blame = self._lineage, Blame(self._lineage, self._history.known, self._report)
-        for state, file in lineage.unproven():
+        graph, blame = self._graph, Blame(self._graph, self._history.known, self._report)
+        for state, file in graph.unproven():
             blame.state(state, file)
-        for edge in lineage.edges:
+        for edge in graph.edges:
             if edge.is_last and not edge.is_whole:  # after a kill some ranks lack one batch, never two
-                blame.state(edge.before, lineage.start_of(edge).file)
+                blame.state(edge.before, graph.start_of(edge).file)
         if self._last is not None:
             blame.absent(self._last)
         blame.tell()
         self._tell_unproven_ends()
         own = np.concatenate([np.empty(0, np.int64), *(stretch.index for stretch in self._stretches)])
         self._proof.check(own)
-        is_member = np.isin(lineage.records.start, list(lineage.states))
+        is_member = np.isin(graph.records.start, list(graph.states))
         self._proof.check(np.setdiff1d(np.flatnonzero(is_member), own))
-        tell_beginnings(lineage, self._history, self._way, self._report)
+        tell_beginnings(graph, self._history, self._way, self._report)
         is_mixture = any(place.is_mixture for place in self._history.known.values())
         (self._tell_mixture if is_mixture else self._tell_passes)()
 
@@ -75,7 +75,7 @@ class Account:
         if self._stretches and self._stretches[-1].place.round is not None:
             self._tell_rounds(of_passes)
             return
-        for epoch in sorted({edge.epoch for edge in self._lineage.edges} | set(of_passes)):
+        for epoch in sorted({edge.epoch for edge in self._graph.edges} | set(of_passes)):
             if epoch in of_passes:
                 self._report.finished[-1] += self._tell_pass(of_passes[epoch])
             else:
@@ -105,7 +105,7 @@ class Account:
 
     def _is_plain(self, stretches: Sequence[Stretch]) -> bool:
         """Whether of a round no more is to be said than that it is finished."""
-        is_masked = any(found for of in stretches for found in self._lineage.records.masked[of.index])
+        is_masked = any(found for of in stretches for found in self._graph.records.masked[of.index])
         return stretches[-1].is_last and all(map(self._is_sound, stretches)) and not is_masked
 
     def _tell_pass(self, stretches: Sequence[Stretch]) -> bool:
@@ -131,7 +131,7 @@ class Account:
         )
         text = f"  {called} {place.epoch}: {how}: {given} {counted}, each exactly once"
         if dropped:
-            text += f", {dropped} dropped by tail={self._lineage.start_of(last.edges[-1]).tail!r}"
+            text += f", {dropped} dropped by tail={self._graph.start_of(last.edges[-1]).tail!r}"
         text += self._content(stretches, trusted_rows) if last.is_last else ""
         earlier = sum(size(each.given) for each in stretches if each.place.positions < place.positions)
         came = "files" if place.round is None else "the rest"
@@ -154,36 +154,34 @@ class Account:
 
     def _tell_unproven(self, epoch: int) -> None:
         """Reports a pass without a batch on that line."""
-        lineage = self._lineage
-        edges = [edge for edge in lineage.edges if edge.epoch == epoch]
+        graph = self._graph
+        edges = [edge for edge in graph.edges if edge.epoch == epoch]
         what = "not proven, as the states that it resumes from are not"
-        if any(edge.before in lineage.proven for edge in edges):
+        if any(edge.before in graph.proven for edge in edges):
             what = "unfinished: no batch that every rank has delivered"
         self._report.lines.append(f"  pass {epoch}: {what}")
 
     def _tell_unproven_ends(self) -> None:
         """Reports finished passes to whose end no proven batches lead, and what they lack."""
-        lineage = self._lineage
-        for end in lineage.edges:
-            if not (end.is_last and end.is_whole) or end.before in lineage.proven:
+        graph = self._graph
+        for end in graph.edges:
+            if not (end.is_last and end.is_whole) or end.before in graph.proven:
                 continue
             edges, state, seen = [end], end.before, set[int]()
             while state not in seen and not (
                 state in self._history.known and self._history.known[state].is_start
             ):
                 seen.add(state)
-                if (number := lineage.best_entering(state)) is None or lineage.edges[
-                    number
-                ].epoch != end.epoch:
+                if (number := graph.best_entering(state)) is None or graph.edges[number].epoch != end.epoch:
                     break
-                edges.append(lineage.edges[number])
-                state = lineage.edges[number].before
+                edges.append(graph.edges[number])
+                state = graph.edges[number].before
             place = self._proof.place_of(end)
             known = self._history.known.get(state)
             misses = iter(["see what comes before"])
             if known is not None and known.is_start and not place.is_mixture:
-                index = lineage.records_of(edges)
-                found = union(lineage.positions(index), lineage.dropped(int(lineage.kept[end.first])))
+                index = graph.records_of(edges)
+                found = union(graph.positions(index), graph.dropped(int(graph.kept[end.first])))
                 misses = self._history.names_at(place, without(found, place.positions))
                 misses = (f"{line} never delivered" for line in misses)
             self._report.problem(f"pass {end.epoch} was finished, but the logs do not show how", misses)
@@ -274,7 +272,7 @@ class Account:
     def _batches(self, stretches: Sequence[Stretch]) -> str:
         spans: list[tuple[int, int, int]] = []
         for edge in (edge for stretch in stretches for edge in stretch.edges):
-            ranks = self._lineage.start_of(edge).world_size
+            ranks = self._graph.start_of(edge).world_size
             if spans and (spans[-1][1] + 1, spans[-1][2]) == (edge.step, ranks):
                 spans[-1] = spans[-1][0], edge.step, ranks
             else:
@@ -286,7 +284,7 @@ class Account:
         """Lists the rows that were handed over as not valid: they count as delivered."""
         causes: dict[str, list[Integers]] = defaultdict(list)
         for stretch in stretches:
-            for found in self._lineage.records.masked[stretch.index]:
+            for found in self._graph.records.masked[stretch.index]:
                 for cause, ranges in found or ():
                     causes[cause].append(of_runs(ranges))
         place = stretches[-1].place

@@ -39,7 +39,7 @@ class Edge:
     count: int
 
 
-class Lineage:
+class BatchGraph:
     """The global batches of one job, and the states between them.
 
     Args:

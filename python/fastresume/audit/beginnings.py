@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.history import History, Stand
 from fastresume.audit.report import Report
 
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
-def tell_beginnings(lineage: Lineage, history: History, way: Sequence[Stand], report: Report) -> None:
+def tell_beginnings(graph: BatchGraph, history: History, way: Sequence[Stand], report: Report) -> None:
     """Tells if several runs began at the start, by the rank of each topology that began most often.
 
     Evaluations that restart are meant to. A run is known by the start with which it began.
     """
-    batches = _batches_of_runs(lineage, history)
+    batches = _batches_of_runs(graph, history)
     runs = sorted(batches)
     if len(runs) < 2:
         return
@@ -27,10 +27,8 @@ def tell_beginnings(lineage: Lineage, history: History, way: Sequence[Stand], re
     counts = runs[-1]
     if first is not None:
         edge = first.edges[0]
-        topology = lineage.topology_of[lineage.records.start[lineage.kept[edge.first]]]
-        same = [
-            run for run in runs if (lineage.states[run], lineage.topology_of[run]) == (edge.before, topology)
-        ]
+        topology = graph.topology_of[graph.records.start[graph.kept[edge.first]]]
+        same = [run for run in runs if (graph.states[run], graph.topology_of[run]) == (edge.before, topology)]
         reached = [run for run in same if batches[run] >= len(first.edges)]
         counts = max(reached or same or runs)
     others = {run: batches[run] for run in runs if run != counts}
@@ -40,21 +38,21 @@ def tell_beginnings(lineage: Lineage, history: History, way: Sequence[Stand], re
         whose = ORDINALS[number]
     do = "batch of the {} does not count" if lost == 1 else "batches of the {} do not count"
     told = f"{len(runs)} runs began at the start of pass 0; {lost} {do.format(whose)}"
-    if len({lineage.states[run] for run in runs}) > 1:
+    if len({graph.states[run] for run in runs}) > 1:
         told += "; their sources or weights differ: give another job a directory of its own"
     report.note(told)
 
 
-def _batches_of_runs(lineage: Lineage, history: History) -> Mapping[int, int]:
+def _batches_of_runs(graph: BatchGraph, history: History) -> Mapping[int, int]:
     """How many batches each run delivered to its rank, until its process started over."""
-    starts, run_of = lineage.starts, dict[int, int]()
+    starts, run_of = graph.starts, dict[int, int]()
     latest: dict[str, int] = {}
     begun: dict[tuple[int, int], list[int]] = defaultdict(list)
-    for index in sorted(lineage.states):
+    for index in sorted(graph.states):
         start = starts[index]
-        if lineage.states[index] in history.roots and start.on_iter != "restart":
+        if graph.states[index] in history.roots and start.on_iter != "restart":
             latest[start.file] = index
-            begun[int(lineage.topology_of[index]), start.rank].append(index)
+            begun[int(graph.topology_of[index]), start.rank].append(index)
         elif start.file not in latest and start.continues in latest:
             latest[start.file] = latest[start.continues]
         if start.file in latest:
@@ -63,7 +61,7 @@ def _batches_of_runs(lineage: Lineage, history: History) -> Mapping[int, int]:
     for (topology, _), runs in sorted(begun.items()):
         if len(runs) > len(of_ranks.get(topology, ())):
             of_ranks[topology] = runs
-    counts = np.bincount(lineage.records.start[~lineage.records.is_again], minlength=len(starts))
+    counts = np.bincount(graph.records.start[~graph.records.is_again], minlength=len(starts))
     batches = {run: 0 for runs in of_ranks.values() for run in runs}
     for index, run in run_of.items():
         if run in batches:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.place import Place
 from fastresume.audit.report import Report
 
@@ -13,31 +13,31 @@ class Blame:
     """The causes of missing proofs.
 
     Args:
-        lineage: the states, and what leads to them.
+        graph: the states, and what leads to them.
         known: the places of the states from which logs start.
         report: takes the causes.
     """
 
-    def __init__(self, lineage: Lineage, known: Mapping[int, Place], report: Report) -> None:
-        self._lineage, self._known, self._report = lineage, known, report
+    def __init__(self, graph: BatchGraph, known: Mapping[int, Place], report: Report) -> None:
+        self._graph, self._known, self._report = graph, known, report
         # For each cause, a file that shows it.
         self._causes: dict[tuple[int | None, int], str] = {}
 
     def state(self, state: int, file: str) -> None:
         """Finds why a state is not proven; the file's run resumes from it."""
-        if state in self._lineage.proven:
+        if state in self._graph.proven:
             return
-        self._causes.setdefault(self._lineage.cause(state), file)
+        self._causes.setdefault(self._graph.cause(state), file)
 
     def absent(self, state: int) -> None:
         """Blames a rank that has no log at all, if others have gone two batches on without it."""
-        lineage = self._lineage
-        for number in lineage.leaving.get(state, ()):
-            edge = lineage.edges[number]
-            start = lineage.start_of(edge)
-            if not edge.is_whole and lineage.leaving.get(edge.after):
+        graph = self._graph
+        for number in graph.leaving.get(state, ()):
+            edge = graph.edges[number]
+            start = graph.start_of(edge)
+            if not edge.is_whole and graph.leaving.get(edge.after):
                 world_size = start.world_size
-                if len(lineage.ranks_logged(world_size)) < world_size:
+                if len(graph.ranks_logged(world_size)) < world_size:
                     self.state(edge.after, start.file)
 
     def tell(self) -> None:
@@ -54,9 +54,9 @@ class Blame:
                 details.insert(0, "it was merged or imported: what it says was delivered can't be proven")
             self._report.problem(f"{file} starts from a state that no log leads to (pass {epoch})", details)
             return
-        edge = self._lineage.edges[number]
-        world_size = self._lineage.start_of(edge).world_size
-        absent = sorted(set(range(world_size)) - set(self._lineage.ranks_of(edge)))
+        edge = self._graph.edges[number]
+        world_size = self._graph.start_of(edge).world_size
+        absent = sorted(set(range(world_size)) - set(self._graph.ranks_of(edge)))
         if absent:  # else ranks disagree, which was reported
             ranks = f"rank {absent[0]}" if len(absent) == 1 else "ranks " + ", ".join(map(str, absent[:8]))
             self._report.problem(

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fastresume.audit.axis import Taken
-from fastresume.audit.batch_graph import Edge, Lineage
+from fastresume.audit.batch_graph import BatchGraph, Edge
 from fastresume.audit.descriptions import Descriptions, Renamed
 from fastresume.audit.log_format import Integers
 from fastresume.audit.place import Place
@@ -88,7 +88,7 @@ class History:
     """The states of a job, and what was delivered up to each of them.
 
     Args:
-        lineage: the states, and what leads to them.
+        graph: the states, and what leads to them.
         places: of the starts, by their indices: of the states, and of the stages that begin or continue
             there.
         declared: the states that are taken on trust, by their hashes.
@@ -104,13 +104,13 @@ class History:
 
     def __init__(
         self,
-        lineage: Lineage,
+        graph: BatchGraph,
         places: tuple[Places, Places],
         declared: Places,
         descriptions: Descriptions,
         report: Report,
     ) -> None:
-        self._lineage, self._descriptions, self._report = lineage, descriptions, report
+        self._graph, self._descriptions, self._report = graph, descriptions, report
         of_states, of_stages = places
         self.known: dict[int, Place] = dict(declared)
         self._files: dict[int, str] = {}
@@ -118,13 +118,13 @@ class History:
         self._new_names: dict[int, Mapping[str, str]] = {}  # of the states that are joined
         # The stages that begin or continue at a state, by their topologies.
         self._stages: dict[int, dict[int, Place]] = defaultdict(dict)
-        for index, state in lineage.states.items():
+        for index, state in graph.states.items():
             self.known[state] = of_states[index]
-            self._stages[state][int(lineage.topology_of[index])] = of_stages[index]
-            self._files.setdefault(state, lineage.starts[index].file)
-            self._renamed.setdefault(state, lineage.starts[index].renamed)
+            self._stages[state][int(graph.topology_of[index])] = of_stages[index]
+            self._files.setdefault(state, graph.starts[index].file)
+            self._renamed.setdefault(state, graph.starts[index].renamed)
         self.roots = {state for state, place in self.known.items() if place.is_start and not place.epoch}
-        lineage.prove([*self.roots, *declared])
+        graph.prove([*self.roots, *declared])
         self._join()
         self.stands: dict[int, Stand] = {}
         self._walk()
@@ -133,11 +133,9 @@ class History:
 
     def _join(self) -> None:
         """Joins the states to which no batch leads to those that name the same place."""
-        lineage = self._lineage
+        graph = self._graph
         unknown = [
-            state
-            for state in self.known
-            if state not in lineage.proven and lineage.best_entering(state) is None
+            state for state in self.known if state not in graph.proven and graph.best_entering(state) is None
         ]
         if not unknown:
             return
@@ -157,26 +155,26 @@ class History:
         is_found = True
         while is_found:
             is_found = False
-            for state in (state for state in unknown if state not in lineage.joined):
-                others = [other for other in by_mark[self.known[state].mark] if other in lineage.proven]
+            for state in (state for state in unknown if state not in graph.joined):
+                others = [other for other in by_mark[self.known[state].mark] if other in graph.proven]
                 for other in (other for other in others if joins(state, other)):
-                    lineage.joined[state], is_found = other, True
-                    lineage.prove([state])
+                    graph.joined[state], is_found = other, True
+                    graph.prove([state])
                     break
-        for state in (state for state in unknown if state not in lineage.joined):
+        for state in (state for state in unknown if state not in graph.joined):
             for other in (other for other in by_mark[self.known[state].mark] if joins(state, other)):
-                lineage.joined[state] = other  # which tells why it is not proven
+                graph.joined[state] = other  # which tells why it is not proven
                 break
 
     def _told(self) -> dict[int, Told]:
         """What the logs say of all states to which batches lead from known ones."""
-        lineage = self._lineage
+        graph = self._graph
         told = {state: Told(place) for state, place in self.known.items()}
         queue = deque(told)
         while queue:
             state = queue.popleft()
-            for number in lineage.leaving.get(state, ()):
-                edge = lineage.edges[number]
+            for number in graph.leaving.get(state, ()):
+                edge = graph.edges[number]
                 if edge.after not in told:
                     told[edge.after] = self._after(self._leaving(told[state], edge), [edge])
                     queue.append(edge.after)
@@ -184,18 +182,18 @@ class History:
 
     def _leaving(self, told: Told, edge: Edge) -> Told:
         """What the logs say of the state before a batch: the batch's own stage, if a log names it there."""
-        start = int(self._lineage.records.start[self._lineage.kept[edge.first]])
-        stage = self._stages.get(edge.before, {}).get(int(self._lineage.topology_of[start]))
+        start = int(self._graph.records.start[self._graph.kept[edge.first]])
+        stage = self._stages.get(edge.before, {}).get(int(self._graph.topology_of[start]))
         return told if stage is None else Told(stage)
 
     def _after(self, told: Told, edges: Sequence[Edge]) -> Told:
         last = edges[-1]
         return told.after(
-            self._lineage.start_of(last).cut, len(edges), self._dropped(last) if last.is_last else None
+            self._graph.start_of(last).cut, len(edges), self._dropped(last) if last.is_last else None
         )
 
     def _dropped(self, edge: Edge) -> Intervals:
-        return self._lineage.dropped(int(self._lineage.kept[edge.first]))
+        return self._graph.dropped(int(self._graph.kept[edge.first]))
 
     def _are_one(self, told: Told, place: Place, names: Mapping[str, str]) -> bool:
         """Whether a state says that the same was taken of the same sources as the logs say of another one.
@@ -234,22 +232,22 @@ class History:
 
     def _walk(self) -> None:
         """Follows all ways from where they begin, and checks each of their parts once."""
-        lineage = self._lineage
+        graph = self._graph
         children: dict[int, int] = defaultdict(int)
         ends = set[int]()
-        for state, number in lineage.proven.items():
-            if (before := lineage.before(state)) is not None:
+        for state, number in graph.proven.items():
+            if (before := graph.before(state)) is not None:
                 children[before] += 1 + (number is None)  # a state to which another one is joined is needed
-            if number is not None and lineage.edges[number].is_last:
+            if number is not None and graph.edges[number].is_last:
                 ends.add(state)
-        for state in lineage.proven:
+        for state in graph.proven:
             if state in self.known or state in ends or children[state] != 1:
                 self.stands[state] = self._checked(state, self._stand_at(state))
         self._check_other_ways()
 
     def _stand_at(self, state: int) -> Stand:
-        lineage = self._lineage
-        before = lineage.before(state)
+        graph = self._graph
+        before = graph.before(state)
         if before is None:
             place = self.known[state]
             delivered = {name: Taken.of(axis) for name, axis in place.taken.items()}
@@ -257,7 +255,7 @@ class History:
             return Stand(
                 delivered, place.mark[1] * (not is_root), Told(place), next=(0, 0) if is_root else None
             )
-        if lineage.proven[state] is None:
+        if graph.proven[state] is None:
             stand, names = self.stands[before], self._new_names[state]
             if self.known[state].round is not None and self.known[state].is_start:  # with rows of its own
                 return Stand({}, stand.rows, Told(self.known[state]), before=before)
@@ -270,23 +268,23 @@ class History:
         """The last state before a proven one with a known `Stand`, and the batches between them."""
         edges = list[Edge]()
         while state not in self.stands:
-            number = self._lineage.proven[state]
-            edge = self._lineage.edges[-1 if number is None else number]
+            number = self._graph.proven[state]
+            edge = self._graph.edges[-1 if number is None else number]
             edges.append(edge)
             state = edge.before
         return state, edges[::-1]
 
     def _follow(self, state: int, edges: Sequence[Edge]) -> Stand:
         """How far the job had come after the batches that follow a state; checks what they delivered."""
-        lineage, stand, problems = self._lineage, self.stands[state], self._report.problems
+        graph, stand, problems = self._graph, self.stands[state], self._report.problems
         told = self._leaving(stand.told, edges[0])
         before = stand.given if told is stand.told else NOTHING
         place, last = told.place, edges[-1]
         if told.dropped is not None:
             self._report.problem(f"pass {last.epoch}: no log says from which state its batches follow")
         after = self._after(told, edges)
-        index = lineage.records_of(edges)
-        ranges, dropped = lineage.positions(index), after.dropped if after.dropped is not None else NOTHING
+        index = graph.records_of(edges)
+        ranges, dropped = graph.positions(index), after.dropped if after.dropped is not None else NOTHING
         whole = np.array([[0, place.positions]])
         due = left = common(place.left, without(before, place.positions))
         if not last.is_last:
@@ -360,7 +358,7 @@ class History:
             self._report.problem(f"pass {place.epoch}: its batches are not numbered one after another")
 
     def _check_tail(self, place: Place, last: Edge, dropped: Intervals) -> None:
-        start = self._lineage.start_of(last)
+        start = self._graph.start_of(last)
         most = {"drop": start.batch_size * start.world_size, "short": start.world_size}.get(start.tail, 1)
         if size(dropped) >= most:
             what = f"{size(dropped)} {self._descriptions.counted(place)} were dropped"
@@ -369,18 +367,18 @@ class History:
 
     def _check_other_ways(self) -> None:
         """Checks batches that lead to states to which others lead, too."""
-        lineage = self._lineage
-        for number, edge in enumerate(lineage.edges):
-            if not edge.is_whole or edge.before not in lineage.proven or lineage.proven[edge.after] == number:
+        graph = self._graph
+        for number, edge in enumerate(graph.edges):
+            if not edge.is_whole or edge.before not in graph.proven or graph.proven[edge.after] == number:
                 continue
-            if (other := lineage.proven[edge.after]) is not None:
-                pair = edge, lineage.edges[other]
-                one, two = (union(lineage.positions(lineage.records_of([each]))) for each in pair)
+            if (other := graph.proven[edge.after]) is not None:
+                pair = edge, graph.edges[other]
+                one, two = (union(graph.positions(graph.records_of([each]))) for each in pair)
                 if pair[0].before == pair[1].before and np.array_equal(one, two):
                     continue
             at, edges = self._from_stand(edge.before)
             stand = self._follow(at, [*edges, edge])
-            restarts = edge.is_last and lineage.start_of(edge).on_iter == "restart"
+            restarts = edge.is_last and graph.start_of(edge).on_iter == "restart"
             if edge.is_last:
                 self.stands[-1 - number] = stand
             if not restarts:

@@ -9,7 +9,7 @@ import fastresume._core as _core
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin
 from fastresume.buffers import Intervals
-from fastresume.options.topology import World
+from fastresume.options.world import World
 
 Description = tuple[str, Callable[[], bytes]]
 """The name of a file that describes what is read, and what makes its bytes."""

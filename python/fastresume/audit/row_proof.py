@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastresume.audit.axis import by_pass
-from fastresume.audit.batch_graph import Edge, Lineage
+from fastresume.audit.batch_graph import BatchGraph, Edge
 from fastresume.audit.descriptions import Descriptions
 from fastresume.audit.log_format import Integers, digest, key_of, of_source
 from fastresume.audit.order import Dataset, Order
@@ -28,7 +28,7 @@ class RowProof:
     """Compares the digests that batches logged with those of what is at their positions.
 
     Args:
-        lineage: the batches.
+        graph: the batches.
         places: of the starts.
         descriptions: the files of the sources.
         report: takes what is wrong.
@@ -39,9 +39,9 @@ class RowProof:
     """
 
     def __init__(
-        self, lineage: Lineage, places: Mapping[int, Place], descriptions: Descriptions, report: Report
+        self, graph: BatchGraph, places: Mapping[int, Place], descriptions: Descriptions, report: Report
     ) -> None:
-        self._lineage, self._places = lineage, places
+        self._graph, self._places = graph, places
         self._descriptions, self._report = descriptions, report
         self._everything: dict[tuple[int, int], int] = {}
         self._are_whole: dict[int, bool] = {}
@@ -50,7 +50,7 @@ class RowProof:
 
     def check(self, index: Integers) -> None:
         """Checks records; tells which are wrong."""
-        records = self._lineage.records
+        records = self._graph.records
         of_places: dict[object, tuple[Place, list[Integers]]] = {}
         start_of = records.start[index]
         for start in np.unique(start_of).tolist():
@@ -69,21 +69,21 @@ class RowProof:
 
     def place_of(self, edge: Edge) -> Place:
         """The place that a batch was logged under."""
-        return self._places[int(self._lineage.records.start[self._lineage.kept[edge.first]])]
+        return self._places[int(self._graph.records.start[self._graph.kept[edge.first]])]
 
     def _inside(self, place: Place, index: Integers) -> Integers:
         """The records whose positions the stage has; reports the others."""
-        records = self._lineage.records
-        positions = self._lineage.positions(index)
+        records = self._graph.records
+        positions = self._graph.positions(index)
         of_record = np.repeat(index, records.count[index])
         is_beyond = (positions[:, 0] < 0) | (positions[:, 1] > place.positions)
         beyond = np.unique(np.append(of_record[is_beyond], index[records.epoch[index] != place.epoch]))
         if len(beyond):
             self.wrong.add(place.order_key)
-            found = self._lineage.positions(beyond)
+            found = self._graph.positions(beyond)
             span = f"positions from {found.min(initial=0)} to {found.max(initial=1) - 1}"
             there = f"{place.positions} {self._descriptions.counted(place)}"
-            details = (f"batch {records.step[each]}, {self._lineage.place(each)}" for each in beyond)
+            details = (f"batch {records.step[each]}, {self._graph.place(each)}" for each in beyond)
             self._report.problem(f"pass {place.epoch}: {span}, where there are {there}", details)
         return np.setdiff1d(index, beyond)
 
@@ -107,22 +107,22 @@ class RowProof:
 
     def _names(self, place: Place, wrong: Iterator[Integers]) -> Iterator[str]:
         for each in wrong:
-            yield f"batch {self._lineage.records.step[each[0]]}, {self._lineage.place(each[0])}"
-            for name, spans in place.at(union(self._lineage.positions(each))).items():
+            yield f"batch {self._graph.records.step[each[0]]}, {self._graph.place(each[0])}"
+            for name, spans in place.at(union(self._graph.positions(each))).items():
                 for line in self._descriptions.names(place, name, spans):
                     yield f"  should be {line}"
 
     # ------------------------------------------------------------------------------------- what is expected
 
     def _rows(self, place: Place, index: Integers) -> int | None:
-        return self._sum(place, self._lineage.positions(index), self._digest)
+        return self._sum(place, self._graph.positions(index), self._digest)
 
     def _content(self, place: Place, index: Integers) -> int | None:
         """What units at these positions hold, and those that were dropped: the first rank logs them."""
-        lineage = self._lineage
-        ends = index[lineage.records.is_last[index] & (not place.is_mixture)]
-        tell = (each for each in ends if lineage.starts[lineage.records.start[each]].rank == 0)
-        parts = [lineage.positions(index), *map(lineage.dropped, tell)]
+        graph = self._graph
+        ends = index[graph.records.is_last[index] & (not place.is_mixture)]
+        tell = (each for each in ends if graph.starts[graph.records.start[each]].rank == 0)
+        parts = [graph.positions(index), *map(graph.dropped, tell)]
         return self._sum(place, np.concatenate(parts), self._held)
 
     def _sum(self, place: Place, positions: Intervals, of_rows: Callable[..., int | None]) -> int | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from fastresume.audit.account import Account
-from fastresume.audit.batch_graph import Lineage
+from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.descriptions import Descriptions
 from fastresume.audit.history import History, Places
 from fastresume.audit.log_format import Records, Start, read_log, state_hash
@@ -80,7 +80,7 @@ def _jobs(
         own_places = [stages[index] for index in members]
         own_starts = [starts[index] for index in members]
         _introduce(own_places, own_starts, descriptions, report)
-        lineage = Lineage(starts, members, records, stages, report.problem)
+        graph = BatchGraph(starts, members, records, stages, report.problem)
         own = {name for place in own_places for name in place.names}
         own |= {old for start in own_starts for old in start.renamed}
         of_job = {
@@ -88,9 +88,9 @@ def _jobs(
             for state, place in trusted.items()
             if place.is_mixture == own_places[0].is_mixture and own >= set(place.names)
         }
-        history = History(lineage, places, of_job, descriptions, report)
-        proof = RowProof(lineage, stages, descriptions, report)
-        Account(lineage, history, proof, descriptions, report).tell()
+        history = History(graph, places, of_job, descriptions, report)
+        proof = RowProof(graph, stages, descriptions, report)
+        Account(graph, history, proof, descriptions, report).tell()
         yield report
 
 

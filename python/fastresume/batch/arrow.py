@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,20 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-
-def package(name: str, needed_for: str) -> Any:
-    """Imports an optional package.
-
-    Raises:
-        ModuleNotFoundError: if it is not installed; names it.
-    """
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as cause:
-        if cause.name != name:
-            raise
-        message = f"{needed_for} needs the package {name}, which is not installed"
-        raise ModuleNotFoundError(message, name=name) from None
+from fastresume.packages import optional
 
 
 def of_tensor(tensor: Tensor, *marks: Tensor | None) -> Any:
@@ -36,7 +22,7 @@ def of_tensor(tensor: Tensor, *marks: Tensor | None) -> Any:
     Raises:
         TypeError: if the tensor has no rows, or Arrow has no such type.
     """
-    arrow = package("pyarrow", "to_arrow")
+    arrow = optional("pyarrow", "to_arrow", "'fastresume[arrow]'")
     if tensor.ndim == 0:
         raise TypeError("a tensor without dimensions has no rows")
     values = _numpy(tensor)
@@ -59,7 +45,7 @@ def of_rows(
     Raises:
         ValueError: if a string is not UTF-8 (a file may hold any bytes), or the offsets do not ascend.
     """
-    arrow = package("pyarrow", "to_arrow")
+    arrow = optional("pyarrow", "to_arrow", "'fastresume[arrow]'")
     rows = len(offsets) - 1
     buffers = [_bits(arrow, None if valid is None else _numpy(valid)), arrow.py_buffer(_numpy(offsets))]
     if kind == "list":
@@ -81,7 +67,7 @@ def of_batch(values: Mapping[str, Any], masked: frozenset[str]) -> Any:
         TypeError: if a value is neither a tensor with rows nor a `Jagged`, or Arrow has no such type.
         ValueError: if columns differ in their numbers of rows, or a string is not UTF-8.
     """
-    arrow = package("pyarrow", "to_arrow")
+    arrow = optional("pyarrow", "to_arrow", "'fastresume[arrow]'")
     # What rows are filled up with is no null: its marks stay a column.
     ends = {name: ["_valid", "_values_valid"][: 1 + (f"{name}_length" not in values)] for name in masked}
     masks = {name: [end for end in ends[name] if _is_masked(values, name, end)] for name in masked}

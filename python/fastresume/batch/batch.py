@@ -21,7 +21,8 @@ from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs, of_words
 from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import at_least
-from fastresume.options.unknown import METHODS_OF_BATCHES
+from fastresume.options.hints import METHODS_OF_BATCHES
+from fastresume.options.unknown import refuse_attribute
 from fastresume.state.cursor import Cursor
 
 
@@ -371,10 +372,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         def __getattr__(self, name):
             """Says how a tensor is taken."""
-            own = f"batch[{name!r}]" if not name.startswith("_") and name in self._tensors else None
-            told = own or METHODS_OF_BATCHES.get(name)
-            hint = "" if told is None else f": write {told}"
-            raise AttributeError(bounded(f"a Batch has no attribute {name!r}{hint}"), name=name, obj=self)
+            is_tensor = not name.startswith("_") and name in self._tensors
+            told = {name: f"batch[{name!r}]"} if is_tensor else METHODS_OF_BATCHES
+            refuse_attribute(self, name, "a Batch", told)
 
     def __copy__(self) -> Self:
         return self._like(dict(self._tensors))

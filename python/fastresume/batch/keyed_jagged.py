@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fastresume.batch import arrow
+from fastresume.packages import optional
 
 
 class KeyedRows(NamedTuple):
@@ -61,7 +61,7 @@ def keyed_jagged_tensor(rows: Mapping[str, KeyedRows]) -> Any:
     """
     if not rows:
         raise ValueError("a KeyedJaggedTensor of no keys has no rows")
-    made = arrow.package("torchrec", "to_keyed_jagged_tensor").KeyedJaggedTensor
+    made = optional("torchrec", "to_keyed_jagged_tensor", "torchrec").KeyedJaggedTensor
     (first, one), *others = rows.items()
     for key, other in others:
         if (other.values.dtype, len(other.offsets)) != (one.values.dtype, len(one.offsets)):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.bench.arrow import Array, Cells
+from fastresume.bench.cells import Array, Cells
 
 Words = npt.NDArray[np.uint64]
 NULL = np.uint64(0x9E3779B97F4A7C15)

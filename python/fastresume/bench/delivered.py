@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from fastresume.bench import storage
-from fastresume.bench.arrow import Array, Cells, cells_of
+from fastresume.bench.cells import Array, Cells, cells_of
 from fastresume.bench.task import Task
 
 

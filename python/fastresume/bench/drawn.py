@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fastresume.bench.arrow import Cells, cells_of
+from fastresume.bench.cells import Cells, cells_of
 from fastresume.bench.checksum import Words, row_hashes
 from fastresume.bench.rivals import row_groups_of
 from fastresume.bench.task import Task

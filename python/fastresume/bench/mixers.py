@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fastresume.batch.batch import Batch
 from fastresume.bench import storage
-from fastresume.bench.arrow import tensors_of
+from fastresume.bench.cells import tensors_of
 from fastresume.bench.reading import Contender, Reading
 from fastresume.bench.rivals import ARROW, FILES, OFFLINE, of_datasets, row_groups_of
 from fastresume.bench.task import Source, Task

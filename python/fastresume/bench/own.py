@@ -8,7 +8,7 @@ from typing import Any
 from fastresume.batch.batch import Batch
 from fastresume.bench.reading import STATE, Contender, Reading
 from fastresume.bench.task import Task
-from fastresume.columns.expression import Column, col
+from fastresume.columns.column import Column, col
 from fastresume.columns.stack import Stack, stack
 from fastresume.dataset import ParquetDataset
 from fastresume.loader import Loader

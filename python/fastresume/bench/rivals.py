@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from fastresume.bench import storage
-from fastresume.bench.arrow import Cells, Ragged, cells_of, stacked_tensors_of, tensors_of
+from fastresume.bench.cells import Cells, Ragged, cells_of, stacked_tensors_of, tensors_of
 from fastresume.bench.delivered import num_rows
 from fastresume.bench.reading import SKIPPING, STATE, Contender, Reading
 from fastresume.bench.task import Task

@@ -12,7 +12,7 @@ from typing import Any
 
 import fastresume._core as _core
 from fastresume.bench import storage
-from fastresume.bench.arrow import is_list, is_text
+from fastresume.bench.cells import is_list, is_text
 from fastresume.bench.task import Column
 from fastresume.dataset import ParquetDataset
 from fastresume.options.checks import is_address, path_list

@@ -13,8 +13,8 @@
 from fastresume.checkpoint.checkpointer import Checkpointer
 from fastresume.checkpoint.directory import Entry
 from fastresume.checkpoint.manifest import Manifest, Record
+from fastresume.checkpoint.randomness import Randomness
 from fastresume.checkpoint.ranks import CheckpointError
 from fastresume.checkpoint.restore import Restored
-from fastresume.checkpoint.rng_state import Randomness
 
 __all__ = ["CheckpointError", "Checkpointer", "Entry", "Manifest", "Randomness", "Record", "Restored"]

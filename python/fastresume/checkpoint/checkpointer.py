@@ -16,13 +16,13 @@ import fastresume._core as _core
 from fastresume import files
 from fastresume.checkpoint import compatibility, manifest
 from fastresume.checkpoint.best import Best, numbers
-from fastresume.checkpoint.directory import Entry, History, Survey, Timeline, best_of
+from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Survey, Timeline, best_of
 from fastresume.checkpoint.event_time import EventTime
-from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.job import JobParts
 from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
-from fastresume.checkpoint.snapshot import Moment, Stage
+from fastresume.checkpoint.snapshot import JobSnapshot, Stage
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, is_address
 
@@ -102,7 +102,7 @@ class Checkpointer:
         self._event_time = None if save_by_event_time is None else EventTime(save_by_event_time)
         self._after_saves: list[Callable[[], None]] = []
         self._ranks = Ranks(group, timeout_seconds)
-        self._history = History(self.directory)
+        self._history = CheckpointDirectory(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
         self._is_closed = False
         self._stage: Stage | None = None
@@ -169,8 +169,8 @@ class Checkpointer:
         self.wait()
         stage = None if wait else self._staged()
 
-        def capture() -> Moment:
-            parts = Parts.of(model, optimizer, scheduler, loader, extra)
+        def capture() -> JobSnapshot:
+            parts = JobParts.of(model, optimizer, scheduler, loader, extra)
             parts.check_ranks(self._ranks.world_size)
             parts.check_place()
             if loader is None and self._timeline.has_place:
@@ -181,7 +181,7 @@ class Checkpointer:
             number, evaluation = at_least(0, "step", step), numbers(metrics)
             if self.best is not None and self._ranks.rank == 0:
                 self.best.check(evaluation)
-            moment = Moment.of(number, parts, self.accumulation, evaluation, pin, stage)
+            moment = JobSnapshot.of(number, parts, self.accumulation, evaluation, pin, stage)
             self._after_saves = parts.after_save()
             if self._event_time is not None:
                 self._event_time.saved(loader)
@@ -191,7 +191,7 @@ class Checkpointer:
             self._done(self._saving.save(capture, self._timeline))
             return
         # The thread tells the other ranks of an error here, at the point where they wait for this rank.
-        moment: Moment | BaseException
+        moment: JobSnapshot | BaseException
         try:
             moment = capture()
         except Exception as error:  # noqa: BLE001  (raised below, once all ranks know)
@@ -261,8 +261,8 @@ class Checkpointer:
         self.wait()
         allowed = compatibility.allowed(allow)
 
-        def given() -> Parts:
-            parts = Parts.of(model, optimizer, scheduler, loader, extra)
+        def given() -> JobParts:
+            parts = JobParts.of(model, optimizer, scheduler, loader, extra)
             parts.check_ranks(self._ranks.world_size)
             return parts
 
@@ -454,7 +454,7 @@ def _hear(pending: list[Future[Saved]], directory: Path, process: int) -> None:
         save.add_done_callback(tell)
 
 
-def _given(moment: Moment | BaseException) -> Moment:
+def _given(moment: JobSnapshot | BaseException) -> JobSnapshot:
     if isinstance(moment, BaseException):
         raise moment
     return moment

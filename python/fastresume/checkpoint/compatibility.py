@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.job import JobParts
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.options.checks import quoted
@@ -36,7 +36,7 @@ def allowed(names: Iterable[str]) -> frozenset[str]:
     return found
 
 
-def of(parts: Parts, accumulation: int) -> dict[str, Any]:
+def of(parts: JobParts, accumulation: int) -> dict[str, Any]:
     """What is compared, by name: plain values."""
     kinds, batch = parts.kinds, parts.global_batch
     return {**kinds, "accumulation": accumulation, "global_batch": batch, CONFIG: parts.config}
@@ -44,7 +44,7 @@ def of(parts: Parts, accumulation: int) -> dict[str, Any]:
 
 def compare(
     saved: Manifest,
-    parts: Parts,
+    parts: JobParts,
     accumulation: int,
     partial: bool,
     allow: frozenset[str],

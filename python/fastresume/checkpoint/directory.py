@@ -136,7 +136,7 @@ class Timeline:
                 )
 
 
-class History:
+class CheckpointDirectory:
     """A directory of checkpoints, read again each time: the directories in it are the truth, links are not.
 
     Every save has a name of its own, with a serial number one above all others. So the commit is one rename,
@@ -144,7 +144,7 @@ class History:
     serial, also after a job went back to an earlier step.
 
     Examples:
-        >>> History(Path.cwd()).scan()
+        >>> CheckpointDirectory(Path.cwd()).scan()
         []
     """
 
@@ -195,12 +195,12 @@ class History:
         for _ in range(2):
             inner: list[Path] = []
             for above in level:
-                for name in _listed(above):
+                for name in files.names_in(above):
                     looked += 1
                     is_own = name.startswith(".") or manifest.parse_name(name) is not None
                     if is_own or looked > _LOOKED_AT:
                         continue
-                    names = _listed(above / name)
+                    names = files.names_in(above / name)
                     has_one = any(
                         manifest.parse_name(one) is not None
                         and os.path.lexists(above / name / one / manifest.NAME)
@@ -214,7 +214,7 @@ class History:
         """Files of checkpoints that were removed in part, the manifest first; no other files."""
         found = []
         for path in self.survey().torn:
-            names = _listed(path)
+            names = files.names_in(path)
             is_own = not path.is_symlink() and path.is_dir() and all(map(_OWN.fullmatch, names))
             if is_own and not files.is_there(path / manifest.NAME):
                 found.append(path)
@@ -328,11 +328,3 @@ def superfluous(entries: list[Entry], newest: Entry, keep: int | None, since: in
 def best_of(entries: list[Entry]) -> Entry | None:
     """The best one: each that was saved as best was better than all before it."""
     return next((entry for entry in reversed(entries) if entry.manifest.is_best), None)
-
-
-def _listed(directory: Path) -> list[str]:
-    """The names in a directory, none if it can't be read."""
-    try:
-        return sorted(os.listdir(directory))  # noqa: PTH208  (names, not paths)
-    except OSError:
-        return []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.layout import listed
 from fastresume.reading.resumable import BEHIND, ResumableDataset, dataset_behind
-from fastresume.state.cursor import KEY, Cursor
+from fastresume.state.cursor import Cursor
 
 EXTRA = "extra."
 """How the names of parts of the user's begin."""
@@ -33,7 +32,7 @@ _NAMED = 3
 
 
 @dataclass(frozen=True)
-class Parts:
+class JobParts:
     """The objects of a training job.
 
     Attributes:
@@ -58,7 +57,7 @@ class Parts:
         scheduler: Any,
         loader: Any,
         extra: Mapping[str, Any] | None,
-    ) -> Parts:
+    ) -> JobParts:
         """The parts as users pass them.
 
         Raises:
@@ -154,11 +153,11 @@ class Parts:
         dataset = dataset_behind(self.loader)
         if dataset is not None:
             return dataset.global_batch_size
-        cuts = (self.cursor() or {}).get("cuts")
-        if not cuts:
+        cursor = self._cursor()
+        if cursor is None or not cursor.cuts:
             return None
-        lanes, groups, rows, _ = cuts[-1]
-        return int(rows * lanes // groups)
+        lanes, groups, rows, _ = cursor.cuts[-1]
+        return rows * lanes // groups
 
     @property
     def config(self) -> dict[str, Any] | None:
@@ -172,12 +171,14 @@ class Parts:
         Raises:
             StateError: if the loader's state is none.
         """
+        cursor = self._cursor()
+        return None if cursor is None else cursor.values()
+
+    def _cursor(self) -> _core.Cursor | None:
         if self.loader is None:
             return None
         has_state = hasattr(self.loader, "state_dict")  # a batch is a mapping that has one
-        cursor = Cursor.from_state(self.loader.state_dict() if has_state else self.loader)
-        found: dict[str, Any] = json.loads(cursor.to_state()[KEY])
-        return found
+        return Cursor.from_state(self.loader.state_dict() if has_state else self.loader)._core
 
     def plain(self) -> dict[str, Any]:
         """The plain values of `extra`.
@@ -250,9 +251,9 @@ class Parts:
             if not self._is_plain(name) and _is_stateful(value):
                 value.load_state_dict(tree.together(filled[f"{EXTRA}{name}"]))
 
-    def without(self, names: frozenset[str]) -> Parts:
+    def without(self, names: frozenset[str]) -> JobParts:
         """The same without some parts."""
-        return Parts(
+        return JobParts(
             None if "model" in names else self.model,
             () if "optimizer" in names else self.optimizers,
             None if "scheduler" in names else self.scheduler,

@@ -11,12 +11,12 @@ import fastresume._core as _core
 from fastresume import files
 from fastresume.checkpoint import compatibility, dcp_storage
 from fastresume.checkpoint.dcp_storage import Reading
-from fastresume.checkpoint.directory import Entry, History, Survey, Timeline, best_of
-from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Survey, Timeline, best_of
+from fastresume.checkpoint.job import JobParts
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
+from fastresume.checkpoint.randomness import Randomness, derive
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
-from fastresume.checkpoint.rng_state import Randomness, derive
 from fastresume.checkpoint.save import random_name
 
 
@@ -76,7 +76,7 @@ class Restoring:
     """
 
     ranks: Ranks
-    history: History
+    history: CheckpointDirectory
 
     def choose(
         self, step: int | str | None, began_with: int | None, seen: Survey | None
@@ -102,7 +102,7 @@ class Restoring:
     def restore(
         self,
         chosen: Entry,
-        parts: Parts,
+        parts: JobParts,
         accumulation: int,
         partial: bool,
         allow: frozenset[str],
@@ -125,7 +125,7 @@ class Restoring:
         asked = ranks.together(
             "restore", lambda: parts.names, lambda found: {one for own in found for one in own}
         )
-        planned: list[tuple[Parts, dict[str, Any]]] = []
+        planned: list[tuple[JobParts, dict[str, Any]]] = []
 
         def check() -> set[str]:
             left = parts.without(
@@ -279,7 +279,7 @@ def _go_on(loader: Any, saved: Manifest, allow: frozenset[str]) -> None:
     try:
         loader.load_state_dict(saved.cursor)
     except _core.StateError as error:
-        present = Parts(None, (), None, loader, {}).cursor() or {}
+        present = JobParts(None, (), None, loader, {}).cursor() or {}
         names = ("dataset", "selection")
         kind = "dataset" if any(present.get(name) != saved.cursor.get(name) for name in names) else "order"
         if kind in allow:

@@ -12,11 +12,11 @@ from fastresume import files
 from fastresume.checkpoint import directory, leaves
 from fastresume.checkpoint.best import Best
 from fastresume.checkpoint.dcp_storage import Writing
-from fastresume.checkpoint.directory import Entry, History, Timeline
+from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Timeline
 from fastresume.checkpoint.layout import Layout, Sheet
 from fastresume.checkpoint.manifest import Manifest, Record, Writer
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
-from fastresume.checkpoint.snapshot import Moment
+from fastresume.checkpoint.snapshot import JobSnapshot
 from fastresume.files import Digest
 from fastresume.state.cursor import Cursor
 
@@ -55,11 +55,11 @@ class Saving:
     """
 
     ranks: Ranks
-    history: History
+    history: CheckpointDirectory
     keep: int | None
     best: Best | None
 
-    def save(self, capture: Callable[[], Moment], timeline: Timeline) -> Saved:
+    def save(self, capture: Callable[[], JobSnapshot], timeline: Timeline) -> Saved:
         """Saves what `capture` gives on every rank.
 
         Args:
@@ -83,11 +83,11 @@ class Saving:
 class _Attempt:
     """One save on its way."""
 
-    def __init__(self, saving: Saving, capture: Callable[[], Moment], timeline: Timeline) -> None:
+    def __init__(self, saving: Saving, capture: Callable[[], JobSnapshot], timeline: Timeline) -> None:
         self._saving = saving
         self._capture = capture
         self._timeline = timeline
-        self._moment: Moment | None = None
+        self._moment: JobSnapshot | None = None
         self._writing: Writing | None = None
         self._newest: Entry | None = None
         self._together: Sheet | None = None
@@ -200,7 +200,7 @@ class _Attempt:
             self._saving.history.drop(self.draft)
 
     @property
-    def _saved(self) -> Moment:
+    def _saved(self) -> JobSnapshot:
         return _there(self._moment)
 
     @property

@@ -9,13 +9,13 @@ import torch
 from torch.distributed.checkpoint import staging
 
 from fastresume.checkpoint import compatibility, leaves
-from fastresume.checkpoint.job import Parts
+from fastresume.checkpoint.job import JobParts
 from fastresume.checkpoint.leaves import Leaf
-from fastresume.checkpoint.rng_state import Randomness
+from fastresume.checkpoint.randomness import Randomness
 
 
 @dataclass(frozen=True)
-class Moment:
+class JobSnapshot:
     """What one rank has to save.
 
     Attributes:
@@ -46,12 +46,12 @@ class Moment:
     def of(
         cls,
         step: int,
-        parts: Parts,
+        parts: JobParts,
         accumulation: int,
         metrics: dict[str, float],
         pinned: bool,
         stage: Stage | None,
-    ) -> Moment:
+    ) -> JobSnapshot:
         """This moment; with a stage, of copies."""
         state = parts.state()
         return cls(

@@ -5,39 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from fastresume.filter.condition import refuse_operator
+from fastresume.options.hints import METHODS_OF_COLUMNS
 from fastresume.options.unknown import refuse_attribute
-
-METHODS = {
-    "rename": ".alias(name)",
-    "name": ".names",
-    "astype": ".cast(torch.float32)",
-    "to": ".cast(torch.float32)",
-    "float": ".cast(torch.float32)",
-    "long": ".cast(torch.int64)",
-    "fillna": ".fill_null(value)",
-    "fill_nan": ".fill_null(value), which is of nulls: a NaN is a number",
-    "is_in": ".isin([...])",
-    "isnull": ".is_null()",
-    "isna": ".is_null()",
-    "notnull": ".is_valid()",
-    "notna": ".is_valid()",
-    "is_not_null": ".is_valid()",
-    "drop_nulls": "filter=fr.col(name).is_valid()",
-    "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
-    "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
-    "categorical": ".codes()",
-    "factorize": ".codes()",
-    "encode": ".codes()",
-    "dictionary": ".codes()",
-    "bucket": ".hash(buckets)",
-    "truncate": ".pad(length, truncate='head')",
-    "map": "dataset.map(function)",
-    "apply": "dataset.map(function)",
-    "map_elements": "dataset.map(function)",
-    "str": "dataset.map(function); .split(separator) makes lists of texts",
-    "dt": "dataset.map(function); a filter compares with a datetime",
-    "list": ".pad(length) or .fixed(length)",
-}
 
 
 class Refusals:
@@ -81,7 +50,7 @@ class Refusals:
 
         def __getattr__(self, name):
             """Says what to write for a method that there is not."""
-            refuse_attribute(self, name, "fr.col(...)", METHODS)
+            refuse_attribute(self, name, "fr.col(...)", METHODS_OF_COLUMNS)
 
 
 def checked_name(what: str, name: object) -> str:

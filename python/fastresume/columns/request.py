@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import fastresume._core as _core
-from fastresume.columns.expression import Column
+from fastresume.columns.column import Column
 from fastresume.columns.stack import Stack
 from fastresume.filter.condition import Condition
 from fastresume.messages import warn

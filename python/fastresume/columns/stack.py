@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fastresume.columns.expression import LONGEST, Column
+from fastresume.columns.column import LONGEST, Column
 from fastresume.columns.refusals import checked_name, checked_names, listed
 from fastresume.messages import bounds_messages
+from fastresume.options.hints import METHODS_OF_STACKS
 from fastresume.options.unknown import refuse_attribute
-
-METHODS = {
-    "alias": "fr.stack(..., name=...)",
-    **dict.fromkeys(
-        ("cast", "fill_null", "mask_null", "hash", "codes", "optional", "from_path", "decimal"),
-        "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
-    ),
-}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +29,7 @@ class Stack:
 
         def __getattr__(self, name):
             """Says what to write for a method that there is not."""
-            refuse_attribute(self, name, "fr.stack(...)", METHODS)
+            refuse_attribute(self, name, "fr.stack(...)", METHODS_OF_STACKS)
 
     def equals(self, other: object) -> bool:
         """Whether it is the same stack: the same columns in the same order, and the same of each."""

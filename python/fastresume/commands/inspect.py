@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -13,7 +12,7 @@ from typing import Any
 
 import fastresume._core as _core
 from fastresume.amounts import in_units, plural
-from fastresume.columns.expression import Column, col
+from fastresume.columns.column import Column, col
 from fastresume.columns.request import Entry, column_request
 from fastresume.commands.opening import names_arrow, open_manifest
 
@@ -21,7 +20,7 @@ FINE, UNUSABLE = 0, 2
 
 
 @dataclass(frozen=True)
-class Told:
+class _Told:
     """What is shown of a tensor: its column's type in the files, its dtype and unit, its rows and nulls."""
 
     name: str
@@ -63,7 +62,7 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
     layout = column_request(entries, "error").layout(manifest)
     types = dict(zip(manifest.column_names, manifest.column_types, strict=True))
     tensors = [
-        Told(
+        _Told(
             field.name,
             types.get(field.name),
             field.dtype,
@@ -152,13 +151,13 @@ def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
             column_request([entry], "mask").layout(manifest)
         except (_core.DataError, ValueError) as cause:
             column = entry if isinstance(entry, Column) else col(name)
-            cast = re.search(r"\.cast\(torch\.(\w+)\)", str(cause))
-            if ".optional()" in str(cause):
+            remedy = getattr(cause, "remedy", None)
+            if remedy == "optional":
                 entry = column.optional()
-            elif ".decimal(" in str(cause) and column.rules.decimal is None:
+            elif remedy == "decimal" and column.rules.decimal is None:
                 entry = column.decimal("float64")
-            elif cast is not None and column.rules.cast is None:
-                entry = column._with(cast=cast[1])  # `.cast` takes torch's dtype, and torch takes seconds
+            elif remedy == "cast" and column.rules.cast is None:
+                entry = column._with(cast="float64")  # `.cast` takes torch's dtype, and torch takes seconds
             else:
                 return None
         else:

@@ -81,7 +81,7 @@ def read(path: Path) -> Cursor:
 
 def told(cursor: Cursor) -> dict[str, Any]:
     """What a state says, by name."""
-    text = json.loads(cursor.to_state()[KEY])
+    text = cursor._core.values()
     if "mixture" in text["order"]:
         return told_of_mixture(cursor, text)
     return {

@@ -14,7 +14,7 @@ import fastresume._core as _core
 from fastresume.dataset import ParquetDataset, Path
 from fastresume.messages import bounds_messages
 from fastresume.options.earlier import of_today
-from fastresume.options.topology import has_process_group, resolve_world
+from fastresume.options.world import has_process_group, resolve_world
 from fastresume.reading.files_spec import FilesSpec
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_nan, to_bytes
-from fastresume.filter.ternary import Facts, Sought, Text, Truth, Values, may_equal
 from fastresume.filter.times import TIMES, Time, number_of
+from fastresume.filter.truth import Facts, Sought, Text, Truth, Values, may_equal
 from fastresume.messages import bounds_messages
 
 Literal = bool | int | float | str | bytes | Fraction | Time

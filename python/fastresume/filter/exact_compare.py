@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.filter.ternary import Marks, Text
+from fastresume.filter.truth import Marks, Text
 
 
 def to_bytes(value: Any) -> Any:

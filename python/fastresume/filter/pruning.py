@@ -14,7 +14,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.filter.condition import Condition
-from fastresume.filter.ternary import Bound, Facts, Sought, Told, Truth
+from fastresume.filter.truth import Bound, Facts, Sought, Told, Truth
 
 GROUPS_AT_A_TIME = 256
 """The number of row groups whose page indexes and bloom filters are in memory at a time."""

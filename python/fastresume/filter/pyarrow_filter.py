@@ -50,7 +50,7 @@ def ask_arrow(
     kept: list[Intervals] = [np.empty((0, 2), np.int64)]
     progress = Progress(manifest.num_rows, "filter")
     format_ = _format(manifest.verifies_checksums)
-    added = Added(manifest, optional, partitions)
+    added = _Added(manifest, optional, partitions)
     for number, (path, first, end) in enumerate(
         zip(manifest.files, file_groups[:-1], file_groups[1:], strict=True)
     ):
@@ -65,7 +65,7 @@ def ask_arrow(
     return of_buffer(_core.intersection(selected, np.concatenate(kept)))
 
 
-class Added:
+class _Added:
     """The columns that files do not hold: those in their paths, and optional ones that they lack."""
 
     def __init__(self, manifest: _core.Manifest, optional: Sequence[str], partitions: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ def _ask_arrow_of(
     wanted: Any,
     selected: Intervals,
     starts: npt.NDArray[np.int64],
-    added: Added,
+    added: _Added,
     number: int,
 ) -> Iterator[Intervals]:
     """The rows of one file, whose row groups begin at these rows."""

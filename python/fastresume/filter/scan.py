@@ -17,8 +17,8 @@ from fastresume.batch.schema import Field, Schema, Tensors
 from fastresume.buffers import Intervals, numbers_at, of_buffer, of_runs
 from fastresume.filter.condition import Condition
 from fastresume.filter.damaged_rows import DamagedRows
-from fastresume.filter.ternary import Text, Values
-from fastresume.options.topology import default_threads
+from fastresume.filter.truth import Text, Values
+from fastresume.options.world import default_threads
 
 SCANNED_ROWS = 1 << 16
 SCANNED_BYTES = 16 << 20

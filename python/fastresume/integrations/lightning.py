@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Iterator, Mapping, ValuesView
 from inspect import signature
@@ -27,7 +26,7 @@ from fastresume.integrations.resume_state import (
     require_state,
 )
 from fastresume.reading.resumable import dataset_behind
-from fastresume.state.cursor import KEY
+from fastresume.state.cursor import KEY, Cursor
 
 _DONE = "fastresume_batches_of_epoch"
 """Under this key a checkpoint says how many batches of Lightning's epoch were trained, with a step."""
@@ -402,8 +401,8 @@ class ResumeCallback(Callback):
     def _is_cut_anew(self) -> bool:
         """Whether what is left is read by other ranks or workers, or in other batches, than what was."""
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
-        cuts: list[list[int]] = json.loads(self._state.state_dict()[KEY])["cuts"]
-        return not cuts or tuple(cuts[-1][:3]) != dataset.spec.cut(max(workers, 1))
+        cuts = Cursor.from_state(self._state.state_dict())._core.cuts
+        return not cuts or cuts[-1][:3] != dataset.spec.cut(max(workers, 1))
 
 
 def _reopen_epoch(loops: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from fastresume.kafka.avro_columns import columns_of, without_uuids
 from fastresume.kafka.registry import Registry, Written
 from fastresume.kafka.values import Decoded, Value
 from fastresume.options.checks import quoted
+from fastresume.packages import optional
 from fastresume.sources.schema import arrow
 
 _HEAD_BYTES = 5
@@ -158,10 +158,7 @@ class Avro(Value):
 
 
 def _fastavro() -> Any:
-    try:
-        return importlib.import_module("fastavro")
-    except ImportError as error:
-        raise ImportError("fr.kafka.Avro needs fastavro: pip install 'fastresume[kafka]'") from error
+    return optional("fastavro", "fr.kafka.Avro", "'fastresume[kafka]'")
 
 
 def _parsed(written: Written) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import logging
 import math
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import fastresume._core as _core
 from fastresume.kafka.place import Part
 from fastresume.kafka.settings import Settings
+from fastresume.packages import optional
 
 _log = logging.getLogger("fastresume")
 
@@ -465,15 +465,11 @@ def confluent_kafka() -> Any:
     """The package confluent_kafka.
 
     Raises:
-        ImportError: if it is not installed.
+        ModuleNotFoundError: if it is not installed.
     """
-    try:
-        return importlib.import_module("confluent_kafka")
-    except ImportError as error:
-        raise ImportError("KafkaDataset needs confluent-kafka: pip install 'fastresume[kafka]'") from error
+    return optional("confluent_kafka", "KafkaDataset", "'fastresume[kafka]'")
 
 
 def confluent_kafka_admin() -> Any:
     """Its client for administration."""
-    confluent_kafka()
-    return importlib.import_module("confluent_kafka.admin")
+    return optional("confluent_kafka.admin", "KafkaDataset", "'fastresume[kafka]'")

@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 import fastresume._core as _core
 from fastresume.agreement.peers import Peers
-from fastresume.agreement.same_reads import SameRanks
+from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
 from fastresume.columns.request import Columns
 from fastresume.kafka.client import ConfluentClient, Message, Outages, Topic
@@ -31,9 +31,10 @@ from fastresume.kafka.stream import Stream
 from fastresume.kafka.values import value_of
 from fastresume.messages import bounds_messages, warn
 from fastresume.options.checks import at_least, one_of, positive, quoted
+from fastresume.options.hints import OF_KAFKA
 from fastresume.options.rows import Shuffle
-from fastresume.options.topology import World
-from fastresume.options.unknown import OF_KAFKA, takes_no_other
+from fastresume.options.unknown import takes_no_other
+from fastresume.options.world import World
 from fastresume.plan import Plan
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.resumable import ComparedRanks
@@ -236,7 +237,7 @@ class KafkaDataset(RowsDataset):
         self._length = 0
         self._filter_report = None
         self.shared_cursor = SharedCursor(
-            self.spec.start(), ComparedRanks(self.spec, SameRanks(self.spec.world))
+            self.spec.start(), ComparedRanks(self.spec, SameReads(self.spec.world))
         )
 
     def follow(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import fastresume._core as _core
 from fastresume.maxcompute.package import odps
 from fastresume.options.checks import quoted
+from fastresume.packages import optional
 
 _FILE = "ODPS_CONFIG_FILE_PATH"
 _OWN_FILE = "~/.odps_config.ini"
@@ -269,12 +270,8 @@ def _of_uri(uri: str) -> Keys:
 
 
 def _of_client() -> Keys:
-    try:
-        from alibabacloud_credentials.client import Client
-    except ImportError:
-        told = " or ".join(_OTHERS)
-        raise ImportError(f"{told} needs a package: pip install alibabacloud-credentials") from None
-    given = Client().get_credential()
+    client = optional("alibabacloud_credentials.client", " or ".join(_OTHERS), "alibabacloud-credentials")
+    given = client.Client().get_credential()
     return Keys(
         given.access_key_id, given.access_key_secret, given.security_token, time.time() + 2 * _EARLY_SECONDS
     )

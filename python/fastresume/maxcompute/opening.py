@@ -17,8 +17,9 @@ from fastresume.maxcompute.scan import Scan, resumed
 from fastresume.maxcompute.source import MaxComputeSource
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import quoted
-from fastresume.options.topology import World, has_process_group
-from fastresume.options.unknown import OF_MAXCOMPUTE, takes_no_other
+from fastresume.options.hints import OF_MAXCOMPUTE
+from fastresume.options.unknown import takes_no_other
+from fastresume.options.world import World, has_process_group
 from fastresume.sources.schema import arrow
 from fastresume.state.cursor import KEY, Cursor
 from fastresume.state.offsets import EPOCHS_COMPLETED

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from fastresume.packages import optional
 
 
 def odps(module: str = "odps") -> Any:
     """The package pyodps, or a module of it.
 
     Raises:
-        ImportError: if it is not installed; it says what to write.
+        ModuleNotFoundError: if it is not installed; it says what to write.
     """
-    try:
-        return import_module(module)
-    except ImportError as error:
-        if error.name and not error.name.startswith("odps"):
-            raise
-        raise ImportError(
-            "fr.maxcompute needs pyodps 0.12 or later: pip install 'fastresume[maxcompute]'"
-        ) from None
+    return optional(module, "fr.maxcompute", "'fastresume[maxcompute]', pyodps 0.12 or later")

@@ -2,198 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from typing import NoReturn, ParamSpec, TypeVar
 
+import fastresume._core as _core
+from fastresume.messages import bounded
 from fastresume.options.checks import quoted
 from fastresume.options.earlier import EARLIER, of_today
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-
-OF_COLUMNS = {
-    "stack": "columns=[fr.stack('i_*', name='dense')]",
-    "cast": "columns=[fr.col(name).cast(torch.float32)]",
-    "hash": "columns=[fr.col(name).hash(buckets, seed=0)]",
-    "dictionary": "columns=[fr.col(name).codes()]",
-    "rename": "columns=[fr.col(name).alias(new)]",
-    "pad": "columns=[fr.col(name).pad(length, truncate='head')]",
-    "truncate": "columns=[fr.col(name).pad(length, truncate='head')]",
-    "fixed": "columns=[fr.col(name).fixed(length)]",
-    "decimals": "columns=[fr.col(name).decimal('float64')]",
-    "optional": "columns=[fr.col(name).optional()]",
-    "partitions": "columns=[fr.col(name).from_path()]",
-    "partitioning": "columns=[fr.col(name).from_path()]",
-    "fill_null": "columns=[fr.col(name).fill_null(value)]",
-    "dtype": "columns=[fr.col(name).cast(dtype)]",
-    "schema": "columns=[fr.col(name).cast(dtype)]; dataset.schema tells what there is",
-    **dict.fromkeys(("names", "usecols", "select", "features", "feature_columns"), "columns=[...]"),
-}
-
-OF_LOADERS = {
-    "num_workers": "fr.Loader(dataset, num_workers=n), or no workers: threads decode",
-    "prefetch_factor": "fr.Loader(dataset, prefetch_bytes=...)",
-    "pin_memory": "fr.Loader(dataset, device='cuda')",
-    "device": "fr.Loader(dataset, device='cuda')",
-    "persistent_workers": "fr.Loader(dataset, num_workers=n): its workers live as long as it does",
-    "worker_init_fn": "dataset.map(function), which runs in the workers",
-    "threads": "fr.Loader(dataset, threads=n)",
-}
-
-ANYWHERE = {
-    "drop_last": "tail='drop' (the default), 'short' or 'pad' of ParquetDataset",
-    "collate_fn": "dataset.map(function): a batch is whole already",
-    "transform": "dataset.map(function)",
-    "transforms": "dataset.map(function)",
-    "map": "dataset.map(function)",
-    "batched": "dataset.map(function), which gets whole batches",
-    "set_epoch": "nothing: each pass is shuffled again, and batch.epoch tells which it is",
-    "epoch": "nothing: each pass is shuffled again, and dataset.epoch tells which is next",
-    "epochs": "for epoch in range(loader.epoch, epochs): for batch in loader: ...",
-    "infinite": "while True: for batch in loader: ...",
-    "sampler": "shuffle=True and world= of ParquetDataset",
-    "batch_sampler": "batch_size=, shuffle=True and world= of ParquetDataset",
-    "generator": "seed= of ParquetDataset",
-    "split": "rows=fr.Split(0.0, 0.9) of ParquetDataset",
-    "streaming": "nothing: files are never read whole",
-    "shuffle_buffer": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
-    "buffer_size": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
-}
-
-OF_DATASETS = {
-    **ANYWHERE,
-    **OF_COLUMNS,
-    **OF_LOADERS,
-    "skip": "rows=~fr.Intervals([[start, stop], ...])",
-    "filters": "filter=",
-    "data_files": "the first argument, paths",
-    "data_dir": "the first argument, paths",
-    "num_shards": "world=(rank, world_size)",
-    "shard": "world=(rank, world_size)",
-    **dict.fromkeys(("limit", "n_rows", "nrows", "max_rows", "num_rows", "head"), "rows=[[0, n]]"),
-    **dict.fromkeys(("use_threads", "num_threads"), "fr.Loader(dataset, threads=n)"),
-    "num_replicas": "world=(rank, world_size)",
-    "world_rank": "world=(rank, world_size)",
-    "local_rank": "world=(rank, world_size), of all nodes",
-    "filesystem": "storage_options=, and an address as 's3://bucket/data/'",
-    "token": "storage_options={'token': ...}",
-    "revision": "the address, 'hf://datasets/owner/name@revision/path'; of a table, 'delta://path?version=12'",
-    "weights": "fr.Mixture({name: (dataset, weight), ...})",
-    "probabilities": "fr.Mixture({name: (dataset, weight), ...})",
-    "order_paths": "[[path] for path in paths] as the first argument, which keeps the order of the list",
-    "max_page_bytes": "nothing: a page may take 1 GiB when it is decompressed",
-    "engine": "nothing: there is one",
-    "memory_map": "nothing: what is read is asked for by ranges",
-}
-
-OF_MAP = {
-    "batched": "nothing: the function gets whole batches",
-    "batch_size": "nothing: the function gets the dataset's batches",
-    "num_proc": "fr.Loader(dataset, num_workers=n)",
-    "num_parallel_calls": "fr.Loader(dataset, num_workers=n)",
-    "with_indices": "batch.rows() in the function",
-    "fn_kwargs": "functools.partial(function, ...)",
-    "input_columns": "columns= of ParquetDataset",
-    "remove_columns": "columns= of ParquetDataset, or what the function returns",
-}
-
-OF_MIXTURES = {
-    **ANYWHERE,
-    **dict.fromkeys(("columns", "filter", "rows", "nulls"), "{name: (ParquetDataset(paths, ...), weight)}"),
-    **dict.fromkeys(("shuffle", "sampler"), "{name: (ParquetDataset(paths, shuffle=True), weight)}"),
-    **dict.fromkeys(("weights", "probabilities"), "{name: (dataset, weight)}"),
-    **dict.fromkeys(("num_workers", "pin_memory", "device"), "fr.Loader(mixture, ...)"),
-    "stopping_strategy": "stop='first' (the default), 'all' or a number of rows",
-}
-
-OF_ARROW = {
-    **OF_DATASETS,
-    "cache": "nothing: no footers are read",
-    "verify_checksums": "nothing: arrays have no checksums",
-    "paths": "the first argument, source",
-    "table": "the first argument, source",
-    "data": "the first argument, source",
-}
-
-OF_KAFKA = {
-    **OF_DATASETS,
-    "commit": "nothing yet: the state in the checkpoint has all offsets",
-    "topics": "topic=[...]",
-    "bootstrap_servers": "config={'bootstrap.servers': ...}",
-    "group_id": "nothing: there is no consumer group",
-    "auto_offset_reset": "start=",
-    "tail": "nothing: rows that make no global batch begin the next round",
-}
-
-OF_MAXCOMPUTE = {
-    **dict.fromkeys(("quota_name", "odps_data_quota_name"), "quota="),
-    **dict.fromkeys(("selected_cols", "selected_columns"), "columns=[...]"),
-    **dict.fromkeys(("is_orderby_partition", "orderby_partition"), "by_partition=True"),
-    **dict.fromkeys(("partition", "partitions"), "the address: 'odps://project/tables/table/pt=1&pt=2'"),
-    **dict.fromkeys(
-        ("access_id", "access_key", "account"), "credentials={'access_id': ..., 'access_key': ...}"
-    ),
-    "batch_size": "fr.ArrowDataset(source, batch_size=n)",
-    "session": "state=, or load_state_dict() of the dataset",
-}
-
-METHODS_OF_DATASETS = {
-    "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
-    "shuffle": "ParquetDataset(paths, shuffle=True)",
-    "batch": "ParquetDataset(paths, batch_size=n)",
-    "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
-    "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
-    "select_columns": "ParquetDataset(paths, columns=[...])",
-    "remove_columns": "ParquetDataset(paths, columns=['*', '!name'])",
-    "rename_column": "ParquetDataset(paths, columns=[fr.col(name).alias(new)])",
-    "take": "ParquetDataset(paths, rows=[[0, n]])",
-    "skip": "ParquetDataset(paths, rows=~fr.Intervals([[0, n]]))",
-    "shard": "ParquetDataset(paths, world=(rank, world_size))",
-    "repeat": "for epoch in range(epochs): for batch in loader: ...",
-    "train_test_split": "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0)",
-    "with_transform": ".map(function)",
-    "set_transform": ".map(function)",
-    "head": ".peek()",
-    "prefetch": "fr.Loader(dataset), which reads ahead",
-    "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
-    "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
-    "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
-    **{
-        name: f"mixture.datasets[name].{name}, or loader.dataset.{name}"
-        for name in ("paths", "num_file_rows", "dictionaries")
-    },
-    **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
-}
-
-METHODS_OF_BATCHES = {
-    "cuda": "batch.to('cuda')",
-    "cpu": "batch.to('cpu')",
-    "device": "batch['name'].device: each tensor has its own",
-    "shape": "batch.num_rows, and batch['name'].shape",
-    "size": "batch.num_rows, and batch['name'].shape",
-    "to_pandas": "batch.to_arrow().to_pandas()",
-    "source": "fr.Mixture({...}) of several datasets: a batch of one has no sources",
-    "event_time": "KafkaDataset: a batch of other rows has no event time",
-    "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
-}
-
-OF_LOADER = {
-    **ANYWHERE,
-    "batch_size": "ParquetDataset(paths, batch_size=n)",
-    "shuffle": "ParquetDataset(paths, shuffle=True)",
-    "seed": "ParquetDataset(paths, seed=n)",
-    "columns": "ParquetDataset(paths, columns=[...])",
-    "pin_memory": "device='cuda'",
-    "persistent_workers": "nothing: workers live as long as the loader",
-    "worker_init_fn": "dataset.map(function), which runs in the workers",
-    "timeout": "watchdog_seconds=",
-    "in_order": "nothing: batches always come in order",
-    "prefetch": "prefetch_bytes=",
-    "prefetch_factor": "prefetch_bytes=, of all workers together",
-}
 
 
 def takes_no_other(
@@ -240,9 +60,9 @@ def refuse_attribute(of: object, name: str, what: str, told: Mapping[str, str]) 
     if name in told:
         hint = _instead(told[name])
     elif not name.startswith("_"):
-        close = difflib.get_close_matches(name, dir(of), 1, 0.7)
-        hint = f": did you mean .{close[0]}?" if close else ""
-    raise AttributeError(f"{what} has no attribute {name!r}{hint}", name=name, obj=of)
+        close = _core.nearest(name, [each for each in dir(of) if not each.startswith("_")])
+        hint = "" if close is None else f": did you mean .{close}?"
+    raise AttributeError(bounded(f"{what} has no attribute {name!r}{hint}"), name=name, obj=of)
 
 
 def _instead(told: str) -> str:
@@ -254,6 +74,6 @@ def _instead(told: str) -> str:
 def _refuse(what: str, name: str, told: Mapping[str, str], there: list[str]) -> NoReturn:
     if name in told:
         raise TypeError(f"{what} has no argument {name}={_instead(told[name])}")
-    close = difflib.get_close_matches(name.lower(), there, 1, 0.7)
-    hint = f": did you mean {close[0]}=?" if close else f"; there are {', '.join(there)}"
+    close = _core.nearest(name, there)
+    hint = f"; there are {', '.join(there)}" if close is None else f": did you mean {close}=?"
     raise TypeError(f"{what} has no argument {name}={hint}")

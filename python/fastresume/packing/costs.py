@@ -11,7 +11,7 @@ import fastresume._core as _core
 from fastresume.batch.schema import Schema
 from fastresume.buffers import of_words
 from fastresume.columns.request import column_request
-from fastresume.options.topology import default_threads
+from fastresume.options.world import default_threads
 
 Costs = npt.NDArray[np.int64]
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import fastresume._core as _core
 from fastresume.messages import warn
-from fastresume.options.topology import default_threads
 from fastresume.options.units import Bins, Packed
+from fastresume.options.world import default_threads
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import numbers_of
 from fastresume.packing.packed_table import PackedTable

@@ -17,7 +17,7 @@ import fastresume._core as _core
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.schema import Field, Schema, Tensors
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
-from fastresume.columns.expression import col
+from fastresume.columns.column import col
 from fastresume.columns.request import Entry, column_request
 from fastresume.filter.pruning import selected_rows
 from fastresume.filter.scan import intervals_of, selected_batches

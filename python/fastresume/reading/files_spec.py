@@ -9,9 +9,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.audit.delivery_log import descriptions_of
 from fastresume.audit.log_format import digest
 from fastresume.audit.logged import Description
-from fastresume.audit.writer import descriptions_of
 from fastresume.batch.batch import Batch, of_delivered
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Share
@@ -19,7 +19,7 @@ from fastresume.batch.schema import Schema, Tensors
 from fastresume.buffers import Intervals, of_buffer, of_runs, row_count
 from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
-from fastresume.options.topology import Cut
+from fastresume.options.world import Cut
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
@@ -147,9 +147,10 @@ class FilesSpec(ReadSpec):
                 raise _core.StateError(
                     "the state is of a mixture, and this is one dataset: load it into the Mixture"
                 ) from None
-            told = f"{error}{self.unit_told}" if "selection" in str(error) else str(error)
+            told = self.unit_told if error.differs_in == "selection of rows" else ""
             told += "" if self.table is None else f". {self.table.told}"
-            raise _core.StateError(told) from None
+            error.args = (f"{error}{told}",)
+            raise
 
     @property
     def unit_told(self) -> str:

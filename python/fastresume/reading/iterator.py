@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.audit.writer import DeliveryLog
+from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered, cursor_after
 from fastresume.batch.origin import Planned
@@ -21,12 +21,12 @@ from fastresume.reading.device import AHEAD, Device, Placed
 from fastresume.reading.monitor.activity import Making, ReaderActivity
 from fastresume.reading.monitor.stats import Stats
 from fastresume.reading.monitor.watchdog import Watchdog
-from fastresume.reading.prefetch import MAX_THREADS, Ahead, Beside, Reader
-from fastresume.reading.replay import Trail
+from fastresume.reading.prefetch import MAX_THREADS, Beside, Prefetch, Reader
+from fastresume.reading.replay import ReplayTrail
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import make_batch
 from fastresume.reading.workers.messages import Arrival
-from fastresume.reading.workers.pool import Crew, Run
+from fastresume.reading.workers.pool import Run, WorkerPool
 from fastresume.state.shared_cursor import Readers, SharedCursor
 
 _log = logging.getLogger("fastresume")
@@ -47,8 +47,8 @@ class BatchIterator(Iterator[Batch]):
         prefetch_bytes: int,
         stats: Stats | None = None,
         log: DeliveryLog | None = None,
-        crew: Crew | None = None,
-        trail: list[Trail] | None = None,
+        pool: WorkerPool | None = None,
+        trail: list[ReplayTrail] | None = None,
         device: Device | None = None,
         watchdog: Watchdog | None = None,
     ) -> None:
@@ -57,7 +57,7 @@ class BatchIterator(Iterator[Batch]):
         self._masked_rows = spec.masked_rows  # before there are threads
         self._shared = shared
         # The thread that is in next(), by its process. Workers are those of all iterators.
-        self._in_next: dict[int, int] = {} if crew is None else shared.in_next_of_workers
+        self._in_next: dict[int, int] = {} if pool is None else shared.in_next_of_workers
         self._turn = object()
         with shared.moving:
             shared.latest = self._turn
@@ -67,17 +67,17 @@ class BatchIterator(Iterator[Batch]):
         self._prefetch_bytes = prefetch_bytes
         self._stats = Stats(spec, shared) if stats is None else stats
         self._log = log
-        self._crew = crew
+        self._pool = pool
         self._device = device
         self._watchdog = watchdog
-        self._workers = 1 if crew is None else crew.workers
-        self._reader: Reader | Ahead | Beside | Run | None = None
+        self._workers = 1 if pool is None else pool.workers
+        self._reader: Reader | Prefetch | Beside | Run | None = None
         self._share: Planned  # set when the reader is opened
         self._make_here: Callable[[_core.Delivered], Batch]  # as well
         self._is_alone = False  # whether it makes batches here, to see who draws from global generators
         self._handed: int | None = None  # the number of the last delivered batch
         self._made: tuple[Delivered, Batch | Placed] | None = None
-        self._trail = [Trail()] if trail is None else trail
+        self._trail = [ReplayTrail()] if trail is None else trail
         self._is_spoiled = False
         self._is_over = False
 
@@ -185,10 +185,10 @@ class BatchIterator(Iterator[Batch]):
         return f"BatchIterator({state}, {self._spec.text(cursor)})"
 
     def __del__(self) -> None:
-        if isinstance(reader := getattr(self, "_reader", None), Ahead | Beside):
+        if isinstance(reader := getattr(self, "_reader", None), Prefetch | Beside):
             reader.close(wait=False)
 
-    def _open(self) -> Reader | Ahead | Beside | Run:
+    def _open(self) -> Reader | Prefetch | Beside | Run:
         if self._reader is None:
             spec, cut = self._spec, self._spec.cut(self._workers)
             if self._log is not None:
@@ -197,17 +197,17 @@ class BatchIterator(Iterator[Batch]):
             planned = spec.pass_from(self._cursor, self._workers)
             self._share = spec.share(planned, self._cursor)
             self._end_cursor = spec.end(planned, self._end_cursor)
-            self._shared.begin(self._cursor, Readers(self._workers, self._crew is not None))
+            self._shared.begin(self._cursor, Readers(self._workers, self._pool is not None))
             _log.debug(
                 "reads pass %d from step %d: %d batches left, cut %s, %s",
                 planned.epoch,
                 self._cursor.steps,
                 planned.batches_left,
                 planned.cut,
-                f"{self._threads} threads" if self._crew is None else f"{self._workers} workers",
+                f"{self._threads} threads" if self._pool is None else f"{self._workers} workers",
             )
-            if self._crew is not None:
-                run = self._crew.run(planned, self._share, self._end_cursor)
+            if self._pool is not None:
+                run = self._pool.run(planned, self._share, self._end_cursor)
                 self._stats._watch(run.activity)
                 device = self._device
                 self._reader = run if device is None else Beside(run, partial(_arrived, device), device.put)
@@ -225,7 +225,7 @@ class BatchIterator(Iterator[Batch]):
             self._reader = self._ahead(reader, making)
         return self._reader
 
-    def _ahead(self, reader: Reader, making: Making) -> Reader | Ahead | Beside:
+    def _ahead(self, reader: Reader, making: Making) -> Reader | Prefetch | Beside:
         """The reader; after threads that run transforms and copy batches to a device, if there are any."""
         spec, device, make = self._spec, self._device, self._make_here
         if not self._threads or self._is_alone:
@@ -233,16 +233,16 @@ class BatchIterator(Iterator[Batch]):
         if not spec.is_made_ahead:
             if device is None:
                 return reader
-            ahead = Ahead(reader, partial(_put, device, make), 1, AHEAD)
+            ahead = Prefetch(reader, partial(_put, device, make), 1, AHEAD)
             making.passes(ahead)
             return ahead
         threads = min(self._threads, MAX_THREADS)
         depth = max(min(2 * threads, self._prefetch_bytes // spec.batch_bytes), 1)
-        made = Ahead(reader, make, threads, depth)
+        made = Prefetch(reader, make, threads, depth)
         making.passes(made)
         if device is None:
             return made
-        ahead = Ahead(made, device.put, 1, AHEAD)
+        ahead = Prefetch(made, device.put, 1, AHEAD)
         making.passes(ahead)
         return ahead
 
@@ -251,7 +251,7 @@ class BatchIterator(Iterator[Batch]):
         if self._handed is not None:
             self._cursor = cursor
         reader, self._reader, self._is_spoiled = self._reader, None, False
-        if isinstance(reader, Ahead | Beside):
+        if isinstance(reader, Prefetch | Beside):
             reader.close(wait=False)
         elif reader is not None:
             reader.close()
@@ -265,7 +265,7 @@ class BatchIterator(Iterator[Batch]):
         if self._is_spoiled:
             self._go_back(self._shared.cursor)
         elif self._is_alone != (self._spec.draws.needs_to_be_alone and bool(self._threads)):
-            if isinstance(self._reader, Ahead):
+            if isinstance(self._reader, Prefetch):
                 self._reader.close()  # and wait for what it is at
             self._go_back(self._shared.cursor)
         reader = self._open()
@@ -286,7 +286,7 @@ class BatchIterator(Iterator[Batch]):
         return front
 
     def _batch(self, front: Delivered) -> Batch:
-        if self._crew is not None and self._device is None and isinstance(front, Arrival):
+        if self._pool is not None and self._device is None and isinstance(front, Arrival):
             return front.batch
         if self._made is None or self._made[0] is not front:
             if self._device is None and not self._spec.transforms:
@@ -306,7 +306,7 @@ class BatchIterator(Iterator[Batch]):
     def _make(self, front: Any) -> Any:
         reader: Any = self._reader
         made: Batch | Placed
-        made = reader.batch() if isinstance(reader, Ahead | Beside) else self._make_here(front)
+        made = reader.batch() if isinstance(reader, Prefetch | Beside) else self._make_here(front)
         return made
 
     def _report(self, seconds: float) -> str:

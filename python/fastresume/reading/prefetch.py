@@ -81,19 +81,21 @@ class Slot:
             del self  # else the error's traceback would keep the error alive
 
 
-class Ahead:
+class Prefetch:
     """A reader's batches, made in threads ahead of the consumer, in the reader's order.
 
     It has the methods of a reader: a batch stays in front until `advance` is called.
 
     Args:
-        reader: the source; it may be another `Ahead`, whose batches are made into others.
+        reader: the source; it may be another `Prefetch`, whose batches are made into others.
         make: makes a batch of what the reader delivers; called in several threads at once.
         threads: how many threads make batches.
         depth: how many batches are made ahead of the one in front, at least 1.
     """
 
-    def __init__(self, reader: Reader | Ahead, make: Callable[[Any], Any], threads: int, depth: int) -> None:
+    def __init__(
+        self, reader: Reader | Prefetch, make: Callable[[Any], Any], threads: int, depth: int
+    ) -> None:
         self._reader = reader
         self._make = make
         self._threads = threads
@@ -103,7 +105,7 @@ class Ahead:
         self._changed = allocate_lock()  # released when a slot is added, or when there will be none
         self._changed.acquire()
         self._drawing = threading.Lock()  # taken by the threads only
-        self._orders: SimpleQueue[Ahead | Beside | None] = SimpleQueue()
+        self._orders: SimpleQueue[Prefetch | Beside | None] = SimpleQueue()
         self._running: dict[int, threading.Lock] = {}
         self._started = self._ordered = self._drawn = 0
         self._is_closed = False
@@ -175,7 +177,7 @@ class Ahead:
             slot = self._next_slot()
             if slot.delivered is not None:
                 reader = self._reader
-                sources.append(reader.slot().wait if isinstance(reader, Ahead) else partial(_itself, slot))
+                sources.append(reader.slot().wait if isinstance(reader, Prefetch) else partial(_itself, slot))
             self._slots.append(slot)
             self._drawn += 1
             if slot.delivered is not None:
@@ -216,7 +218,7 @@ class Beside:
         self._process = os.getpid()
         self._slot: Slot | None = None
         self._due: SimpleQueue[tuple[Slot, Any]] = SimpleQueue()
-        self._orders: SimpleQueue[Ahead | Beside | None] = SimpleQueue()
+        self._orders: SimpleQueue[Prefetch | Beside | None] = SimpleQueue()
         self._running: dict[int, threading.Lock] = {}
         self._is_started = False
         _alive.add(self)
@@ -292,7 +294,7 @@ def _wait_for(running: dict[int, threading.Lock], process: int) -> None:
             )
 
 
-def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threading.Lock]) -> None:
+def _work(orders: SimpleQueue[Prefetch | Beside | None], running: dict[int, threading.Lock]) -> None:
     """The loop of a thread: it keeps nothing alive while it waits."""
     thread, is_running = get_ident(), allocate_lock()
     is_running.acquire()
@@ -307,7 +309,7 @@ def _work(orders: SimpleQueue[Ahead | Beside | None], running: dict[int, threadi
         is_running.release()
 
 
-_alive: weakref.WeakSet[Ahead | Beside] = weakref.WeakSet()
+_alive: weakref.WeakSet[Prefetch | Beside] = weakref.WeakSet()
 
 
 @atexit.register

@@ -13,7 +13,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.options.checks import at_least
-from fastresume.options.topology import World
+from fastresume.options.world import World
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
 from fastresume.reading.spec import ReadSpec

@@ -27,11 +27,11 @@ class Stretch(NamedTuple):
         return one.cut == other.cut and one.cursor_after(number) == other.cursor_after(number)
 
 
-class Trail(tuple[Stretch, ...]):
+class ReplayTrail(tuple[Stretch, ...]):
     """The ranges of batches that a loader has delivered, the latest last: a value.
 
     Examples:
-        >>> Trail().num_steps
+        >>> ReplayTrail().num_steps
         0
     """
 
@@ -42,12 +42,12 @@ class Trail(tuple[Stretch, ...]):
         """The number of last steps that it covers."""
         return sum(stretch.end - stretch.start for stretch in self)
 
-    def after(self, planned: _core.Pass, number: int) -> Trail:
+    def after(self, planned: _core.Pass, number: int) -> ReplayTrail:
         """The trail after the delivery of batch `number` of a pass's cut."""
         if self and self[-1].goes_on_with(planned, number):
             last = self[-1]
-            return Trail((*self[:-1], Stretch(last.planned, last.start, number + 1)))
-        return Trail((*self, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
+            return ReplayTrail((*self[:-1], Stretch(last.planned, last.start, number + 1)))
+        return ReplayTrail((*self, Stretch(planned, number, number + 1))[-MAX_STRETCHES:])
 
     def last(self, steps: int) -> list[tuple[_core.Pass, int]]:
         """The last steps in the order of their delivery: for each a pass, and the number of a batch.

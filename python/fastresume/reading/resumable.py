@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from torch.utils.data import IterableDataset, get_worker_info
 
 import fastresume._core as _core
-from fastresume.agreement.same_reads import SameRanks
+from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import one_of
-from fastresume.options.topology import World
-from fastresume.options.unknown import METHODS_OF_DATASETS, OF_MAP, refuse_attribute, takes_no_other
+from fastresume.options.hints import METHODS_OF_DATASETS, OF_MAP
+from fastresume.options.tail import TailOfPass
+from fastresume.options.unknown import refuse_attribute, takes_no_other
+from fastresume.options.world import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
@@ -44,7 +46,7 @@ class ComparedRanks:
     """Compares with the other ranks what this one reads."""
 
     spec: ReadSpec
-    ranks: SameRanks
+    ranks: SameReads
 
     def __call__(self, cursor: _core.Cursor, workers: int) -> None:
         """Refuses to read what other ranks do not."""
@@ -75,7 +77,7 @@ class ResumableDataset(IterableDataset[Batch]):
         self._length = spec.batches_of(start)
         if self._length == 0:
             raise ValueError(spec.no_batch_text(spec.row_text()))
-        self._ranks = ComparedRanks(spec, SameRanks(spec.world))
+        self._ranks = ComparedRanks(spec, SameReads(spec.world))
         self.shared_cursor = SharedCursor(start, self._ranks)
 
     def _take(self, spec: ReadSpec) -> None:
@@ -96,7 +98,7 @@ class ResumableDataset(IterableDataset[Batch]):
         return self.spec.batch_size
 
     @property
-    def tail(self) -> Literal["drop", "short", "pad", "carry"]:
+    def tail(self) -> TailOfPass:
         """How the rows after the last whole global batch are handled."""
         return self.spec.tail
 

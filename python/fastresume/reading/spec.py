@@ -15,7 +15,8 @@ from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Planned, Share
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals
-from fastresume.options.topology import Cut, World, cut_of
+from fastresume.options.tail import TailOfPass
+from fastresume.options.world import Cut, World, cut_of
 from fastresume.reading.config import transform_config
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
@@ -69,7 +70,7 @@ class ReadSpec(ABC):
     world: World
     world_was_detected: bool
     batch_size: int
-    tail: Literal["drop", "short", "pad", "carry"]
+    tail: TailOfPass
     lanes: int | None
     groups: int | None
     on_iter: Literal["continue", "restart"]

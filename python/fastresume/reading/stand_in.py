@@ -11,7 +11,7 @@ from torch import Tensor
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import Jagged
-from fastresume.options.topology import Cut
+from fastresume.options.world import Cut
 
 
 class StandIn(NamedTuple):

@@ -19,7 +19,7 @@ from fastresume.batch.marks import Mark
 from fastresume.batch.origin import Planned, Share, of_a_pass
 from fastresume.batch.seeds import batch_seed
 from fastresume.messages import bounded
-from fastresume.options.topology import World
+from fastresume.options.world import World
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
 from fastresume.reading.spec import ReadSpec

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastresume.options.checks import quoted
+from fastresume.packages import optional
 from fastresume.sources.row_source import Segment
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def lance(
         storage_options: how its store is reached, as `lance.dataset()` takes it.
 
     Raises:
-        ImportError: if Lance is not installed.
+        ModuleNotFoundError: if Lance is not installed.
         TypeError: if it is neither.
         ValueError: if there is none, as Lance says it.
 
@@ -74,10 +75,7 @@ def lance(
         >>> source = fr.sources.lance("rows.lance")  # doctest: +SKIP
         >>> dataset = fr.ArrowDataset(source, batch_size=32, shuffle=True)  # doctest: +SKIP
     """
-    try:
-        import lance as package
-    except ImportError as error:
-        raise ImportError("fr.sources.lance() needs Lance: pip install pylance") from error
+    package = optional("lance", "fr.sources.lance()", "pylance")
     if isinstance(uri_or_dataset, package.LanceDataset):
         opened = uri_or_dataset if version is None else uri_or_dataset.checkout_version(version)
         return LanceRows(opened, storage_options)

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fastresume.packages import optional
 from fastresume.sources.row_source import Segment
 from fastresume.sources.schema import arrow
 
@@ -135,10 +136,7 @@ def paimon(table: Any) -> PaimonRows:
         >>> table = catalog.get_table("db.events")  # doctest: +SKIP
         >>> dataset = fr.ArrowDataset(fr.sources.paimon(table), batch_size=32)  # doctest: +SKIP
     """
-    try:
-        import pypaimon  # noqa: F401
-    except ImportError as error:
-        raise ImportError("fr.sources.paimon() needs Paimon: pip install pypaimon") from error
+    optional("pypaimon", "fr.sources.paimon()", "pypaimon")
     if not hasattr(table, "new_read_builder"):
         raise TypeError(f"expected a table of pypaimon's catalog, found {type(table).__name__}")
     return PaimonRows(table)

@@ -7,6 +7,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
+from fastresume.packages import optional
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -18,13 +19,9 @@ def arrow() -> Any:
     """The package pyarrow.
 
     Raises:
-        ImportError: if it is not installed.
+        ModuleNotFoundError: if it is not installed.
     """
-    try:
-        import pyarrow as pa
-    except ImportError as error:
-        raise ImportError("fr.ArrowDataset needs pyarrow: pip install 'fastresume[arrow]'") from error
-    return pa
+    return optional("pyarrow", "fr.ArrowDataset", "'fastresume[arrow]'")
 
 
 def schema_of(given: Any) -> pa.Schema:

@@ -257,8 +257,7 @@ class Cursor:
     @property
     def order(self) -> dict[str, Any]:
         """The order, as the state records it: `{"kind": "sequential"}`, or "shuffled" with seed and sizes."""
-        order: dict[str, Any] = json.loads(self._core.to_json())["order"]
-        return order
+        return self._core.order
 
     @property
     def order_text(self) -> str:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from torch.utils.data import get_worker_info
 
 import fastresume._core as _core
-from fastresume.memory_file import Shared
+from fastresume.memory_file import MemoryFile
 
 CAPACITY_BYTES = 1 << 20
 """How long a state may be that reaches workers: some 40,000 imported intervals."""
@@ -131,7 +131,7 @@ class SharedCursor:
         self._owner = os.urandom(16).hex()
         self._process = os.getpid()
         self._moving = threading.RLock()  # a signal handler may ask again, in the same thread
-        self._memory = Shared(CAPACITY_BYTES)
+        self._memory = MemoryFile(CAPACITY_BYTES)
         self._bytes = self._memory.bytes
         # Whose intervals lie in it, and from where to where.
         self._laid: tuple[_core.Cursor, int, int] | None = None
@@ -345,7 +345,7 @@ class SharedCursor:
         return _attach, (self._owner, self._process, self._memory)
 
 
-def _attach(owner: str, process: int, memory: Shared) -> SharedCursor:
+def _attach(owner: str, process: int, memory: MemoryFile) -> SharedCursor:
     shared = SharedCursor.__new__(SharedCursor)
     shared.latest, shared.in_next_of_workers, shared._moving = None, {}, threading.RLock()
     shared._passes, shared._check_ranks = {}, None

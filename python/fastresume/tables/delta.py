@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.options.checks import is_address, quoted
+from fastresume.packages import optional
 from fastresume.tables import delta_log, lost_commits
 from fastresume.tables.failures import fail
 from fastresume.tables.snapshot import (
@@ -75,15 +76,12 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
         storage_options: how its store is reached.
 
     Raises:
-        ImportError: if `deltalake` is not installed.
+        ModuleNotFoundError: if `deltalake` is not installed.
         ValueError: if it is on the hub.
         SourceError: if there is no such table or version.
         DataError: if the table has what can't be read exactly.
     """
-    try:
-        import deltalake
-    except ImportError as cause:
-        raise ImportError("delta:// needs the package deltalake: pip install 'fastresume[delta]'") from cause
+    deltalake = optional("deltalake", "delta://", "'fastresume[delta]'")
     given = table if isinstance(table, deltalake.DeltaTable) else None
     own: dict[str, str] = dict(getattr(given, "_storage_options", None) or {})
     named = {name.lower() for name in storage_options or {}}

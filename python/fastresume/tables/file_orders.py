@@ -11,7 +11,7 @@ from fastresume.tables.snapshot import Snapshot
 Found = TypeVar("Found")
 
 
-class Orders(Generic[Found]):
+class FileOrders(Generic[Found]):
     """Orders of a snapshot's files, and what is read in each.
 
     Args:

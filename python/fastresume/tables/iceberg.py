@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.options.checks import quoted
+from fastresume.packages import optional
 from fastresume.tables import file_io
 from fastresume.tables.failures import fail
-from fastresume.tables.iceberg_fields import Field, FieldNames, fields_of, values_of
+from fastresume.tables.iceberg_fields import FieldNames, IcebergField, fields_of, values_of
 from fastresume.tables.snapshot import (
     DeletedValues,
     DeletingFile,
@@ -37,18 +38,13 @@ def open_iceberg(table: Any, version: int | None) -> Snapshot:
         version: the id of the snapshot; the present one, or that of the object, if None.
 
     Raises:
-        ImportError: if `pyiceberg` is not installed.
+        ModuleNotFoundError: if `pyiceberg` is not installed.
         ValueError: if the name is none of a table.
         SourceError: if there is no such catalog, table or snapshot.
         DataError: if the table has what can't be read exactly.
     """
-    try:
-        from pydantic import ValidationError
-        from pyiceberg.catalog import load_catalog
-    except ImportError as cause:
-        raise ImportError(
-            "iceberg:// needs the package pyiceberg: pip install 'fastresume[iceberg]'"
-        ) from cause
+    load_catalog = optional("pyiceberg.catalog", "iceberg://", "'fastresume[iceberg]'").load_catalog
+    from pydantic import ValidationError  # of pyiceberg's
 
     named = table if isinstance(table, str) else ".".join(table.name())
     if isinstance(table, str):
@@ -214,7 +210,7 @@ def _deleted(table: Any, name: str, data: list[Any], deletes: list[Any]) -> dict
 
 
 def _deleted_values(
-    table: Any, name: str, fields: list[Field], data: list[Any], deletes: list[Any]
+    table: Any, name: str, fields: list[IcebergField], data: list[Any], deletes: list[Any]
 ) -> DeletedValues | None:
     """What equality deletes delete, if there are any."""
     if not deletes:

@@ -41,7 +41,7 @@ def type_of(kind: object) -> str:
 
 
 @dataclass(frozen=True)
-class Field:
+class IcebergField:
     """A leaf or a struct of one schema, under the id that it has in all of them.
 
     Args:
@@ -62,18 +62,20 @@ class Field:
         return self.column.name
 
 
-def fields_of(schema: Any) -> Iterator[Field]:
+def fields_of(schema: Any) -> Iterator[IcebergField]:
     """The fields of a schema, structs before their members.
 
     Raises:
         DataError: if a list or map has a default that is no null.
     """
     for field in schema.fields:
-        top = Field(field.field_id, TableColumn(field.name, field_id=field.field_id), (field.field_id,))
+        top = IcebergField(
+            field.field_id, TableColumn(field.name, field_id=field.field_id), (field.field_id,)
+        )
         yield from _below(top, field.field_type, getattr(field, "initial_default", None))
 
 
-def _below(of: Field, kind: Any, default: Any) -> Iterator[Field]:
+def _below(of: IcebergField, kind: Any, default: Any) -> Iterator[IcebergField]:
     """The columns of what has a type, and this value in files that lack it."""
     column = of.column
     if kind.is_primitive:
@@ -88,7 +90,7 @@ def _below(of: Field, kind: Any, default: Any) -> Iterator[Field]:
             name, number = f"{column.name}.{member.name}", member.field_id
             inner = replace(column, name=name, field_id=number, structs=(*column.structs, column.name))
             yield from _below(
-                Field(number, inner, (*of.parts, number)),
+                IcebergField(number, inner, (*of.parts, number)),
                 member.field_type,
                 getattr(member, "initial_default", None),
             )
@@ -100,12 +102,12 @@ def _below(of: Field, kind: Any, default: Any) -> Iterator[Field]:
         )
     if hasattr(kind, "element_id"):
         inner = replace(column, field_id=kind.element_id, lists=column.lists + 1)
-        yield from _below(Field(kind.element_id, inner, of.parts), kind.element_type, None)
+        yield from _below(IcebergField(kind.element_id, inner, of.parts), kind.element_type, None)
         return
     parts = ("key", kind.key_id, kind.key_type), ("value", kind.value_id, kind.value_type)
     for part, number, of_part in parts:
         inner = replace(column, name=f"{column.name}.{part}", field_id=number, lists=column.lists + 1)
-        yield from _below(Field(number, inner, (*of.parts, part)), of_part, None)
+        yield from _below(IcebergField(number, inner, (*of.parts, part)), of_part, None)
 
 
 class FieldNames:
@@ -133,7 +135,7 @@ class FieldNames:
                 if owner != field.number:
                     self.shared.setdefault(field.path, (owner, field.number))
 
-    def of(self, field: Field) -> tuple[str, ...]:
+    def of(self, field: IcebergField) -> tuple[str, ...]:
         """What files without ids may call a field."""
         if self._mapped is None:
             return tuple(self._of_schemas[field.number])
@@ -150,7 +152,7 @@ def _mapped(fields: Iterable[Any]) -> Iterator[tuple[int, list[str]]]:
 
 
 def values_of(
-    specs: Mapping[int, Any], fields: Sequence[Field], files: Iterable[Any]
+    specs: Mapping[int, Any], fields: Sequence[IcebergField], files: Iterable[Any]
 ) -> list[dict[str, FileValue]]:
     """Of each file, what columns that it may lack are there: as its partition says, or by default."""
     of_old = ((field.path, field.default) for field in fields)

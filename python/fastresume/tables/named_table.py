@@ -105,7 +105,7 @@ def open_files(
     except _core.SourceError as error:
         if table is None:
             raise
-        if str(error).startswith(("no such file", "no object")):
+        if error.is_missing:
             raise _core.SourceError(
                 f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "
                 "expire_snapshots), name a newer one, as '?version=12' at the end of its address"

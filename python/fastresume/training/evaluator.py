@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least, integer
-from fastresume.options.topology import World
+from fastresume.options.world import World
 from fastresume.reading.resumable import dataset_behind
 from fastresume.rng import untouched
-from fastresume.training.exact_sum import Tally
-from fastresume.training.ranks import Agreement
+from fastresume.training.agreement import Agreement
+from fastresume.training.tally import Tally
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

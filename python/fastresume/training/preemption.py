@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least
-from fastresume.training.ranks import Agreement
+from fastresume.training.agreement import Agreement
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 
 use fastresume::vectors::collected;
-use fastresume::{Memory, Result, buffer};
+use fastresume::{Memory, Result, pool};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -107,7 +107,7 @@ impl Buffer {
 #[pyfunction]
 fn release_memory(py: Python<'_>) -> PyResult<()> {
     gate::run(py, || {
-        buffer::release();
+        pool::release();
         Ok(())
     })
 }

@@ -1,6 +1,6 @@
 //! The cursor as a frozen Python value.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use fastresume::{Cursor as CoreCursor, Error, Identity, Intervals, OrderChoice, OrderKind, Read};
 use pyo3::prelude::*;
@@ -8,6 +8,7 @@ use pyo3::types::{PyTuple, PyType};
 
 use crate::buffer::Buffer;
 use crate::gate;
+use crate::json;
 use crate::manifest::Manifest;
 
 /// Seed, rows of a block and rows of a window, each `None` unless the user named it; `None` for a sequential
@@ -65,14 +66,12 @@ impl Cursor {
         py: Python<'_>,
         manifest: &Manifest,
         epoch: u64,
-        offsets: HashMap<String, (i64, i64)>,
+        offsets: BTreeMap<String, (i64, i64)>,
     ) -> PyResult<Self> {
         gate::run(py, || {
             let num_rows = manifest.inner.num_rows();
             let mut ranges = Vec::with_capacity(offsets.len());
-            let mut entries: Vec<_> = offsets.iter().collect();
-            entries.sort_unstable();
-            for (key, &(start, last)) in entries {
+            for (key, &(start, last)) in &offsets {
                 let set = Intervals::from_last_offsets(&[(start, last)])
                     .map_err(|error| Error::State(format!("key '{key}': {error}")))?;
                 if set.end() > num_rows || u64::try_from(start).is_ok_and(|start| start > num_rows) {
@@ -98,6 +97,24 @@ impl Cursor {
 
     fn json_around_consumed(&self) -> (String, String) {
         self.inner.json_around_consumed()
+    }
+
+    /// What the text says, by name, as `json.loads` reads it.
+    fn values<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_python(py, &self.inner.values())
+    }
+
+    /// The order, as the text says it.
+    #[getter]
+    fn order<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        json::to_python(py, &self.inner.values_of_order())
+    }
+
+    /// The cuts of the pass: lanes, groups, rows per lane and batch, and the batches done in each.
+    #[getter]
+    fn cuts(&self) -> Vec<(u64, u64, u64, u64)> {
+        let cuts = self.inner.cuts().iter();
+        cuts.map(|(cut, done)| (cut.lanes(), cut.groups(), cut.rows(), *done)).collect()
     }
 
     fn shares_consumed(&self, other: &Self) -> bool {

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fastresume::filter_layout::{self, Asked};
+use fastresume::filter_layout::{self, FilterColumns};
 use fastresume::vectors::collected;
 use fastresume::{
-    Bound as CoreBound, Details, Layout as CoreLayout, ReadRows, Request, Result, Sources, Vocabulary,
-    page_stats, random_access, row_group_stats,
+    Bound as CoreBound, Layout as CoreLayout, PageStats, ReadRows, Request, Result, Sources, Vocabulary,
+    page_stats, read_rows, row_group_stats,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ impl Layout {
         optional: Vec<String>,
         partitions: Vec<String>,
     ) -> PyResult<Self> {
-        let asked = Asked { compared: columns, present: asked, optional, of_paths: partitions };
+        let asked = FilterColumns { compared: columns, present: asked, optional, of_paths: partitions };
         gate::run(py, || Ok(Self { inner: filter_layout::layout(&manifest.inner, &asked)? }))
     }
 
@@ -128,7 +128,7 @@ impl Layout {
             page_stats::read(&manifest.inner, &self.inner, &groups, &sought, stop)
         })?;
         let of_group =
-            |columns: Vec<Details>| columns.into_iter().map(|of| ChunkDetails::new(py, of)).collect();
+            |columns: Vec<PageStats>| columns.into_iter().map(|of| ChunkDetails::new(py, of)).collect();
         found.into_iter().map(of_group).collect()
     }
 
@@ -146,7 +146,7 @@ impl Layout {
         let runs = collected(runs).map_err(|error| to_python(py, &error))?;
         let sources = || Arc::new(Sources::one(Arc::clone(&manifest.inner), self.inner.clone()));
         let ReadRows { fields, written } =
-            gate::run_stoppable(py, |stop| random_access::read(&sources(), &runs, count, stop))?;
+            gate::run_stoppable(py, |stop| read_rows::read(&sources(), &runs, count, stop))?;
         Ok((fields.into(), Written::new(written, count, None)))
     }
 }

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use fastresume::{
-    Cache, CachedRows, Error, Intervals, Kind, Manifest as CoreManifest, PageChecks, Result, RowPart,
-    Selection, arrays, hive_partition, patterns, row_group_stats, unify,
+    CachedRows, Error, Intervals, Kind, Manifest as CoreManifest, ManifestCache, PageChecks, Result, RowPart,
+    Selection, arrays, hive_partition, patterns, row_group_stats, schemas,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -86,7 +86,7 @@ impl Manifest {
     ) -> PyResult<Self> {
         let table = table.map(TableArgument::snapshot);
         let files = stores.get().file_system();
-        let cache = cache.map(|path| Cache { path, now: now() });
+        let cache = cache.map(|path| ManifestCache { path, now: now() });
         let (inner, cached) = gate::run_stoppable(py, |stop| {
             let (inner, cached) = match cache {
                 Some(cache) => CoreManifest::open_cached(files, &paths, table.as_ref(), &cache, stop)?,
@@ -281,7 +281,7 @@ impl Manifest {
     #[getter]
     fn column_names(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         gate::run(py, || {
-            let schemas = unify::Schemas::new(self.inner.schemas().collect())?;
+            let schemas = schemas::Schemas::new(self.inner.schemas().collect())?;
             Ok(schemas.names(false).into_iter().map(str::to_owned).collect())
         })
     }
@@ -290,7 +290,7 @@ impl Manifest {
     #[getter]
     fn column_types(&self, py: Python<'_>) -> PyResult<Vec<String>> {
         gate::run(py, || {
-            let schemas = unify::Schemas::new(self.inner.schemas().collect())?;
+            let schemas = schemas::Schemas::new(self.inner.schemas().collect())?;
             Ok(schemas.types().into_iter().map(Cow::into_owned).collect())
         })
     }
@@ -299,7 +299,7 @@ impl Manifest {
     fn lacked_columns(&self, py: Python<'_>, optional: Vec<String>) -> PyResult<Vec<(String, PathBuf)>> {
         gate::run(py, || {
             let schemas: Vec<_> = self.inner.schemas().collect();
-            let found = unify::lacked(&schemas, &optional)?;
+            let found = schemas::lacked(&schemas, &optional)?;
             Ok(found.into_iter().map(|(name, file)| (name.to_owned(), file.to_owned())).collect())
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fastresume::{
     Axes as CoreAxes, Axis, Cursor as CoreCursor, Error, Grows, Identity, Mixture as CoreMixture,
-    NamedMixture, NamedSource, NamedStop, Result, SourceFiles, Stop, order_of, whole_weights,
+    MixtureStop, NamedMixture, NamedSource, NamedStop, Result, SourceFiles, order_of, whole_weights,
 };
 use pyo3::prelude::*;
 
@@ -22,12 +22,12 @@ enum StopArgument {
 }
 
 impl StopArgument {
-    fn to_core(&self) -> Result<Stop> {
+    fn to_core(&self) -> Result<MixtureStop> {
         match self {
-            Self::Rows(rows) => Ok(Stop::Rows(*rows)),
+            Self::Rows(rows) => Ok(MixtureStop::Rows(*rows)),
             Self::Name(name) => match name.as_str() {
-                "first" => Ok(Stop::Named(NamedStop::First)),
-                "all" => Ok(Stop::Named(NamedStop::All)),
+                "first" => Ok(MixtureStop::Named(NamedStop::First)),
+                "all" => Ok(MixtureStop::Named(NamedStop::All)),
                 _ => Err(Error::Argument(format!(
                     "stop must be 'first', 'all' or a number of rows, found '{name}'"
                 ))),
@@ -144,7 +144,7 @@ impl Axes {
     /// The names of the sources, in the state's order: also of those that are not read any more.
     #[getter]
     fn names(&self) -> Vec<String> {
-        self.mixture.sources.iter().map(|source| source.0.clone()).collect()
+        self.mixture.sources.iter().map(|source| source.name.clone()).collect()
     }
 
     /// The places of the sources' weights that sum to one period.
@@ -184,7 +184,7 @@ impl Axes {
     /// The rows of a pass of each source in this stage.
     #[getter]
     fn rows(&self) -> Vec<u64> {
-        self.mixture.sources.iter().map(|source| source.2).collect()
+        self.mixture.sources.iter().map(|source| source.rows).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fastresume::{Cut, Error, Pass as CorePass, Result, Tail, decode_cost};
+use fastresume::{Cut, Pass as CorePass, Result, Tail, decode_cost};
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 
@@ -19,16 +19,6 @@ fn to_cut((lanes, groups, rows): CutNumbers) -> Result<Cut> {
     Cut::new(lanes, groups, rows)
 }
 
-fn to_tail(name: &str) -> Result<Tail> {
-    match name {
-        "drop" => Ok(Tail::Drop),
-        "short" => Ok(Tail::Short),
-        "pad" => Ok(Tail::Pad),
-        "carry" => Ok(Tail::Carry),
-        _ => Err(Error::Argument(format!("tail must be 'drop', 'short', 'pad' or 'carry', found '{name}'"))),
-    }
-}
-
 /// The rest of the pass that a cursor is in, under one cut.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Pass {
@@ -40,7 +30,7 @@ impl Pass {
     #[new]
     fn new(py: Python<'_>, cursor: &Cursor, cut: CutNumbers, tail: &str, world_size: u64) -> PyResult<Self> {
         gate::run(py, || {
-            let inner = CorePass::new(&cursor.inner, to_cut(cut)?, to_tail(tail)?, world_size)?;
+            let inner = CorePass::new(&cursor.inner, to_cut(cut)?, Tail::named(tail)?, world_size)?;
             Ok(Self { inner: Arc::new(inner) })
         })
     }
@@ -58,7 +48,7 @@ impl Pass {
     ) -> PyResult<(Self, u64)> {
         gate::run(py, || {
             let (inner, batch) =
-                CorePass::at_step(&cursor.inner, step, to_cut(cut)?, to_tail(tail)?, world_size)?;
+                CorePass::at_step(&cursor.inner, step, to_cut(cut)?, Tail::named(tail)?, world_size)?;
             Ok((Self { inner: Arc::new(inner) }, batch))
         })
     }

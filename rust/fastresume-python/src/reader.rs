@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use fastresume::vectors::collected;
 use fastresume::{
     BatchReader, BinRows, Bins, Counted, Delivered as CoreDelivered, DeliveredUnits, Error, FileSource,
-    MixedOrder, PackedRows, Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Pipeline, Polled,
-    ReadSource, Selection, SequencePass, Sources, UnitOrder, UnitTable as CoreTable, WorkerId,
+    MixedOrder, PackedRows, Packing, PageLock as CorePageLock, Pass as CorePass, PassOrder, Polled,
+    ReadSource, Selection, SequencePass, Sources, ThreadPool, UnitOrder, UnitTable as CoreTable, WorkerId,
 };
 use pyo3::prelude::*;
 
@@ -18,7 +18,7 @@ use crate::gate;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
 use crate::order;
-use crate::pagelock::PageLock;
+use crate::page_lock::PageLock;
 use crate::pass::Pass;
 use crate::process_lock::ProcessLock;
 use crate::stores::Stores;
@@ -142,7 +142,7 @@ type MadeOf = (CoreTable, Arc<Selection>, Vec<String>, Option<Vec<Vec<u8>>>);
 /// What decodes the batches from the next one on: who reads single ones needs none.
 enum Decoding {
     Due,
-    Begun(Box<Pipeline>),
+    Begun(Box<ThreadPool>),
     Closed,
 }
 
@@ -239,7 +239,7 @@ impl Reader {
 
     /// Starts the threads before the first batch is asked for.
     fn start(&self, py: Python<'_>) -> PyResult<()> {
-        gate::run(py, || self.with(Pipeline::start))
+        gate::run(py, || self.with(ThreadPool::start))
     }
 
     /// The front batch, or `None` at the end: the same one until `advance` is called.
@@ -406,7 +406,7 @@ impl Reader {
     }
 
     /// Call this only without the GIL: another thread may hold the lock and want the GIL.
-    fn with<T>(&self, work: impl FnOnce(&mut Pipeline) -> Result<T, Error>) -> Result<T, Error> {
+    fn with<T>(&self, work: impl FnOnce(&mut ThreadPool) -> Result<T, Error>) -> Result<T, Error> {
         let mut decoding = self.decoding.lock()?;
         if matches!(*decoding, Decoding::Due) {
             let pipeline = self.of.pipeline(self.place, self.threads, self.prefetch_bytes)?;

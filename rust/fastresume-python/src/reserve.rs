@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use fastresume::buffer::{may_be_refused, note_reserve};
+use fastresume::pool::{may_be_refused, note_reserve};
 
 /// 16 MiB, which nobody writes to: they take addresses, and no memory.
 const RESERVE_BYTES: usize = 16 << 20;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fastresume::{TableColumn, TableSnapshot, Value};
+use fastresume::{FileValue, TableColumn, TableSnapshot};
 use pyo3::prelude::*;
 
 /// A value that a column has in a whole file.
@@ -52,7 +52,7 @@ impl TableArgument {
         });
         let of_file = |values: HashMap<String, Option<ValueArgument>>| {
             let each = values.into_iter();
-            each.map(|(name, value)| (name, value.map_or(Value::Null, ValueArgument::value))).collect()
+            each.map(|(name, value)| (name, value.map_or(FileValue::Null, ValueArgument::value))).collect()
         };
         TableSnapshot {
             columns: columns.collect(),
@@ -63,12 +63,12 @@ impl TableArgument {
 }
 
 impl ValueArgument {
-    fn value(self) -> Value {
+    fn value(self) -> FileValue {
         match self {
-            Self::Integer(integer) => Value::Integer(integer),
-            Self::Float(float) => Value::Float(float),
-            Self::Text(text) => Value::Text(text.into_bytes()),
-            Self::Bytes(bytes) => Value::Text(bytes),
+            Self::Integer(integer) => FileValue::Integer(integer),
+            Self::Float(float) => FileValue::Float(float),
+            Self::Text(text) => FileValue::Text(text.into_bytes()),
+            Self::Bytes(bytes) => FileValue::Text(bytes),
         }
     }
 }

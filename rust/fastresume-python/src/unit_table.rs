@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fastresume::stretches::Most;
+use fastresume::stretches::MostOfStretch;
 use fastresume::{
     BinTable, CostSource, Making, Progress, Rule, SequenceTable, UnitRows, UnitTable as CoreTable,
 };
@@ -61,7 +61,7 @@ impl UnitTable {
         let (kind, size, most_rows, is_first, is_filled_up) = unit;
         let are_bins = kind == "bins";
         let rule = if are_bins {
-            let most = Most { cost: size, rows: most_rows.unwrap_or(u64::MAX) };
+            let most = MostOfStretch { cost: size, rows: most_rows.unwrap_or(u64::MAX) };
             Rule::Bins { most, is_error: is_first }
         } else {
             Rule::Sequences { has_separator: is_first }

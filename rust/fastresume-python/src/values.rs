@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fastresume::vectors::collected;
 use fastresume::{
-    Bound as CoreBound, Damage, Details, Facts, Field as CoreField, MemoryBound as CoreMemoryBound, Result,
-    Sources, Written as CoreWritten,
+    Bound as CoreBound, Damage, Field as CoreField, MemoryBound as CoreMemoryBound, PageStats, Result,
+    RowGroupStats, RowIds, Sources,
 };
 use pyo3::prelude::*;
 
@@ -98,8 +98,8 @@ pub struct Statistics {
     null_count: Option<u64>,
 }
 
-impl From<Facts> for Statistics {
-    fn from(facts: Facts) -> Self {
+impl From<RowGroupStats> for Statistics {
+    fn from(facts: RowGroupStats) -> Self {
         let (min, max) = facts.bounds.unzip();
         Self { min: min.map(Value::from), max: max.map(Value::from), null_count: facts.nulls }
     }
@@ -117,7 +117,7 @@ pub struct ChunkDetails {
 }
 
 impl ChunkDetails {
-    pub fn new(py: Python<'_>, Details { pages, absent }: Details) -> PyResult<Self> {
+    pub fn new(py: Python<'_>, PageStats { pages, absent }: PageStats) -> PyResult<Self> {
         let (first_rows, pages): (Vec<_>, Vec<_>) = pages.into_iter().unzip();
         let pages = pages.into_iter().map(|facts| Py::new(py, Statistics::from(facts)));
         Ok(Self { first_rows, pages: pages.collect::<PyResult<_>>()?, absent })
@@ -169,14 +169,14 @@ pub enum Damaged {
 /// The rows of a batch, worked out on request.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Written {
-    inner: CoreWritten,
+    inner: RowIds,
     num_rows: u64,
     /// The sources of a mixture, over which its rows are numbered.
     sources: Option<Arc<Sources>>,
 }
 
 impl Written {
-    pub fn new(inner: CoreWritten, num_rows: u64, sources: Option<Arc<Sources>>) -> Self {
+    pub fn new(inner: RowIds, num_rows: u64, sources: Option<Arc<Sources>>) -> Self {
         Self { inner, num_rows, sources }
     }
 

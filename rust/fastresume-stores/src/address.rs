@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fastresume::address::AFTER_SCHEME;
+use fastresume::address::{AFTER_SCHEME, meant};
 use fastresume::{Error, Result, bounded};
 use object_store::path::Path as Key;
 
@@ -10,7 +10,7 @@ use crate::repository::Repository;
 
 /// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum StoreKind {
     S3,
     Gcs,
     Azure,
@@ -22,7 +22,7 @@ pub enum Kind {
 /// `s3://bucket/a/b`: the kind, `s3://bucket`, and `a/b`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    pub kind: Kind,
+    pub kind: StoreKind,
     /// All before the name of the object, without a slash at its end.
     pub root: String,
     /// The name of the object, as the store spells it. That of a web server is all of path and query, in one part.
@@ -58,12 +58,12 @@ impl Address {
         let text = address.to_str();
         let text = text.ok_or_else(|| Error::Argument(format!("the address '{}' is no text", shown())))?;
         let (scheme, rest) = text.split_once(AFTER_SCHEME).unwrap_or(("", text));
-        let kind = match scheme {
-            "s3" | "s3a" => Kind::S3,
-            "gs" | "gcs" => Kind::Gcs,
-            "az" | "abfs" | "abfss" | "adl" | "azure" => Kind::Azure,
-            "http" | "https" => Kind::Http,
-            "hf" => Kind::Hub,
+        let kind = match meant(address).0 {
+            Some("s3") => StoreKind::S3,
+            Some("gs") => StoreKind::Gcs,
+            Some("az") => StoreKind::Azure,
+            Some("http" | "https") => StoreKind::Http,
+            Some("hf") => StoreKind::Hub,
             _ => {
                 let instead = OF_OTHERS.iter().find(|(other, _)| *other == scheme);
                 if let Some((_, instead)) = instead {
@@ -80,7 +80,7 @@ impl Address {
             }
         };
         let (host, name) = match kind {
-            Kind::Hub => Repository::divide(rest).ok_or_else(|| {
+            StoreKind::Hub => Repository::divide(rest).ok_or_else(|| {
                 let expected = "hf://datasets/owner/name, hf://datasets/owner/name@revision/path";
                 let copied = if rest.starts_with("buckets/") {
                     "; buckets are not read: copy one by huggingface_hub.sync_bucket(), and name the copy's path"
@@ -95,15 +95,15 @@ impl Address {
         if host.is_empty() {
             return Err(Error::Argument(format!("the address '{}' names no bucket or host", shown())));
         }
-        if host.contains('@') && !matches!(kind, Kind::Azure | Kind::Hub) {
+        if host.contains('@') && !matches!(kind, StoreKind::Azure | StoreKind::Hub) {
             return Err(Error::Argument(format!(
                 "the address '{}' holds a name or password: pass it as storage_options= or credentials=",
                 shown()
             )));
         }
-        let is_directory = name.ends_with('/') && kind != Kind::Http;
+        let is_directory = name.ends_with('/') && kind != StoreKind::Http;
         let whole = name_on_web(name);
-        let key = Key::parse(if kind == Kind::Http { &whole } else { name }).map_err(|cause| {
+        let key = Key::parse(if kind == StoreKind::Http { &whole } else { name }).map_err(|cause| {
             Error::Argument(format!(
                 "the address '{}' names no object: {}",
                 shown(),
@@ -128,18 +128,18 @@ mod tests {
     #[test]
     fn an_address_is_a_store_and_a_name() {
         let address = Address::parse(Path::new("s3://bucket/day=1/a b.parquet")).unwrap();
-        assert_eq!((address.kind, address.root.as_str()), (Kind::S3, "s3://bucket"));
+        assert_eq!((address.kind, address.root.as_str()), (StoreKind::S3, "s3://bucket"));
         assert_eq!(address.key.as_ref(), "day=1/a b.parquet");
         assert_eq!(address.of(&address.key), Path::new("s3://bucket/day=1/a b.parquet"));
         assert!(!address.is_directory);
         let address = Address::parse(Path::new("s3://bucket/day=1/")).unwrap();
         assert_eq!((address.key.as_ref(), address.is_directory), ("day=1", true));
         let address = Address::parse(Path::new("gcs://bucket/a")).unwrap();
-        assert_eq!((address.kind, address.root.as_str()), (Kind::Gcs, "gs://bucket"));
+        assert_eq!((address.kind, address.root.as_str()), (StoreKind::Gcs, "gs://bucket"));
         let address = Address::parse(Path::new("https://host/a%20b//c?x=/y&z=1")).unwrap();
         assert_eq!((address.root.as_str(), address.is_directory), ("https://host", false));
         let address = Address::parse(Path::new("hf://datasets/a/b@v1/day=1/a.parquet")).unwrap();
-        assert_eq!((address.kind, address.root.as_str()), (Kind::Hub, "hf://datasets/a/b@v1"));
+        assert_eq!((address.kind, address.root.as_str()), (StoreKind::Hub, "hf://datasets/a/b@v1"));
         assert_eq!(address.key.as_ref(), "day=1/a.parquet");
     }
 

@@ -45,13 +45,13 @@ impl ObjectKey {
 
 /// The blocks of an object, of so many bytes each but the last one.
 #[derive(Debug, Clone)]
-pub struct Blocks {
+pub struct ObjectBlocks {
     pub object: ObjectKey,
     pub size: u64,
     pub block_bytes: u64,
 }
 
-impl Blocks {
+impl ObjectBlocks {
     /// The numbers of the blocks that a range lies in.
     pub fn around(&self, range: &Range<u64>) -> Range<u64> {
         range.start / self.block_bytes..range.end.div_ceil(self.block_bytes)
@@ -77,7 +77,7 @@ impl Blocks {
 
 /// What was found where a block's file may be.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundBlock {
     Whole,
     Nothing,
     Damaged,
@@ -98,24 +98,24 @@ fn trailer(name: &str, bytes: &[u8]) -> [u8; TRAILER_BYTES] {
 ///
 /// # Errors
 /// As the system says.
-pub fn read(path: &Path, name: &str, buffer: &mut [u8]) -> io::Result<Found> {
+pub fn read(path: &Path, name: &str, buffer: &mut [u8]) -> io::Result<FoundBlock> {
     // Looked at before it is opened: to open a pipe waits for its writer.
     match std::fs::metadata(path) {
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
-        Ok(found) if !found.is_file() => return Ok(Found::Damaged),
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(FoundBlock::Nothing),
+        Ok(found) if !found.is_file() => return Ok(FoundBlock::Damaged),
         Err(cause) => return Err(cause),
         Ok(_) => {}
     }
     let mut file = match File::open(path) {
-        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(Found::Nothing),
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(FoundBlock::Nothing),
         opened => opened?,
     };
     let mut found = [0; TRAILER_BYTES];
     match file.read_exact(buffer).and_then(|()| file.read_exact(&mut found)) {
-        Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => Ok(Found::Damaged),
+        Err(cause) if cause.kind() == ErrorKind::UnexpectedEof => Ok(FoundBlock::Damaged),
         Err(cause) => Err(cause),
-        Ok(()) if found == trailer(name, buffer) => Ok(Found::Whole),
-        Ok(()) => Ok(Found::Damaged),
+        Ok(()) if found == trailer(name, buffer) => Ok(FoundBlock::Whole),
+        Ok(()) => Ok(FoundBlock::Damaged),
     }
 }
 
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn blocks_cover_an_object() {
         let object = ObjectKey::of("", Path::new("s3://b/a"), &status("tag", 250)).unwrap();
-        let blocks = Blocks { object, size: 250, block_bytes: 100 };
+        let blocks = ObjectBlocks { object, size: 250, block_bytes: 100 };
         assert_eq!(blocks.around(&(99..101)), 0..2);
         assert_eq!(blocks.around(&(100..200)), 1..2);
         assert_eq!(blocks.range(&(1..3)), 100..250);

@@ -18,7 +18,7 @@ use fastresume::Memory;
 use fastresume::error::shown;
 
 use crate::account::{Account, Kept};
-use crate::block::{self, Blocks, Found, TRAILER_BYTES};
+use crate::block::{self, FoundBlock, ObjectBlocks, TRAILER_BYTES};
 use crate::received::shared;
 
 /// The directory below the one that was named. Its number is that of the format.
@@ -89,7 +89,7 @@ impl Cache {
     }
 
     /// What a block is called among those of all directories.
-    pub fn name(&self, blocks: &Blocks, number: u64) -> String {
+    pub fn name(&self, blocks: &ObjectBlocks, number: u64) -> String {
         format!("{}/{}", self.named.display(), blocks.name(number))
     }
 
@@ -98,7 +98,7 @@ impl Cache {
     }
 
     /// Puts the blocks that are there into `buffer`, which begins with the first of them; the numbers of the others.
-    pub fn read(&self, blocks: &Blocks, numbers: Range<u64>, buffer: &mut [u8]) -> Vec<u64> {
+    pub fn read(&self, blocks: &ObjectBlocks, numbers: Range<u64>, buffer: &mut [u8]) -> Vec<u64> {
         let mut rest = buffer;
         let mut lacking = Vec::new();
         for number in numbers {
@@ -114,7 +114,7 @@ impl Cache {
     }
 
     /// Whether the files of all these blocks are there, and as long as they should be.
-    pub fn has(&self, blocks: &Blocks, numbers: Range<u64>) -> bool {
+    pub fn has(&self, blocks: &ObjectBlocks, numbers: Range<u64>) -> bool {
         numbers.into_iter().all(|number| {
             let one = blocks.one(number);
             let size = one.end - one.start + TRAILER_BYTES as u64;
@@ -123,7 +123,7 @@ impl Cache {
     }
 
     /// The bytes of a block, if it is there.
-    pub fn block(&self, blocks: &Blocks, number: u64) -> Option<Bytes> {
+    pub fn block(&self, blocks: &ObjectBlocks, number: u64) -> Option<Bytes> {
         let name = blocks.name(number);
         // A forked child may find it locked for ever: it reads each block anew then.
         if let Ok(held) = self.held.try_lock()
@@ -150,9 +150,9 @@ impl Cache {
         self.sweep();
         let path = self.place(name);
         match block::read(&path, name, buffer) {
-            Ok(Found::Whole) => true,
-            Ok(Found::Nothing) => false,
-            Ok(Found::Damaged) => {
+            Ok(FoundBlock::Whole) => true,
+            Ok(FoundBlock::Nothing) => false,
+            Ok(FoundBlock::Damaged) => {
                 self.note("a block is damaged, and is replaced");
                 if let Err(cause) = self.account.remove(&path, (buffer.len() + TRAILER_BYTES) as u64) {
                     self.fail(&cause);
@@ -185,7 +185,7 @@ impl Cache {
     }
 
     /// Keeps the bytes of a block, as long as there is room.
-    pub fn write(&self, blocks: &Blocks, number: u64, bytes: &[u8]) {
+    pub fn write(&self, blocks: &ObjectBlocks, number: u64, bytes: &[u8]) {
         if self.is_closed.load(Relaxed) {
             return;
         }

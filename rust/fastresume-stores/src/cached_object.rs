@@ -8,7 +8,7 @@ use fastresume::{Error, Memory, Result};
 use futures_util::future::try_join_all;
 use tokio::sync::watch;
 
-use crate::block::Blocks;
+use crate::block::ObjectBlocks;
 use crate::cache::Cache;
 use crate::in_flight::{Bringer, Owed, brought};
 use crate::object::Object;
@@ -17,7 +17,7 @@ use crate::process::Process;
 use crate::received::shared;
 
 /// Blocks that lie side by side.
-enum Run {
+enum BlockRun {
     /// They are brought here.
     Here(Vec<(u64, Owed)>),
     /// One of this number, which another one brings.
@@ -36,8 +36,8 @@ impl Object {
         let runs = Self::runs(cache, &blocks, blocks.around(&range))?;
         let came = try_join_all(runs.into_iter().map(|run| async {
             match run {
-                Run::Here(owed) => self.bring(client, cache, &blocks, owed, &range).await,
-                Run::Other(number, coming) => {
+                BlockRun::Here(owed) => self.bring(client, cache, &blocks, owed, &range).await,
+                BlockRun::Other(number, coming) => {
                     let one = blocks.one(number);
                     match brought(coming).await {
                         Some(came) => Ok((one.start, came?)),
@@ -66,15 +66,15 @@ impl Object {
     }
 
     /// The blocks of these numbers, as runs that are brought here, and single ones that others bring.
-    fn runs(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Result<Vec<Run>> {
+    fn runs(cache: &Arc<Cache>, blocks: &ObjectBlocks, numbers: Range<u64>) -> Result<Vec<BlockRun>> {
         let in_flight = &Process::current()?.in_flight;
-        let mut runs: Vec<Run> = Vec::new();
+        let mut runs: Vec<BlockRun> = Vec::new();
         for number in numbers {
             match in_flight.bringer(cache.name(blocks, number)) {
-                Bringer::Other(coming) => runs.push(Run::Other(number, coming)),
+                Bringer::Other(coming) => runs.push(BlockRun::Other(number, coming)),
                 Bringer::Here(one) => match runs.last_mut() {
-                    Some(Run::Here(owed)) => owed.push((number, one)),
-                    _ => runs.push(Run::Here(vec![(number, one)])),
+                    Some(BlockRun::Here(owed)) => owed.push((number, one)),
+                    _ => runs.push(BlockRun::Here(vec![(number, one)])),
                 },
             }
         }
@@ -87,7 +87,7 @@ impl Object {
         &self,
         client: &dyn Client,
         cache: &Arc<Cache>,
-        blocks: &Blocks,
+        blocks: &ObjectBlocks,
         mut owed: Vec<(u64, Owed)>,
         range: &Range<u64>,
     ) -> Result<(u64, Bytes)> {
@@ -98,7 +98,7 @@ impl Object {
         let whole = blocks.range(&numbers);
         let found = read(cache, blocks, numbers.clone()).await;
         let (held, lacking, is_room) = match found {
-            Some(Found { memory, lacking, is_room }) if lacking != [numbers.clone()] => {
+            Some(FoundBlocks { memory, lacking, is_room }) if lacking != [numbers.clone()] => {
                 (Some(memory), lacking, is_room)
             }
             found => (None, vec![numbers], found.is_some_and(|found| found.is_room)),
@@ -138,7 +138,7 @@ impl Object {
     async fn completed(
         &self,
         client: &dyn Client,
-        blocks: &Blocks,
+        blocks: &ObjectBlocks,
         mut memory: Memory,
         lacking: &[Range<u64>],
         needed: &Range<u64>,
@@ -156,7 +156,7 @@ impl Object {
 }
 
 /// What was read of blocks.
-struct Found {
+struct FoundBlocks {
     /// Their bytes, with holes.
     memory: Memory,
     /// Which are not there.
@@ -166,7 +166,7 @@ struct Found {
 }
 
 /// What a cache has of blocks; none if the disk can't be read.
-async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Option<Found> {
+async fn read(cache: &Arc<Cache>, blocks: &ObjectBlocks, numbers: Range<u64>) -> Option<FoundBlocks> {
     let whole = blocks.range(&numbers);
     let length = usize::try_from(whole.end - whole.start).ok()?;
     let (cache, blocks) = (Arc::clone(cache), blocks.clone());
@@ -185,7 +185,7 @@ async fn read(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>) -> Optio
             }
         }
         let is_room = least.is_none_or(|bytes| cache.has_room(bytes));
-        Some(Found { memory, lacking, is_room })
+        Some(FoundBlocks { memory, lacking, is_room })
     });
     done.await.ok().flatten()
 }
@@ -197,7 +197,7 @@ fn common(one: &Range<u64>, other: &Range<u64>) -> Range<u64> {
 }
 
 /// Gives a cache the bytes of blocks.
-async fn write(cache: &Arc<Cache>, blocks: &Blocks, numbers: Range<u64>, bytes: Bytes) {
+async fn write(cache: &Arc<Cache>, blocks: &ObjectBlocks, numbers: Range<u64>, bytes: Bytes) {
     let (cache, blocks) = (Arc::clone(cache), blocks.clone());
     let Ok(process) = Process::current() else { return };
     let _permit = process.disk.acquire().await.ok();

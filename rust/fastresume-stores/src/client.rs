@@ -118,18 +118,18 @@ impl Answer {
 
 /// Makes clients that count.
 #[derive(Debug)]
-pub struct Connector {
+pub struct ClientConnector {
     pub counts: Arc<Counts>,
     pub throttle: Arc<Throttle>,
 }
 
-impl HttpConnector for Connector {
+impl HttpConnector for ClientConnector {
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         Ok(self.around(ReqwestConnector::default().connect(options)?))
     }
 }
 
-impl Connector {
+impl ClientConnector {
     /// A client that counts what another one does.
     pub fn around(&self, inner: HttpClient) -> HttpClient {
         let (counts, throttle) = (Arc::clone(&self.counts), Arc::clone(&self.throttle));

@@ -16,10 +16,10 @@ const FEW: usize = 16;
 
 /// Objects that wait for whoever opens them next, once.
 #[derive(Debug, Default)]
-pub struct HandedOn(Mutex<Waiting>);
+pub struct HandedOn(Mutex<WaitingTask>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingTask {
     objects: HashMap<PathBuf, (Status, Bytes)>,
     bytes: u64,
     /// How many objects were kept until now.

@@ -1,4 +1,8 @@
 //! One object, read at ranges as long as it is the one that was listed.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "how long a store takes is counted, and decides how much is asked for"
+)]
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -11,7 +15,7 @@ use fastresume::{Error, Memory, ObjectVersion, Result, Status, Version};
 use object_store::path::Path as Key;
 use object_store::{GetOptions, ObjectMeta};
 
-use crate::block::{Blocks, ObjectKey};
+use crate::block::{ObjectBlocks, ObjectKey};
 use crate::cache::Cache;
 use crate::client::READ_TIMEOUT;
 use crate::counts::Counts;
@@ -50,9 +54,9 @@ impl Object {
     }
 
     /// Its cache, and its blocks of so many bytes there.
-    pub fn blocks(&self, block_bytes: u64) -> Option<(&Arc<Cache>, Blocks)> {
+    pub fn blocks(&self, block_bytes: u64) -> Option<(&Arc<Cache>, ObjectBlocks)> {
         let (object, cache) = (self.cached.as_ref()?, self.shared.cache.as_ref()?);
-        Some((cache, Blocks { object: object.clone(), size: self.status.size, block_bytes }))
+        Some((cache, ObjectBlocks { object: object.clone(), size: self.status.size, block_bytes }))
     }
 
     /// Whether its cache seems to have the bytes of a range.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use fastresume::error::locked;
-use fastresume::{Result, Source};
+use fastresume::{ByteSource, Result};
 
-use crate::fetch::Fetched;
+use crate::fetched::Fetched;
 use crate::object::{Object, copy};
 
 /// A read of fewer bytes asks for this many, since a request takes longer than their way: the next read is often of those.
@@ -29,7 +29,7 @@ impl ObjectSource {
     }
 }
 
-impl Source for ObjectSource {
+impl ByteSource for ObjectSource {
     fn size(&self) -> u64 {
         self.object.status.size
     }
@@ -52,13 +52,13 @@ impl Source for ObjectSource {
         copy(held, *start, wanted.start, buffer)
     }
 
-    fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
+    fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn ByteSource>>> {
         // A small object came with its footer.
         if locked(&self.last).1.len() as u64 == self.size() {
             return Ok(None);
         }
         let fetched = Fetched::begin(&self.object, ranges)?;
-        Ok(fetched.map(|fetched| Arc::new(fetched) as Arc<dyn Source>))
+        Ok(fetched.map(|fetched| Arc::new(fetched) as Arc<dyn ByteSource>))
     }
 
     fn hand_on(&self) {

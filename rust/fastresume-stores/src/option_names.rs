@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use fastresume::error::quoted;
+use fastresume::error::{nearest, quoted};
 use fastresume::{Error, Result};
 use http::HeaderValue;
 use reqwest::Url;
 
-use crate::address::Kind;
+use crate::address::StoreKind;
 use crate::outlook::METADATA_HOSTS;
 
 /// What s3fs, boto3, pyarrow and others call it, and what to write here.
-const OF_OTHERS: &[(&[Kind], &[&str], &str)] = {
-    use Kind::{Azure, Gcs, Http, S3};
+const OF_OTHERS: &[(&[StoreKind], &[&str], &str)] = {
+    use StoreKind::{Azure, Gcs, Http, S3};
     &[
         (&[S3], &["key", "access_key", "accesskey", "aws_access_key", "username"], "'aws_access_key_id'"),
         (&[S3], &["secret", "secret_key", "aws_secret_key", "password"], "'aws_secret_access_key'"),
@@ -56,27 +56,27 @@ const OF_OTHERS: &[(&[Kind], &[&str], &str)] = {
 };
 
 /// The options that most users need.
-fn usual(kind: Kind) -> &'static [&'static str] {
+fn usual(kind: StoreKind) -> &'static [&'static str] {
     match kind {
-        Kind::S3 => {
+        StoreKind::S3 => {
             &["aws_access_key_id", "aws_secret_access_key", "aws_session_token", "region", "endpoint_url"]
         }
-        Kind::Gcs => &["service_account", "bearer_token", "skip_signature", "base_url"],
-        Kind::Azure => &["account_name", "account_key", "sas_token", "bearer_token", "endpoint"],
-        Kind::Hub => &["token", "endpoint"],
-        Kind::Http => &["timeout", "proxy_url", "allow_invalid_certificates"],
+        StoreKind::Gcs => &["service_account", "bearer_token", "skip_signature", "base_url"],
+        StoreKind::Azure => &["account_name", "account_key", "sas_token", "bearer_token", "endpoint"],
+        StoreKind::Hub => &["token", "endpoint"],
+        StoreKind::Http => &["timeout", "proxy_url", "allow_invalid_certificates"],
     }
 }
 
 /// A name that no store of this kind has, and what to write for it.
-pub fn unknown(kind: Kind, store: &str, name: &str) -> Error {
-    let plain = name.to_ascii_lowercase().replace('-', "_");
+pub fn unknown(kind: StoreKind, store: &str, name: &str) -> Error {
     let of_others = OF_OTHERS.iter().filter(|(kinds, ..)| kinds.contains(&kind));
     let of_others =
         of_others.flat_map(|(_, names, instead)| names.iter().map(|name| (*name, (*instead).to_owned())));
     let own = usual(kind).iter().map(|name| (*name, format!("'{name}'")));
-    let nearest = own.chain(of_others).map(|(name, instead)| (distance(&plain, name), instead)).min();
-    let instead = nearest.filter(|(distance, _)| *distance <= plain.len() / 4).map(|(_, instead)| instead);
+    let (names, to_write): (Vec<&str>, Vec<String>) = own.chain(of_others).unzip();
+    let near = nearest(name, &names).and_then(|near| names.iter().position(|name| *name == near));
+    let instead = near.map(|place| &to_write[place]);
     let advice = instead.map_or_else(
         || {
             let usual: Vec<String> = usual(kind).iter().map(|name| format!("'{name}'")).collect();
@@ -85,19 +85,6 @@ pub fn unknown(kind: Kind, store: &str, name: &str) -> Error {
         |instead| format!("write {instead}"),
     );
     Error::Argument(format!("storage_options: {store} has no option '{}'; {advice}", quoted(name)))
-}
-
-/// How many characters differ, put in or left out.
-fn distance(one: &str, other: &str) -> usize {
-    let mut row: Vec<usize> = (0..=other.len()).collect();
-    for (number, a) in one.bytes().enumerate() {
-        let mut corner = std::mem::replace(&mut row[0], number + 1);
-        for (place, b) in other.bytes().enumerate() {
-            let cost = (corner + usize::from(a != b)).min(row[place] + 1).min(row[place + 1] + 1);
-            corner = std::mem::replace(&mut row[place + 1], cost);
-        }
-    }
-    row[other.len()]
 }
 
 /// Refuses an endpoint that is no address of a server: the crate below takes it for one.
@@ -174,14 +161,14 @@ mod tests {
     #[test]
     fn a_name_of_others_is_told_with_the_one_to_write() {
         for (kind, name, instead) in [
-            (Kind::S3, "key", "write 'aws_access_key_id'"),
-            (Kind::S3, "Secret", "write 'aws_secret_access_key'"),
-            (Kind::S3, "acess_key", "write 'aws_access_key_id'"),
-            (Kind::S3, "aws_acces_key_id", "write 'aws_access_key_id'"),
-            (Kind::S3, "endpoint-url", "write 'endpoint_url'"),
-            (Kind::Gcs, "token", "write 'service_account', a file"),
-            (Kind::Azure, "acount_key", "write 'account_key'"),
-            (Kind::S3, "colour", "such as 'aws_access_key_id', 'aws_secret_access_key'"),
+            (StoreKind::S3, "key", "write 'aws_access_key_id'"),
+            (StoreKind::S3, "Secret", "write 'aws_secret_access_key'"),
+            (StoreKind::S3, "acess_key", "write 'aws_access_key_id'"),
+            (StoreKind::S3, "aws_acces_key_id", "write 'aws_access_key_id'"),
+            (StoreKind::S3, "endpoint-url", "write 'endpoint_url'"),
+            (StoreKind::Gcs, "token", "write 'service_account', a file"),
+            (StoreKind::Azure, "acount_key", "write 'account_key'"),
+            (StoreKind::S3, "colour", "such as 'aws_access_key_id', 'aws_secret_access_key'"),
         ] {
             let told = unknown(kind, "It", name).to_string();
             assert!(told.contains(instead), "{name}: {told}");

@@ -16,8 +16,8 @@ use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{BackoffConfig, Certificate, ClientOptions, RetryConfig};
 use reqwest::Url;
 
-use crate::address::{Address, Kind};
-use crate::client::{CONNECT_TIMEOUT, Connector, READ_TIMEOUT};
+use crate::address::{Address, StoreKind};
+use crate::client::{CONNECT_TIMEOUT, ClientConnector, READ_TIMEOUT};
 use crate::credentials::{CredentialsOf, OfAws, OfAzure, OfGcp, Renewed};
 use crate::hub::client::{HubClient, Token};
 use crate::hub::store::HubStore;
@@ -52,7 +52,7 @@ impl Options {
     ///
     /// # Errors
     /// `Argument` if an option has no meaning for it, or one is missing.
-    pub fn client(&self, address: &Address, connector: Connector) -> Result<Arc<dyn Client>> {
+    pub fn client(&self, address: &Address, connector: ClientConnector) -> Result<Arc<dyn Client>> {
         check_values(&self.named)?;
         let client = self.client_options(address)?;
         // What fails is asked for again above.
@@ -79,12 +79,12 @@ impl Options {
             };
         }
         let made: object_store::Result<Arc<dyn Client>> = match address.kind {
-            Kind::S3 => built!(self.s3(root)?, OfAws),
-            Kind::Gcs => built!(self.gcs(root)?, OfGcp),
-            Kind::Azure => built!(self.azure(root)?, OfAzure),
-            Kind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
-            Kind::Http => {
-                self.of_store::<NoKey>(Kind::Http, "a web server")?;
+            StoreKind::S3 => built!(self.s3(root)?, OfAws),
+            StoreKind::Gcs => built!(self.gcs(root)?, OfGcp),
+            StoreKind::Azure => built!(self.azure(root)?, OfAzure),
+            StoreKind::Hub => return self.hub(address, &connector).map(|made| Arc::new(made) as _),
+            StoreKind::Http => {
+                self.of_store::<NoKey>(StoreKind::Http, "a web server")?;
                 return Web::new(root, &client, &connector).map(|made| Arc::new(made) as _);
             }
         };
@@ -103,26 +103,26 @@ impl Options {
         use AmazonS3ConfigKey::{Endpoint, Region, S3Endpoint};
         let root = &address.root;
         let parts = match address.kind {
-            Kind::S3 => {
+            StoreKind::S3 => {
                 let builder = self.s3(root)?;
                 let endpoint = [S3Endpoint, Endpoint].iter().find_map(|key| builder.get_config_value(key));
                 [endpoint, builder.get_config_value(&Region)]
             }
-            Kind::Gcs => [self.gcs(root)?.get_config_value(&GoogleConfigKey::BaseUrl), None],
-            Kind::Azure => {
+            StoreKind::Gcs => [self.gcs(root)?.get_config_value(&GoogleConfigKey::BaseUrl), None],
+            StoreKind::Azure => {
                 let builder = self.azure(root)?;
                 [AzureConfigKey::AccountName, AzureConfigKey::Endpoint]
                     .map(|key| builder.get_config_value(&key))
             }
-            Kind::Hub => [Some(self.of_hub()?.0.to_string()), None],
-            Kind::Http => [None, None],
+            StoreKind::Hub => [Some(self.of_hub()?.0.to_string()), None],
+            StoreKind::Http => [None, None],
         };
         Ok(parts.map(Option::unwrap_or_default).join(" "))
     }
 
     fn s3(&self, root: &str) -> Result<AmazonS3Builder> {
         let builder = AmazonS3Builder::from_env().with_url(root);
-        let mut options = self.of_store::<AmazonS3ConfigKey>(Kind::S3, "S3")?;
+        let mut options = self.of_store::<AmazonS3ConfigKey>(StoreKind::S3, "S3")?;
         // What is named goes before the environment's, also where that is the endpoint of S3 alone.
         let named = |wanted| options.iter().find(|(key, _)| *key == wanted).map(|(_, value)| *value);
         if let (Some(endpoint), None) =
@@ -140,7 +140,7 @@ impl Options {
 
     fn gcs(&self, root: &str) -> Result<GoogleCloudStorageBuilder> {
         let builder = GoogleCloudStorageBuilder::from_env().with_url(root);
-        let options = self.of_store::<GoogleConfigKey>(Kind::Gcs, "GCS")?;
+        let options = self.of_store::<GoogleConfigKey>(StoreKind::Gcs, "GCS")?;
         let builder =
             options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value));
         check_endpoint("base_url", builder.get_config_value(&GoogleConfigKey::BaseUrl))?;
@@ -149,14 +149,14 @@ impl Options {
 
     fn azure(&self, root: &str) -> Result<MicrosoftAzureBuilder> {
         let builder = MicrosoftAzureBuilder::from_env().with_url(root);
-        let options = self.of_store::<AzureConfigKey>(Kind::Azure, "Azure")?;
+        let options = self.of_store::<AzureConfigKey>(StoreKind::Azure, "Azure")?;
         let builder =
             options.into_iter().fold(builder, |builder, (key, value)| builder.with_config(key, value));
         check_endpoint("endpoint", builder.get_config_value(&AzureConfigKey::Endpoint))?;
         Ok(builder)
     }
 
-    fn hub(&self, address: &Address, connector: &Connector) -> Result<HubStore> {
+    fn hub(&self, address: &Address, connector: &ClientConnector) -> Result<HubStore> {
         let unreached = |cause: String| {
             Error::Argument(format!("the repository of '{}' can't be reached: {cause}", address.root))
         };
@@ -205,7 +205,7 @@ impl Options {
     }
 
     /// The options that are not of every HTTP client, as this kind of store knows them.
-    fn of_store<K: std::str::FromStr>(&self, kind: Kind, store: &str) -> Result<Vec<(K, &str)>> {
+    fn of_store<K: std::str::FromStr>(&self, kind: StoreKind, store: &str) -> Result<Vec<(K, &str)>> {
         let others = self.named.iter().filter(|(name, _)| client_key(name).is_none());
         let each = others.map(|(name, value)| {
             let key = name.to_ascii_lowercase().parse();
@@ -235,8 +235,9 @@ impl Options {
 }
 
 /// The certificates that the environment has the tools of a store trust beside those of the system.
-fn certificates(kind: Kind) -> Result<Vec<Certificate>> {
-    let Some(path) = std::env::var_os("AWS_CA_BUNDLE").filter(|path| kind == Kind::S3 && !path.is_empty())
+fn certificates(kind: StoreKind) -> Result<Vec<Certificate>> {
+    let Some(path) =
+        std::env::var_os("AWS_CA_BUNDLE").filter(|path| kind == StoreKind::S3 && !path.is_empty())
     else {
         return Ok(Vec::new());
     };

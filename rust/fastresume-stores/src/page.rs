@@ -23,7 +23,7 @@ const MOST_EMPTY: u32 = 2000;
 
 /// One answer to a request for a list.
 #[derive(Debug)]
-pub struct Page {
+pub struct ListingPage {
     pub objects: Vec<ObjectMeta>,
     /// What asks for the next one; none of the last.
     pub next: Option<String>,
@@ -33,18 +33,18 @@ pub struct Page {
 #[async_trait]
 pub trait Client: ObjectStore {
     /// The objects below a directory: the first page, or the one that a token asks for.
-    async fn page(&self, directory: Option<&Key>, token: Option<String>) -> Result<Page>;
+    async fn page(&self, directory: Option<&Key>, token: Option<String>) -> Result<ListingPage>;
 }
 
 macro_rules! paged {
     ($($store:ty),*) => {$(
         #[async_trait]
         impl Client for $store {
-            async fn page(&self, directory: Option<&Key>, page_token: Option<String>) -> Result<Page> {
+            async fn page(&self, directory: Option<&Key>, page_token: Option<String>) -> Result<ListingPage> {
                 let below = directory.map(|directory| format!("{directory}/"));
                 let options = PaginatedListOptions { page_token, ..PaginatedListOptions::default() };
                 let page = self.list_paginated(below.as_deref(), options).await?;
-                Ok(Page { objects: page.result.objects, next: page.page_token })
+                Ok(ListingPage { objects: page.result.objects, next: page.page_token })
             }
         }
     )*};
@@ -54,31 +54,31 @@ paged!(AmazonS3, GoogleCloudStorage, MicrosoftAzure);
 
 /// What is wrong with a page.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wrong(String);
+pub struct WrongPage(String);
 
-impl fmt::Display for Wrong {
+impl fmt::Display for WrongPage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "a page of the listing can't be believed: {}", self.0)
     }
 }
 
-impl std::error::Error for Wrong {}
+impl std::error::Error for WrongPage {}
 
-impl Wrong {
+impl WrongPage {
     fn told(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }
 
-impl From<Wrong> for Error {
-    fn from(wrong: Wrong) -> Self {
+impl From<WrongPage> for Error {
+    fn from(wrong: WrongPage) -> Self {
         Self::Generic { store: "HTTP", source: Box::new(wrong) }
     }
 }
 
 /// The listing that is being read.
 #[derive(Debug, Default)]
-pub struct Pages {
+pub struct ListingPages {
     /// What all names begin with.
     below: Option<String>,
     tokens: HashSet<String>,
@@ -89,7 +89,7 @@ pub struct Pages {
     empty: u32,
 }
 
-impl Pages {
+impl ListingPages {
     pub fn below(directory: Option<&Key>) -> Self {
         Self { below: directory.map(|directory| format!("{directory}/")), ..Self::default() }
     }
@@ -98,22 +98,22 @@ impl Pages {
     ///
     /// # Errors
     /// Names that were listed, or do not lie there; a token that was there; page after page without a name.
-    pub fn check(&self, page: &Page) -> Result<(), Wrong> {
+    pub fn check(&self, page: &ListingPage) -> Result<(), WrongPage> {
         let below = self.below.as_deref().unwrap_or_default();
         let lies_elsewhere = |object: &&ObjectMeta| {
             !object.location.as_ref().starts_with(below) && !self.is_directory(&object.location)
         };
         if let Some(other) = page.objects.iter().find(lies_elsewhere) {
-            return Err(Wrong::told(format!(
+            return Err(WrongPage::told(format!(
                 "it has '{}', which does not lie below '{below}'",
                 other.location
             )));
         }
         if page.next.as_ref().is_some_and(|next| self.tokens.contains(next)) {
-            return Err(Wrong::told("what it says that the next page is was there before"));
+            return Err(WrongPage::told("what it says that the next page is was there before"));
         }
         if page.next.is_some() && page.objects.is_empty() && self.empty >= MOST_EMPTY {
-            return Err(Wrong::told(format!(
+            return Err(WrongPage::told(format!(
                 "after {MOST_EMPTY} pages without an object, another one follows"
             )));
         }
@@ -121,7 +121,7 @@ impl Pages {
             page.objects.iter().find(|object| !self.is_directory(&object.location) && object.size > 0);
         let first = first.filter(|first| self.has(&first.location));
         match first {
-            Some(first) => Err(Wrong::told(format!("'{}' was listed before", first.location))),
+            Some(first) => Err(WrongPage::told(format!("'{}' was listed before", first.location))),
             None => Ok(()),
         }
     }
@@ -146,9 +146,9 @@ impl Pages {
     /// As for `check`.
     pub fn take(
         &mut self,
-        page: Page,
+        page: ListingPage,
         is_meant: impl Fn(&ObjectMeta) -> bool,
-    ) -> Result<Option<String>, Wrong> {
+    ) -> Result<Option<String>, WrongPage> {
         self.check(&page)?;
         self.empty = if page.objects.is_empty() { self.empty + 1 } else { 0 };
         self.tokens.extend(page.next.clone());
@@ -176,7 +176,7 @@ impl Pages {
                 true
             };
             if !is_new {
-                return Err(Wrong::told(format!("'{name}' was listed before")));
+                return Err(WrongPage::told(format!("'{name}' was listed before")));
             }
             if is_meant(&object) {
                 self.taken.push(object);
@@ -209,7 +209,7 @@ pub fn root_of(asked: &Uri) -> Option<&'static str> {
 ///
 /// # Errors
 /// It has another root, is cut, or says that more follows and not where.
-pub fn check_page(body: &[u8], root: &str) -> Result<(), (Wrong, Outlook)> {
+pub fn check_page(body: &[u8], root: &str) -> Result<(), (WrongPage, Outlook)> {
     let found = Outline::of(body).map_err(|wrong| (wrong, Outlook::Seldom))?;
     if found.root != root {
         let code = code_of(body);
@@ -220,10 +220,10 @@ pub fn check_page(body: &[u8], root: &str) -> Result<(), (Wrong, Outlook)> {
         let outlook = if outlook == Outlook::Hopeless { Outlook::Seldom } else { outlook };
         let code = code.map(|code| format!(" that says {}", fastresume::bounded(code))).unwrap_or_default();
         let found = fastresume::bounded(&found.root);
-        return Err((Wrong::told(format!("expected <{root}>, found <{found}>{code}")), outlook));
+        return Err((WrongPage::told(format!("expected <{root}>, found <{found}>{code}")), outlook));
     }
     if found.is_truncated && !found.has_token {
-        return Err((Wrong::told("it says that more follows, and not where"), Outlook::Seldom));
+        return Err((WrongPage::told("it says that more follows, and not where"), Outlook::Seldom));
     }
     Ok(())
 }
@@ -237,16 +237,17 @@ struct Outline {
 }
 
 impl Outline {
-    fn of(body: &[u8]) -> Result<Self, Wrong> {
+    fn of(body: &[u8]) -> Result<Self, WrongPage> {
         let mut reader = Reader::from_reader(body);
         let (mut found, mut path) = (Self::default(), Vec::new());
         let name = |name: quick_xml::name::LocalName<'_>| String::from_utf8_lossy(name.as_ref()).into_owned();
         loop {
-            let event = reader.read_event().map_err(|cause| Wrong::told(format!("it is no XML: {cause}")))?;
+            let event =
+                reader.read_event().map_err(|cause| WrongPage::told(format!("it is no XML: {cause}")))?;
             match event {
                 Event::Start(start) => {
                     if path.is_empty() && !found.root.is_empty() {
-                        return Err(Wrong::told("it is no XML: it has two roots"));
+                        return Err(WrongPage::told("it is no XML: it has two roots"));
                     }
                     path.push(name(start.local_name()));
                     if path.len() == 1 {
@@ -269,7 +270,7 @@ impl Outline {
             }
         }
         if found.root.is_empty() || !path.is_empty() {
-            return Err(Wrong::told("it is no whole XML document"));
+            return Err(WrongPage::told("it is no whole XML document"));
         }
         Ok(found)
     }
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
 
     #[allow(clippy::default_trait_access, reason = "what times are is the crate's")]
-    fn page(names: &[&str], next: Option<&str>) -> Page {
+    fn page(names: &[&str], next: Option<&str>) -> ListingPage {
         let object = |name: &&str| ObjectMeta {
             location: Key::from(*name),
             last_modified: Default::default(),
@@ -288,11 +289,11 @@ mod tests {
             e_tag: None,
             version: None,
         };
-        Page { objects: names.iter().map(object).collect(), next: next.map(str::to_owned) }
+        ListingPage { objects: names.iter().map(object).collect(), next: next.map(str::to_owned) }
     }
 
-    fn told(pages: Vec<Page>) -> Result<usize, String> {
-        let mut listing = Pages::below(Some(&Key::from("d")));
+    fn told(pages: Vec<ListingPage>) -> Result<usize, String> {
+        let mut listing = ListingPages::below(Some(&Key::from("d")));
         for page in pages {
             listing.take(page, |_| true).map_err(|wrong| wrong.to_string())?;
         }

@@ -80,6 +80,7 @@ impl Patience {
 }
 
 /// A part of a wait, not the same for all who were refused at once.
+#[expect(clippy::disallowed_methods, reason = "chance decides how long is waited, and no result")]
 fn share() -> f64 {
     let drawn = RandomState::new().build_hasher().finish() % 1024;
     f64::from(u16::try_from(drawn).unwrap_or(0)) / 1024.0
@@ -172,6 +173,7 @@ pub async fn again_at_first<T, F: Future<Output = Result<T>>>(
     until(Patience::new(ABSENCE), counts, most, ask).await
 }
 
+#[expect(clippy::disallowed_methods, reason = "the clock decides how often is asked, and no result")]
 async fn until<T, F: Future<Output = Result<T>>>(
     mut patience: Patience,
     counts: &Counts,

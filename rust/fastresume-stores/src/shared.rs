@@ -9,7 +9,7 @@ use fastresume::{KnownBy, Result};
 
 use crate::address::Address;
 use crate::cache::Cache;
-use crate::client::{Answer, Connector};
+use crate::client::{Answer, ClientConnector};
 use crate::counts::Counts;
 use crate::handed_on::HandedOn;
 use crate::options::Options;
@@ -67,7 +67,7 @@ impl Shared {
         let process = Process::current()?;
         process.client(self.owner, &address.root, || {
             let (counts, throttle) = (Arc::clone(&self.counts), Arc::clone(&process.throttle));
-            self.options.client(&address, Connector { counts, throttle })
+            self.options.client(&address, ClientConnector { counts, throttle })
         })
     }
 }

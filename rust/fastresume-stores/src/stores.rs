@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fastresume::error::{check, shown};
-use fastresume::{Error, Object as Listed, Result, Source, Status, Store};
+use fastresume::{ByteSource, Error, ListedObject, Result, Status, Store};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use object_store::path::Path as Key;
 use object_store::{ObjectMeta, ObjectStoreExt as _};
 
-use crate::address::{Address, Kind};
+use crate::address::{Address, StoreKind};
 use crate::block::ObjectKey;
 use crate::cache::Cache;
 use crate::counts::Counts;
@@ -20,7 +20,7 @@ use crate::object::{Object, longest, status_of, told};
 use crate::object_source::ObjectSource;
 use crate::options::Options;
 use crate::outlook::Outlook;
-use crate::page::Pages;
+use crate::page::ListingPages;
 use crate::process::{LOOK_EVERY, Process};
 use crate::retry::{again, again_at_first};
 use crate::shared::Shared;
@@ -76,16 +76,16 @@ impl Stores {
     }
 
     /// At most so many of the objects of an address, or below it.
-    async fn listed(&self, path: &Path, most: usize) -> Result<Vec<Listed>> {
+    async fn listed(&self, path: &Path, most: usize) -> Result<Vec<ListedObject>> {
         let address = Address::parse(path)?;
         let client = self.shared.client(path)?;
         let failed = |cause: &object_store::Error| Error::source("can't list", path, told(cause));
         let listed = |meta: &ObjectMeta| {
             let path = match address.kind {
-                Kind::Http => path.to_owned(),
+                StoreKind::Http => path.to_owned(),
                 _ => address.of(&meta.location),
             };
-            Listed { path, status: status_of(meta) }
+            ListedObject { path, status: status_of(meta) }
         };
         // `s3://bucket/a/` is what lies below `a`, and never the object of that name.
         if !address.key.as_ref().is_empty() && !address.is_directory {
@@ -95,15 +95,16 @@ impl Stores {
                 Err(cause) => return Err(failed(&cause)),
             }
         }
-        if address.kind == Kind::Http {
-            return Err(failed(&object_store::Error::NotSupported {
+        if address.kind == StoreKind::Http {
+            let cause = failed(&object_store::Error::NotSupported {
                 source: "the server has no such file; a web server lists no directories: name each file"
                     .into(),
-            }));
+            });
+            return Err(Error::Missing(cause.to_string()));
         }
         let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
         let is_meant = |object: &ObjectMeta| object.size > 0 || is_parquet(object.location.filename());
-        let (mut pages, mut token) = (Pages::below(prefix), None);
+        let (mut pages, mut token) = (ListingPages::below(prefix), None);
         loop {
             let page = again_at_first(self.counts(), WHOLE, || async {
                 let page = client.page(prefix, token.clone()).await?;
@@ -139,12 +140,12 @@ impl Stores {
         Self::wait(stop, async {
             let listed = self.listed(&directory, usize::MAX).await?;
             let found = listed.iter().filter_map(|one| Some((one.path.file_name()?.to_str()?, one)));
-            let found: HashMap<&str, &Listed> = found.collect();
+            let found: HashMap<&str, &ListedObject> = found.collect();
             let client = self.shared.client(&directory)?;
             let each = names.iter().map(|name| {
                 let (found, client) = (found.get(name.as_str()).copied(), Arc::clone(&client));
                 async move {
-                    let Some(Listed { path, status }) = found else { return Ok(None) };
+                    let Some(ListedObject { path, status }) = found else { return Ok(None) };
                     let object = self.object(path, status, false)?;
                     Ok(Some(object.ask(client.as_ref(), 0..status.size).await?.to_vec()))
                 }
@@ -162,7 +163,7 @@ impl Stores {
             _ => None,
         };
         let tag = status.object().and_then(|object| object.tag.as_deref());
-        let expected = tag.filter(|_| parsed.kind == Kind::Hub).map(str::to_owned);
+        let expected = tag.filter(|_| parsed.kind == StoreKind::Hub).map(str::to_owned);
         let (key, status) = (parsed.key, status.clone());
         Ok(Object { shared, path, key, status, expected, cached })
     }
@@ -203,7 +204,7 @@ impl Store for Stores {
         Ok(Address::parse(address)?.root.into())
     }
 
-    fn list(&self, address: &Path, stop: &AtomicBool) -> Result<Vec<Listed>> {
+    fn list(&self, address: &Path, stop: &AtomicBool) -> Result<Vec<ListedObject>> {
         Self::wait(stop, self.listed(address, usize::MAX))
     }
 
@@ -221,7 +222,7 @@ impl Store for Stores {
             return Err(Error::source("can't read", address, cause));
         }
         // It is no data, which a cache keeps.
-        let source: Arc<dyn Source> = Arc::new(self.source(address, &found.status, false)?);
+        let source: Arc<dyn ByteSource> = Arc::new(self.source(address, &found.status, false)?);
         let source = source.fetching(std::slice::from_ref(&(0..size)))?.unwrap_or(source);
         source.read(0, usize::try_from(size).unwrap_or(usize::MAX)).map(Some)
     }
@@ -236,7 +237,7 @@ impl Store for Stores {
         })
     }
 
-    fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn Source>> {
+    fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn ByteSource>> {
         Ok(Arc::new(self.source(address, status, true)?))
     }
 }

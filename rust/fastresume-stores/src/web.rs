@@ -20,8 +20,8 @@ use object_store::{
 };
 use reqwest::Url;
 
-use crate::client::Connector;
-use crate::page::{Client, Page};
+use crate::client::ClientConnector;
+use crate::page::{Client, ListingPage};
 
 /// A web server.
 pub struct Web {
@@ -61,7 +61,7 @@ pub fn content_range(response: &HttpResponse) -> Option<(Range<u64>, u64)> {
 impl Web {
     /// # Errors
     /// `Argument` if its address is none.
-    pub fn new(root: &str, options: &ClientOptions, connector: &Connector) -> fastresume::Result<Self> {
+    pub fn new(root: &str, options: &ClientOptions, connector: &ClientConnector) -> fastresume::Result<Self> {
         let wrong = |cause: String| Told::Argument(format!("the server '{root}' can't be reached: {cause}"));
         let url = Url::parse(root).map_err(|cause| wrong(cause.to_string()))?;
         let client = connector.connect(options).map_err(|cause| wrong(cause.to_string()))?;
@@ -144,7 +144,7 @@ fn is_read<T>() -> Result<T> {
 
 #[async_trait]
 impl Client for Web {
-    async fn page(&self, _: Option<&Key>, _: Option<String>) -> Result<Page> {
+    async fn page(&self, _: Option<&Key>, _: Option<String>) -> Result<ListingPage> {
         is_read()
     }
 }

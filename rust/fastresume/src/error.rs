@@ -10,10 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
 pub use message::bounded;
-pub use stopping::{Stop, asking, check_thread, stop_of_thread, stopped_by};
+pub use nearest::nearest;
+pub use stop::{Stop, asking, check_thread, stop_of_thread, stopped_by};
 
 mod message;
-mod stopping;
+mod nearest;
+mod stop;
 
 /// What went wrong, and whether the argument, the state, the data or the source is at fault.
 ///
@@ -28,6 +30,14 @@ pub enum Error {
     /// A resume state that is damaged or belongs to something else (`StateError`).
     #[error("{}", bounded(.0))]
     State(String),
+    /// A resume state of something else than what is read (`StateError`).
+    #[error("{}", bounded(told))]
+    Foreign {
+        /// What is another: the dataset, the selection of rows, the order, or an argument of it by its name.
+        what: &'static str,
+        /// Both values, and what to write.
+        told: String,
+    },
     /// A file whose content can't be used (`DataError`).
     #[error("{}", bounded(&format!("{reason}{place}")))]
     Data {
@@ -37,10 +47,15 @@ pub enum Error {
         place: Place,
         /// Whether the bytes are whole, and a rule of the user's, or a bound of ours, refuses what they hold.
         is_refused: bool,
+        /// What to write of the column, so that it can be delivered.
+        remedy: Option<Remedy>,
     },
     /// Bytes that can't be read: a path, a directory, a read (`SourceError`).
     #[error("{}", bounded(.0))]
     Source(String),
+    /// Nothing has the name (`SourceError`).
+    #[error("{}", bounded(.0))]
+    Missing(String),
     /// Bytes of which nothing is known for now: their file was changed while it was read, or the system has no room to
     /// open it (`SourceError`). That is no damage.
     #[error("{}", bounded(.0))]
@@ -48,6 +63,29 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// The rule of a column with which it can be delivered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// `.optional()`
+    Optional,
+    /// `.decimal("float64")`
+    Decimal,
+    /// `.cast(torch.float64)`
+    Cast,
+}
+
+impl Remedy {
+    /// The name of the rule.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Optional => "optional",
+            Self::Decimal => "decimal",
+            Self::Cast => "cast",
+        }
+    }
 }
 
 /// Where in the dataset something went wrong; unknown parts are left out.
@@ -118,12 +156,27 @@ pub fn shown(path: &Path) -> String {
 impl Error {
     /// A data error without a place; callers that know the place add it.
     pub fn data(reason: impl fmt::Display) -> Self {
-        Self::Data { reason: reason.to_string(), place: Place::default(), is_refused: false }
+        Self::Data { reason: reason.to_string(), place: Place::default(), is_refused: false, remedy: None }
     }
 
     /// The same for bytes that are whole, and hold what a rule refuses.
     pub fn refused(reason: impl fmt::Display) -> Self {
-        Self::Data { reason: reason.to_string(), place: Place::default(), is_refused: true }
+        Self::Data { reason: reason.to_string(), place: Place::default(), is_refused: true, remedy: None }
+    }
+
+    /// A data error that a rule of the column mends, as `reason` says.
+    pub fn mended_by(remedy: Remedy, reason: impl fmt::Display) -> Self {
+        let (reason, place) = (reason.to_string(), Place::default());
+        Self::Data { reason, place, is_refused: false, remedy: Some(remedy) }
+    }
+
+    /// The same data error for a reason that is made of its own. Other errors stay as they are.
+    #[must_use]
+    pub fn with_reason(mut self, edit: impl FnOnce(&str) -> String) -> Self {
+        if let Self::Data { reason, .. } = &mut self {
+            *reason = edit(reason);
+        }
+        self
     }
 
     /// A failed operation on a path.
@@ -139,7 +192,7 @@ impl Error {
     /// Whether bytes can't be read or decoded, whatever is asked of them.
     #[must_use]
     pub fn is_damage(&self) -> bool {
-        matches!(self, Self::Data { is_refused: false, .. } | Self::Source(_))
+        matches!(self, Self::Data { is_refused: false, .. } | Self::Source(_) | Self::Missing(_))
     }
 
     /// The same error, in this file unless one is named already.

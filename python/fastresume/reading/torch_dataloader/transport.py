@@ -15,7 +15,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
 from fastresume.batch.schema import Tensors
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from fastresume.state.shared_cursor import Ticket, shared_cursor_of
 
 
@@ -32,14 +32,14 @@ class Departing(Batch):
         return type(self)(tensors, self._origin, self._ticket)
 
 
-_sender: shared_memory.Sender | None = None
+_sender: parcels.Sender | None = None
 
 
 def _depart(batch: Departing) -> tuple[Any, ...]:
     """Sends the batch through torch's queue, from a thread of the worker's."""
     global _sender  # noqa: PLW0603  (of this process: a forked one has blocks of its own)
     if _sender is None or _sender.process != os.getpid():
-        _sender = shared_memory.Sender()
+        _sender = parcels.Sender()
     try:
         return _arrive, (_sender.pack((batch._tensors, batch._origin)), batch._ticket)
     except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and the main process would wait)
@@ -49,13 +49,13 @@ def _depart(batch: Departing) -> tuple[Any, ...]:
 ForkingPickler.register(Departing, _depart)
 
 
-def _arrive(sent: shared_memory.Parcel, ticket: Ticket) -> Batch:
+def _arrive(sent: parcels.Parcel, ticket: Ticket) -> Batch:
     """Receives the batch in the main process."""
     try:
-        tensors, origin = shared_memory.unpack(sent)
+        tensors, origin = parcels.unpack(sent)
     except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and this process would wait)
         return _Lost(f"of worker {ticket.worker} can't be received: {type(error).__name__}: {error}")
-    if (sender := shared_memory.sender_of(sent)) is not None and ticket.iteration[0] not in _senders:
+    if (sender := parcels.sender_of(sent)) is not None and ticket.iteration[0] not in _senders:
         _forget([process for process in _senders if not _is_alive(process)])
         _senders[ticket.iteration[0]] = sender
     return (
@@ -76,7 +76,7 @@ def _forget(processes: list[int]) -> None:
     """Releases the shared memory of workers that have ended; memory that batches hold stays."""
     for process in processes:
         if (sender := _senders.pop(process, None)) is not None:
-            shared_memory.forget(sender)
+            parcels.forget(sender)
 
 
 def _processes_of(iterator: object) -> list[int]:

@@ -16,7 +16,7 @@ from fastresume.batch.damage import Damage
 from fastresume.batch.marks import Mark
 from fastresume.batch.origin import Share, UnitRows
 from fastresume.buffers import Intervals
-from fastresume.reading.workers.shared_memory import Parcel
+from fastresume.reading.workers.parcels import Parcel
 
 
 @dataclass(frozen=True, slots=True)

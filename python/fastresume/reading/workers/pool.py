@@ -1,6 +1,6 @@
 """The worker processes of a `Loader`, and the batches that they make, in order.
 
-A crew deals tasks to its workers in turn: where the pass is planned from, and the number of the batch. The
+A pool deals tasks to its workers in turn: where the pass is planned from, and the number of the batch. The
 workers know nothing else, so what the main process wants next is the whole of the state. A serving is one
 line of tasks; when another one begins, what is left of it is thrown away.
 """
@@ -28,13 +28,13 @@ from fastresume.reading.monitor.activity import Activity
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.store_counts import StoreCounts
 from fastresume.reading.transform import some_of
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from fastresume.reading.workers.channel import HungUpError, wait
 from fastresume.reading.workers.exits import cause
 from fastresume.reading.workers.messages import Answer, Arrival, Failure, Made, Task
-from fastresume.reading.workers.shift import Shift, Worker, context_of
-from fastresume.reading.workers.status_board import Board
-from fastresume.reading.workers.worker import Station, work
+from fastresume.reading.workers.shift import Shift, WorkerProcess, context_of
+from fastresume.reading.workers.status_board import StatusBoard
+from fastresume.reading.workers.worker import Worker, work
 
 _log = logging.getLogger("fastresume")
 
@@ -43,7 +43,7 @@ _DYING_SECONDS = 1.0
 _LOOK_MILLISECONDS = 1000
 
 
-class Crew:
+class WorkerPool:
     """The worker processes of one loader: they start when they are needed, and last until `close`.
 
     Args:
@@ -68,7 +68,7 @@ class Crew:
         self._context = context
         self._page_lock = page_lock
         self._process = os.getpid()
-        self._put_up(Board(workers))
+        self._put_up(StatusBoard(workers))
         self._shift: Shift | None = None
         self._serving = 0
         self._served: _core.Pass | None = None
@@ -77,9 +77,9 @@ class Crew:
         """Numbers of batches of the serving: the first one, the next to come, the next to be asked for."""
         self._is_sound = False
 
-    def _put_up(self, board: Board) -> None:
+    def _put_up(self, board: StatusBoard) -> None:
         self._board = board
-        self.activity = CrewActivity(weakref.ref(self), board)
+        self.activity = PoolActivity(weakref.ref(self), board)
         """What the workers are at."""
 
     @property
@@ -130,8 +130,8 @@ class Crew:
         spec, rank = self.spec, self.spec.world.rank
         generator = torch.Generator().manual_seed(batch_seed(spec.seed, epoch, 0, rank) & 0x7FFFFFFFFFFFFFFF)
         seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
-        station = Station(spec, self.workers, self._board, seed)
-        shift = Shift(work, (station,), self.workers, context_of(self._context), self)
+        worker = Worker(spec, self.workers, self._board, seed)
+        shift = Shift(work, (worker,), self.workers, context_of(self._context), self)
         self._shift = shift  # first: a signal handler may raise while it starts
         shift.start()
         _log.info("started %d workers: processes %s", self.workers, self.processes)
@@ -192,9 +192,9 @@ class Crew:
             raise _core.FastresumeError(
                 f"the workers sent batch {answer.number} where {self._expected} was due"
             )
-        found: Made | Failure = shared_memory.unpack(answer.parcel, self._page_lock, worker.blocks)
+        found: Made | Failure = parcels.unpack(answer.parcel, self._page_lock, worker.blocks)
         self._expected += 1
-        num_bytes = shared_memory.num_bytes(answer.parcel)
+        num_bytes = parcels.num_bytes(answer.parcel)
         self._board.receive(num_bytes)
         if isinstance(found, Failure):  # the others are well: the next serving begins with this task
             self._served = None
@@ -203,17 +203,17 @@ class Crew:
         self._is_sound = True
         return found, num_bytes
 
-    def _next_answer(self, worker: Worker) -> Answer | None:
+    def _next_answer(self, worker: WorkerProcess) -> Answer | None:
         """What a worker sent for the present serving, if it is there."""
         while (message := worker.channel.receive()) is not None:
             data, file = message
             answer: Answer = pickle.loads(data)  # noqa: S301  (of our workers)
             if file >= 0:
-                parcel = answer.parcel._replace(handle=shared_memory.Enclosed(file))
+                parcel = answer.parcel._replace(handle=parcels.Enclosed(file))
                 answer = answer._replace(parcel=parcel)
             if answer.serving == self._serving:
                 return answer
-            shared_memory.give_back(answer.parcel, worker.blocks)
+            parcels.give_back(answer.parcel, worker.blocks)
         return None
 
     def close(self) -> None:
@@ -233,7 +233,7 @@ class Crew:
     def _check_process(self) -> None:
         if self._process != os.getpid():  # a forked copy: the workers are its parent's
             self._let_go()
-            self._put_up(Board(self.workers))
+            self._put_up(StatusBoard(self.workers))
             self._process = os.getpid()
         if multiprocessing.current_process().daemon and self._shift is None:
             raise _core.FastresumeError(
@@ -247,7 +247,7 @@ class Crew:
         exiting.stay_if_exiting()
         shift = self._shift
         workers = [] if shift is None else shift.workers
-        died: list[Worker] = []
+        died: list[WorkerProcess] = []
         end = time.monotonic() + _DYING_SECONDS
         while not died or any(worker.exit_code() is None for worker in died):
             if time.monotonic() > end:
@@ -278,16 +278,16 @@ class Crew:
         return self.spec.files_of(served, number)
 
     def __repr__(self) -> str:
-        return f"Crew(workers={self.workers})"
+        return f"WorkerPool(workers={self.workers})"
 
 
 class Run:
     """The batches of one pass in order: has the methods of a reader. It may be left at any moment."""
 
     def __init__(
-        self, crew: Crew, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None
+        self, pool: WorkerPool, planned: _core.Pass, share: Share, end_cursor: _core.Cursor | None
     ) -> None:
-        self._crew = crew
+        self._pool = pool
         self._planned = planned
         self._share = share
         self._end_cursor = end_cursor
@@ -298,12 +298,12 @@ class Run:
     @property
     def activity(self) -> Activity:
         """What the workers are at."""
-        return self._crew.activity
+        return self._pool.activity
 
     def start(self) -> None:
         """Starts the workers, and lets them make the first batches."""
         if self._number < self._planned.batches:
-            self._crew.serve(self._planned, self._number)
+            self._pool.serve(self._planned, self._number)
 
     def front(self) -> Arrival | None:
         """The first batch that was not let go of; None at the end.
@@ -321,7 +321,7 @@ class Run:
             return None
         if self._arrival is None or self._arrival.number != self._number:
             self._arrival = None
-            found, num_bytes = self._crew.fetch(self._planned, self._number)
+            found, num_bytes = self._pool.fetch(self._planned, self._number)
             if isinstance(found, Failure):
                 raise found.exception()
             self._arrival = self._arrived(found, num_bytes)
@@ -332,7 +332,7 @@ class Run:
         self._number += 1
 
     def close(self) -> None:
-        """Lets go of the front batch; the workers are the crew's."""
+        """Lets go of the front batch; the workers are the pool's."""
         self._arrival = None
 
     def _arrived(self, made: Made, num_bytes: int) -> Arrival:
@@ -340,7 +340,7 @@ class Run:
         ends_pass = number + 1 == planned.batches
         cursor = planned.cursor_after(number + 1)
         after = self._end_cursor if ends_pass and self._end_cursor is not None else cursor
-        masked = self._crew.spec.schema.masked
+        masked = self._pool.spec.schema.masked
         # Not to hold on to the memory of all tensors, which may go to a device.
         runs = made.runs.copy()
         sources = None if made.sources is None else made.sources.copy()
@@ -353,11 +353,11 @@ class Run:
         return Arrival(Batch(values, origin), planned, number, share.rank, num_bytes, cursor)
 
 
-class CrewActivity:
+class PoolActivity:
     """What worker processes are at; does not keep them."""
 
-    def __init__(self, crew: weakref.ref[Crew], board: Board) -> None:
-        self._crew = crew
+    def __init__(self, pool: weakref.ref[WorkerPool], board: StatusBoard) -> None:
+        self._pool = pool
         self._board = board
 
     @property
@@ -381,8 +381,8 @@ class CrewActivity:
 
     def lines(self) -> list[str]:
         """What each worker is at, in words, and in which files its batch is."""
-        crew, found = self._crew(), []
+        pool, found = self._pool(), []
         for line, number in self._board.lines():
-            files = [] if crew is None or number is None else crew.files_of(number)
+            files = [] if pool is None or number is None else pool.files_of(number)
             found.append(f"{line}, of {some_of(files)}" if files else line)
         return found

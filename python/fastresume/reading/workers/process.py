@@ -23,7 +23,7 @@ IGNORED = (signal.SIGINT, signal.SIGTERM)
 _watched: set[int] = set()
 
 
-class Upbringing(NamedTuple):
+class ProcessOrigin(NamedTuple):
     """What a worker knows about its origin: the main process, the start method, which signals to block."""
 
     main: int
@@ -76,12 +76,12 @@ class Name(str):
 
     _first: str
 
-    def __new__(cls, name: str, upbringing: Upbringing) -> Self:
-        """The name; `upbringing` is what `begin` gets."""
+    def __new__(cls, name: str, origin: ProcessOrigin) -> Self:
+        """The name; `origin` is what `begin` gets."""
         made = super().__new__(cls, name)
         made._first = _FIRST.format(
-            main=upbringing.main,
-            method=upbringing.method,
+            main=origin.main,
+            method=origin.method,
             ignored=[int(number) for number in IGNORED],
             death_signal=_PR_SET_PDEATHSIG,
         )
@@ -91,16 +91,16 @@ class Name(str):
         return eval, (f"[exec({self._first!r}, {{}}), {str(self)!r}][1]",)
 
 
-def begin(upbringing: Upbringing) -> None:
+def begin(origin: ProcessOrigin) -> None:
     """What a worker of a `Loader` does first. Signals are for the main process, which ends the workers.
 
     A job that a signal to all its processes asks to end has a step to finish, and needs its batch.
     """
-    _die_with_parent(None if upbringing.method == "forkserver" else upbringing.main)
+    _die_with_parent(None if origin.method == "forkserver" else origin.main)
     for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     # What of these came before was held, and is dropped.
-    signal.pthread_sigmask(signal.SIG_SETMASK, upbringing.mask - set(IGNORED))
+    signal.pthread_sigmask(signal.SIG_SETMASK, origin.mask - set(IGNORED))
     settle()
 
 

@@ -30,7 +30,7 @@ from fastresume.memory_file import Memory
 from fastresume.reading import exiting
 from fastresume.reading.workers.channel import Channel
 from fastresume.reading.workers.exits import kills_for_memory
-from fastresume.reading.workers.process import Name, Upbringing
+from fastresume.reading.workers.process import Name, ProcessOrigin
 
 GRACE_SECONDS = 2.0
 """How long a worker may continue its task after it was asked to end. Then it is killed."""
@@ -39,7 +39,7 @@ _DYING_SECONDS = 5.0
 _LOOK_SECONDS = 1.0
 
 
-class Worker:
+class WorkerProcess:
     """A worker process, as the main process sees it.
 
     Attributes:
@@ -109,7 +109,7 @@ class Shift:
     """The workers of one start.
 
     Args:
-        work: what a worker does, of a module's top level: `work(upbringing, number, socket, *arguments)`.
+        work: what a worker does, of a module's top level: `work(origin, number, socket, *arguments)`.
         arguments: what else it is given.
         count: how many workers there are.
         context: how they are started.
@@ -124,7 +124,7 @@ class Shift:
         context: BaseContext,
         owner: object,
     ) -> None:
-        self.workers: list[Worker] = []
+        self.workers: list[WorkerProcess] = []
         self.error: BaseException | None = None
         self.kills_before = kills_for_memory()
         self._work = work
@@ -194,16 +194,16 @@ class Shift:
             for number in range(self._count):
                 if exiting.has_begun() or self._is_ending:
                     raise _core.FastresumeError("the workers were ended while they were started")
-                self._start(number, Upbringing(self._process, method, self._mask))
+                self._start(number, ProcessOrigin(self._process, method, self._mask))
 
-    def _start(self, number: int, upbringing: Upbringing) -> None:
+    def _start(self, number: int, origin: ProcessOrigin) -> None:
         ours, theirs = socket.socketpair()
-        worker = Worker(number, Channel(ours))
+        worker = WorkerProcess(number, Channel(ours))
         self.workers.append(worker)  # first: a forked worker closes what it finds here
         process = self._context.Process(
             target=self._work,
-            args=(upbringing, number, theirs, *self._arguments),
-            name=Name(f"fastresume-worker-{number}", upbringing),
+            args=(origin, number, theirs, *self._arguments),
+            name=Name(f"fastresume-worker-{number}", origin),
             daemon=True,
         )
         try:

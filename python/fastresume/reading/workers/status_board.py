@@ -29,7 +29,7 @@ _WORDS = _STORES + len(StoreCounts._fields)
 _DOES = ("has had nothing to do", "has been reading", "has been transforming", "has been sending")
 
 
-class Board:
+class StatusBoard:
     """The shared memory: which serving is wanted, and a row for each worker.
 
     Args:
@@ -137,5 +137,5 @@ def _is_alive(process: int) -> bool:
         return True
 
 
-def _board_over(workers: int, handle: Any) -> Board:
-    return Board(workers, handle.detach())
+def _board_over(workers: int, handle: Any) -> StatusBoard:
+    return StatusBoard(workers, handle.detach())

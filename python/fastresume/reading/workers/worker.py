@@ -23,15 +23,15 @@ from fastresume.reading.prefetch import Reader
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.store_counts import StoreCounts
 from fastresume.reading.transform import make_batch
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from fastresume.reading.workers.channel import Channel, HungUpError
 from fastresume.reading.workers.messages import Answer, Failure, Made, Task
-from fastresume.reading.workers.process import Upbringing, begin
-from fastresume.reading.workers.status_board import READING, SENDING, TRANSFORMING, WAITING, Board
+from fastresume.reading.workers.process import ProcessOrigin, begin
+from fastresume.reading.workers.status_board import READING, SENDING, TRANSFORMING, WAITING, StatusBoard
 from fastresume.rng import seed_all
 
 
-class Station(Dataset[Batch]):
+class Worker(Dataset[Batch]):
     """What a worker process makes batches with.
 
     Args:
@@ -41,14 +41,14 @@ class Station(Dataset[Batch]):
         seed: that of the first worker, for `torch.utils.data.get_worker_info()`.
     """
 
-    def __init__(self, spec: ReadSpec, workers: int, board: Board, seed: int) -> None:
+    def __init__(self, spec: ReadSpec, workers: int, board: StatusBoard, seed: int) -> None:
         self._spec = spec
         self._workers = workers
         self._board = board
         self._seed = seed
         self._worker = 0
         self._asked = StoreCounts()
-        self._sender = shared_memory.Sender(shared_memory.Enclosed)
+        self._sender = parcels.Sender(parcels.Enclosed)
         self._reader: Reader | None = None
         self._start, self._told = "", b""
         self._next: tuple[str, int] | None = None
@@ -58,7 +58,7 @@ class Station(Dataset[Batch]):
         self._worker = worker
         # A fork has the counts of what forked it.
         self._asked = StoreCounts.of(self._spec.stores)
-        self._sender = shared_memory.Sender(shared_memory.Enclosed)  # of this process
+        self._sender = parcels.Sender(parcels.Enclosed)  # of this process
         info: Any = torch_worker.WorkerInfo  # not typed alike in all versions
         seed = self._seed + worker
         seed_all(seed)
@@ -100,7 +100,7 @@ class Station(Dataset[Batch]):
         except Exception as error:  # noqa: BLE001  (as above)
             parcel = self._sender.pack(self._failure(error))
         asked = StoreCounts.of(self._spec.stores).minus(self._asked)
-        self._board.sent(worker, shared_memory.num_bytes(parcel), asked)
+        self._board.sent(worker, parcels.num_bytes(parcel), asked)
         self._board.note(worker, WAITING, task.number, task.serving)
         handle: Any = parcel.handle
         file: int = -1 if handle is None else handle.file
@@ -142,11 +142,11 @@ class Station(Dataset[Batch]):
         return self._reader
 
 
-def work(upbringing: Upbringing, worker: int, end: socket, station: Station) -> None:
+def work(origin: ProcessOrigin, number: int, end: socket, worker: Worker) -> None:
     """The life of a worker process."""
-    begin(upbringing)
+    begin(origin)
     torch.set_num_threads(1)  # the others are at work, too
-    station.work(worker, Channel(end))
+    worker.work(number, Channel(end))
 
 
 def _failure(worker: int, error: Exception) -> Failure:

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Delivered, Error, Layout, Order, OrderKind, Pass, PassOrder, Pipeline, Polled, Request, Sources,
-    WorkerId,
+    Cursor, Delivered, Error, Layout, Order, OrderKind, Pass, PassOrder, Polled, Request, Sources,
+    ThreadPool, WorkerId,
 };
 use proptest::prelude::*;
 
@@ -77,9 +77,15 @@ impl Now<'_> {
         let reader = WorkerId { rank, world_size: of.life.world_size, worker: 0, workers: 1 };
         let order = self.order.clone();
         let sources = Arc::new(Sources::one(manifest, layout));
-        let mut pipeline =
-            Pipeline::new(sources, PassOrder::of_rows(order), Arc::clone(pass), reader, of.threads, 1 << 20)
-                .unwrap();
+        let mut pipeline = ThreadPool::new(
+            sources,
+            PassOrder::of_rows(order),
+            Arc::clone(pass),
+            reader,
+            of.threads,
+            1 << 20,
+        )
+        .unwrap();
         let (mut batches, mut masked) = (Vec::new(), 0);
         while (batches.len() as u64) < of.life.batches {
             match pipeline.poll(Duration::from_millis(10)) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::{Bound, Details, Manifest, filter_layout, page_stats};
+use fastresume::{Bound, Manifest, PageStats, filter_layout, page_stats};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int32Type};
 use parquet::file::properties::{WriterProperties, WriterVersion};
 use parquet::file::writer::SerializedFileWriter;
@@ -116,12 +116,12 @@ proptest! {
         let stop = AtomicBool::new(false);
         let manifest = Manifest::open(std::slice::from_ref(&path), &stop).unwrap();
         let names = ["n", "f", "t"].map(str::to_owned).to_vec();
-        let asked = filter_layout::Asked { compared: names, ..Default::default() };
+        let asked = filter_layout::FilterColumns { compared: names, ..Default::default() };
         let layout = filter_layout::layout(&manifest, &asked).unwrap();
         let sought = sought();
         let found = page_stats::read(&manifest, &layout, &[0], &sought, &stop).unwrap();
         std::fs::remove_file(&path).unwrap();
-        for ((Details { pages, absent }, values), sought) in found[0].iter().zip(columns(&case.rows)).zip(&sought) {
+        for ((PageStats { pages, absent }, values), sought) in found[0].iter().zip(columns(&case.rows)).zip(&sought) {
             prop_assert_eq!(pages.len(), case.rows.len().div_ceil(case.page_rows));
             for (page, (first, facts)) in pages.iter().enumerate() {
                 prop_assert_eq!(*first, (page * case.page_rows) as u64);

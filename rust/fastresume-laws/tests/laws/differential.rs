@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::{Fill, Layout, Manifest, Policy, Request, Sources, random_access};
+use fastresume::{Fill, Layout, Manifest, Policy, Request, Sources, read_rows};
 use parquet::basic::{Compression, Encoding, Type as Physical, ZstdLevel};
 use parquet::column::reader::get_typed_column_reader;
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -231,7 +231,7 @@ fn by_us(case: &Case, path: &Path) -> Vec<Row> {
     let policy = if case.shape == Shape::List { Policy::Fill(Fill::Integer(fill)) } else { Policy::Mask };
     let layout = Layout::resolve(&manifest, &Request { columns: None, nulls: policy }).unwrap();
     let read = case.read.start as u64..case.read.end as u64;
-    let memory = random_access::read(
+    let memory = read_rows::read(
         &Arc::new(Sources::one(manifest, layout)),
         std::slice::from_ref(&read),
         read.end - read.start,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use fastresume::{Axis, Cursor, Cut, NamedMixture, NamedSource, NamedStop, Pass, Stop, Tail};
+use fastresume::{Axis, Cursor, Cut, MixtureStop, NamedMixture, NamedSource, NamedStop, Pass, Tail};
 use proptest::prelude::*;
 
 use crate::source_places::check_streams;
@@ -16,7 +16,7 @@ pub struct Life {
     pub weights: Vec<(usize, u64)>,
     pub new_rows: Vec<u64>,
     pub renames: Vec<bool>,
-    pub stop: Stop,
+    pub stop: MixtureStop,
     pub tail: Tail,
     pub world_size: u64,
     pub lanes_each: u64,
@@ -31,9 +31,9 @@ pub fn lives() -> impl Strategy<Value = Life> {
         each
     });
     let stop = prop_oneof![
-        Just(Stop::Named(NamedStop::First)),
-        Just(Stop::Named(NamedStop::All)),
-        (1..400_u64).prop_map(Stop::Rows)
+        Just(MixtureStop::Named(NamedStop::First)),
+        Just(MixtureStop::Named(NamedStop::All)),
+        (1..400_u64).prop_map(MixtureStop::Rows)
     ];
     let new_rows = prop::collection::vec(prop_oneof![3 => Just(0), 1 => 1..50_u64], 4);
     let renames = prop::collection::vec(prop::bool::weighted(0.2), 4);
@@ -144,7 +144,7 @@ fn fits(state: &Cursor, named: &NamedMixture, least: u64) -> bool {
     let untold = NamedMixture { renamed: Vec::new(), ..named.clone() };
     let is_lost = |source: &NamedSource| {
         known.get(&place(&source.name)).is_some_and(|&index| {
-            state.mixture().unwrap().sources[index].0 != source.name && taken[index].rows_taken() > 0
+            state.mixture().unwrap().sources[index].name != source.name && taken[index].rows_taken() > 0
         })
     };
     if named.sources.iter().any(is_lost) {
@@ -167,7 +167,7 @@ fn fits(state: &Cursor, named: &NamedMixture, least: u64) -> bool {
 
 /// Which of the names the sources of a state have.
 fn places(cursor: &Cursor) -> Vec<usize> {
-    cursor.mixture().unwrap().sources.iter().map(|source| place(&source.0)).collect()
+    cursor.mixture().unwrap().sources.iter().map(|source| place(&source.name)).collect()
 }
 
 /// The sources at some positions, one by one: each time the one that must come before any other one.
@@ -308,7 +308,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
             (epoch, steps, given) = (cursor.epoch(), 0, 0);
         }
         assert_eq!((cursor.epoch(), cursor.steps()), (epoch, steps));
-        if let (Stop::Rows(rows), true) = (life.stop, cursor.cuts().is_empty()) {
+        if let (MixtureStop::Rows(rows), true) = (life.stop, cursor.cuts().is_empty()) {
             assert_eq!(cursor.identity().num_rows, rows.saturating_sub(given), "what is left of the pass");
         }
         let known = places(&cursor);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use fastresume::{
-    Cursor, Cut, Grows, Identity, NamedMixture, NamedSource, NamedStop, OrderChoice, OrderKind, Pass, Period,
-    Stop, Tail, whole_weights,
+    Cursor, Cut, Grows, Identity, MixtureStop, NamedMixture, NamedSource, NamedStop, OrderChoice, OrderKind,
+    Pass, Period, Tail, whole_weights,
 };
 use proptest::prelude::*;
 
@@ -150,7 +150,7 @@ fn a_pass_ends_with_that_of_a_source_or_of_all() {
         batches: 1000,
     };
     let sources = Counted(vec![70, 60, 1, 1]);
-    let first = life(Stop::Named(NamedStop::First));
+    let first = life(MixtureStop::Named(NamedStop::First));
     let cursor = Cursor::start_of_mixture(&first.named(&sources), 10).unwrap();
     assert_eq!(cursor.identity().num_rows, 100);
     let pass = first.pass(&cursor);
@@ -158,10 +158,10 @@ fn a_pass_ends_with_that_of_a_source_or_of_all() {
     assert_eq!((next.epoch(), next.steps()), (1, 0));
     // Half of its pass is left of the second source, and none of the first one's, which begins its next one.
     assert_eq!(next.identity().num_rows, 100);
-    let all = life(Stop::Named(NamedStop::All));
+    let all = life(MixtureStop::Named(NamedStop::All));
     let cursor = Cursor::start_of_mixture(&all.named(&sources), 10).unwrap();
     assert_eq!(cursor.identity().num_rows, 200);
-    let rows = life(Stop::Rows(55));
+    let rows = life(MixtureStop::Rows(55));
     assert_eq!(Cursor::start_of_mixture(&rows.named(&sources), 10).unwrap().identity().num_rows, 55);
 }
 
@@ -173,7 +173,7 @@ fn sources_that_are_named_in_another_order_begin_no_stage() {
         weights: weights.to_vec(),
         new_rows: vec![0; 4],
         renames: vec![false; 4],
-        stop: Stop::Rows(40),
+        stop: MixtureStop::Rows(40),
         tail: Tail::Drop,
         world_size: 1,
         lanes_each: 1,
@@ -188,7 +188,7 @@ fn sources_that_are_named_in_another_order_begin_no_stage() {
     // One more stage follows those that were, whatever the order: the batches of the pass are counted on.
     let more = life(&[(2, 1), (1, 3), (0, 2)]).named(&sources);
     let next = state.fitted_to_mixture(&more, 4).unwrap();
-    let names: Vec<&str> = next.mixture().unwrap().sources.iter().map(|source| &*source.0).collect();
+    let names: Vec<&str> = next.mixture().unwrap().sources.iter().map(|source| &*source.name).collect();
     assert_eq!(names, [NAMES[2], NAMES[0], NAMES[1]]);
     assert_eq!((next.mixture().unwrap().stages.len(), next.steps(), next.identity().num_rows), (1, 3, 28));
 }
@@ -200,7 +200,7 @@ fn names_that_change_places_do_so_once() {
     let mixture = |own: &[(&str, usize)], renamed: &[(&str, Option<&str>)]| {
         let each = own.iter().map(|&(name, of)| NamedSource { name: name.into(), ..sources.named(of) });
         let pairs = renamed.iter().map(|&(old, new)| (old.to_owned(), new.map(str::to_owned)));
-        let named = NamedMixture::new(each.collect(), vec![1; own.len()].into(), Stop::Rows(40));
+        let named = NamedMixture::new(each.collect(), vec![1; own.len()].into(), MixtureStop::Rows(40));
         NamedMixture { renamed: pairs.collect(), ..named }
     };
     let begun = Cursor::start_of_mixture(&mixture(&[("a", 0), ("b", 1), ("c", 2)], &[]), 3).unwrap();
@@ -210,7 +210,7 @@ fn names_that_change_places_do_so_once() {
     assert!(error.contains(r#"renamed={"a": "b", "b": "a", "c": "d"}"#), "{error}");
     let told = mixture(swapped, &[("a", Some("b")), ("b", Some("a")), ("c", Some("d")), ("x", Some("a"))]);
     let renamed = state.fitted_to_mixture(&told, 3).unwrap();
-    let names: Vec<&str> = renamed.mixture().unwrap().sources.iter().map(|source| &*source.0).collect();
+    let names: Vec<&str> = renamed.mixture().unwrap().sources.iter().map(|source| &*source.name).collect();
     assert_eq!((names, renamed.cuts(), renamed.taken()), (vec!["b", "a", "d"], state.cuts(), state.taken()));
     assert_eq!(renamed.fitted_to_mixture(&told, 3).unwrap(), renamed);
     let twice = mixture(&[("z", 0), ("y", 3)], &[("a", Some("z")), ("b", Some("z"))]);
@@ -225,7 +225,7 @@ fn a_source_that_is_one_of_two_alike_is_asked_for() {
     let mixture = |own: &[&str], renamed: &[(&str, Option<&str>)]| {
         let each = own.iter().map(|&name| NamedSource { name: name.into(), ..sources.named(0) });
         let pairs = renamed.iter().map(|&(old, new)| (old.to_owned(), new.map(str::to_owned)));
-        let named = NamedMixture::new(each.collect(), vec![1; own.len()].into(), Stop::Rows(40));
+        let named = NamedMixture::new(each.collect(), vec![1; own.len()].into(), MixtureStop::Rows(40));
         NamedMixture { renamed: pairs.collect(), ..named }
     };
     let begun = Cursor::start_of_mixture(&mixture(&["a", "b"], &[]), 3).unwrap();
@@ -258,7 +258,7 @@ fn a_state_of_eight_sources_and_five_stages_is_below_a_kibibyte() {
     let mut cursor: Option<Cursor> = None;
     for stage in 0..5 {
         let weights: Vec<u64> = (0..8).map(|source| 5 + (source + stage) % 8 * 7).collect();
-        let stop = Stop::Named(NamedStop::First);
+        let stop = MixtureStop::Named(NamedStop::First);
         let named = NamedMixture::new(sources(8), weights.into(), stop);
         let begun = match &cursor {
             None => Cursor::start_of_mixture(&named, 4096).unwrap(),

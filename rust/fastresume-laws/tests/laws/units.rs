@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 
-use fastresume::stretches::{Most, OfGroups, of_costs};
+use fastresume::stretches::{MostOfStretch, OfGroups, of_costs};
 use fastresume::{CostSource, Manifest, Selection, SequenceTable, UnitRows, Units};
 
 use crate::files::{COLUMNS, tokens};
@@ -18,7 +18,7 @@ pub enum Unit {
 }
 
 /// What lies between two anchors of the index.
-const NEAR: Most = Most { cost: 7, rows: 2 };
+const NEAR: MostOfStretch = MostOfStretch { cost: 7, rows: 2 };
 
 /// A part of a unit: a row, and which of its tokens; of bins, the row as a whole. The separator is behind the tokens.
 pub type Part = (u64, u64);

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fastresume::{
-    Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, PassOrder, Pipeline, Polled, Request,
-    Selection, Sources, Tail, WorkerId,
+    Cursor, Cut, Identity, Layout, Manifest, Order, OrderChoice, Pass, PassOrder, Polled, Request, Selection,
+    Sources, Tail, ThreadPool, WorkerId,
 };
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -57,7 +57,7 @@ fn asked(path: &Path) -> usize {
     let place = WorkerId { rank: 0, world_size: 1, worker: 0, workers: 1 };
     let before = ASKED.load(Ordering::Relaxed);
     let sources = Arc::new(Sources::one(manifest, layout));
-    let mut pipeline = Pipeline::new(sources, PassOrder::of_rows(order), pass, place, 0, 0).unwrap();
+    let mut pipeline = ThreadPool::new(sources, PassOrder::of_rows(order), pass, place, 0, 0).unwrap();
     let mut delivered = 0;
     loop {
         match pipeline.poll(Duration::from_millis(10)).unwrap() {

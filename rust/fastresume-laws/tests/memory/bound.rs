@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use fastresume::{
     BatchReader, Cursor, Cut, Entry, Expression, Identity, Layout, Manifest, MemoryBound, Order, OrderChoice,
-    Pass, PassOrder, Pipeline, Polled, Request, Selection, Sources, Tail, WorkerId,
-    buffer::{most_paged, release},
+    Pass, PassOrder, Polled, Request, Selection, Sources, Tail, ThreadPool, WorkerId,
+    pool::{most_paged, release},
 };
 use parquet::basic::{BrotliLevel, Compression};
 use parquet::column::writer::get_typed_column_writer_mut;
@@ -68,8 +68,15 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let rows = manifest.num_rows();
     let (delivered, taken) = peak(way.threads, || {
         let sources = Arc::new(Sources::one(manifest, layout));
-        Pipeline::new(sources, PassOrder::of_rows(order), pass, ONLY_WORKER, way.threads, way.prefetch_bytes)
-            .unwrap()
+        ThreadPool::new(
+            sources,
+            PassOrder::of_rows(order),
+            pass,
+            ONLY_WORKER,
+            way.threads,
+            way.prefetch_bytes,
+        )
+        .unwrap()
     });
     assert_eq!(delivered, rows);
     (taken, stated)
@@ -92,7 +99,7 @@ pub fn read_through(reader: &BatchReader, threads: usize, prefetch_bytes: u64) -
 }
 
 /// The rows that a pipeline delivers, and the peak of bytes meanwhile.
-fn peak(threads: usize, make: impl FnOnce() -> Pipeline) -> (u64, u64) {
+fn peak(threads: usize, make: impl FnOnce() -> ThreadPool) -> (u64, u64) {
     release();
     // The second call sees what exists now.
     most_paged();

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastresume::{
-    BatchReader, Counted, Cursor, Cut, FileSource, Layout, Manifest, MixedOrder, NamedMixture, NamedSource,
-    NamedStop, OrderChoice, OrderKind, Pass, PassOrder, ReadSource, Request, Selection, Sources, Stop, Tail,
-    UnitOrder,
+    BatchReader, Counted, Cursor, Cut, FileSource, Layout, Manifest, MixedOrder, MixtureStop, NamedMixture,
+    NamedSource, NamedStop, OrderChoice, OrderKind, Pass, PassOrder, ReadSource, Request, Selection, Sources,
+    Tail, UnitOrder,
 };
 use parquet::data_type::{Int32Type, Int64Type};
 
@@ -71,7 +71,7 @@ pub fn of_mixture(
         appends: false,
     });
     let weights: Vec<u64> = (0..sources as u64).map(|number| 1 + number % 4).collect();
-    let named = NamedMixture::new(named.collect(), weights.into(), Stop::Named(NamedStop::All));
+    let named = NamedMixture::new(named.collect(), weights.into(), MixtureStop::Named(NamedStop::All));
     let start = Cursor::start_of_mixture(&named, cut.global_batch_rows()).unwrap();
     let read: Vec<ReadSource> =
         labels.into_iter().map(|name| ReadSource { name, selection: Arc::clone(selection) }).collect();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fastresume::stretches::Most;
+use fastresume::stretches::MostOfStretch;
 use fastresume::{
     BatchReader, BinRows, BinTable, Bins, CostSource, Counted, Cursor, Cut, FileSource, Identity, Layout,
     Making, Manifest, Order, OrderChoice, OrderKind, PackedRows, Packing, Pass, PassOrder, Progress, Request,
@@ -54,7 +54,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let source = CostSource::Lists(vec!["tokens".into()]);
     let read = UnitRows { manifest: &manifest, selection: &rows, source: &source };
     let rule = if way.are_bins {
-        Rule::Bins { most: Most { cost: BIN_TOKENS, rows: u64::MAX }, is_error: false }
+        Rule::Bins { most: MostOfStretch { cost: BIN_TOKENS, rows: u64::MAX }, is_error: false }
     } else {
         Rule::Sequences { has_separator: true }
     };

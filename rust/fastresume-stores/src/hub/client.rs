@@ -9,7 +9,7 @@ use object_store::Result;
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody, HttpResponse};
 use reqwest::Url;
 
-use crate::client::{CONNECT_TIMEOUT, Connector, READ_TIMEOUT};
+use crate::client::{CONNECT_TIMEOUT, ClientConnector, READ_TIMEOUT};
 use crate::credentials::Renewed;
 use crate::hub::failure::failed;
 
@@ -56,7 +56,7 @@ impl HubClient {
     ///
     /// # Errors
     /// `Generic` if the system has none to give.
-    pub fn new(endpoint: Url, token: Token, connector: &Connector) -> Result<Self> {
+    pub fn new(endpoint: Url, token: Token, connector: &ClientConnector) -> Result<Self> {
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .connect_timeout(CONNECT_TIMEOUT)

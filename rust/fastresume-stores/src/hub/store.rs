@@ -24,7 +24,7 @@ use crate::hub::client::HubClient;
 use crate::hub::failure::failed;
 use crate::hub::tree;
 use crate::outlook::Outlook;
-use crate::page::{Client, Page, Pages};
+use crate::page::{Client, ListingPage, ListingPages};
 use crate::repository::Repository;
 use crate::web::{content_range, header};
 
@@ -99,7 +99,7 @@ impl HubStore {
     }
 
     /// A page of a directory's files: the first one, or the one that lies at an address; none if there is no such directory.
-    async fn tree(&self, directory: Option<&Key>, at: Option<String>, is_deep: bool) -> Result<Page> {
+    async fn tree(&self, directory: Option<&Key>, at: Option<String>, is_deep: bool) -> Result<ListingPage> {
         let address = if let Some(at) = &at {
             Url::parse(at).map_err(failed)?
         } else {
@@ -111,7 +111,7 @@ impl HubStore {
         let is_nothing = response.status() == StatusCode::NOT_FOUND
             && header(&response, &ERROR_CODE).is_none_or(|code| code == "EntryNotFound");
         if is_nothing && at.is_none() {
-            return Ok(Page { objects: Vec::new(), next: None });
+            return Ok(ListingPage { objects: Vec::new(), next: None });
         }
         let response = refused(response, &self.to_string())?;
         // A mirror may link to what it is one of.
@@ -121,7 +121,7 @@ impl HubStore {
         let answer = response.into_body().bytes().await.map_err(failed)?;
         // Most that is none was put there by what lies between.
         let objects = tree::files(&answer).inspect_err(|_| Outlook::Seldom.note())?;
-        Ok(Page { objects, next })
+        Ok(ListingPage { objects, next })
     }
 
     /// One file, which the tree of its directory tells of.
@@ -133,7 +133,7 @@ impl HubStore {
             files
         } else {
             let directory = Some(&above).filter(|above| !above.as_ref().is_empty());
-            let (mut pages, mut token) = (Pages::below(directory), None);
+            let (mut pages, mut token) = (ListingPages::below(directory), None);
             loop {
                 token = pages.take(self.tree(directory, token, false).await?, |_| true)?;
                 if token.is_none() {
@@ -233,7 +233,7 @@ fn read_only<T>() -> Result<T> {
 
 #[async_trait]
 impl Client for HubStore {
-    async fn page(&self, directory: Option<&Key>, token: Option<String>) -> Result<Page> {
+    async fn page(&self, directory: Option<&Key>, token: Option<String>) -> Result<ListingPage> {
         self.tree(directory, token, true).await
     }
 }

@@ -10,7 +10,7 @@ use crate::hub::failure::failed;
 
 /// A file or directory, as one entry of a tree.
 #[derive(Deserialize)]
-struct Entry {
+struct TreeEntry {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default)]
@@ -40,7 +40,7 @@ pub fn file(location: Key, size: u64, tag: Option<String>) -> ObjectMeta {
 /// # Errors
 /// `Generic` if it is no answer of a hub.
 pub fn files(answer: &[u8]) -> Result<Vec<ObjectMeta>> {
-    let entries: Vec<Entry> = serde_json::from_slice(answer).map_err(failed)?;
+    let entries: Vec<TreeEntry> = serde_json::from_slice(answer).map_err(failed)?;
     let files = entries.into_iter().filter(|entry| entry.kind == "file").map(|entry| {
         let (hash, size) = entry.lfs.map_or((entry.oid, entry.size), |large| (large.oid, large.size));
         Ok(file(Key::parse(&entry.path)?, size, Some(hash.trim_start_matches("sha256:").to_owned())))

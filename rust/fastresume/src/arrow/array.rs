@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::arrow::bits::Bits;
-use crate::arrow::field::{Field, Form};
+use crate::arrow::field::{ArrowField, ArrowForm};
 use crate::error::{Error, Result};
 
 /// Memory that a producer lends, and that stays as it is.
@@ -137,24 +137,24 @@ impl Array {
     /// # Errors
     /// `Data` if its offsets go back, or beyond the child.
     #[inline]
-    pub fn list(&self, form: Form, place: usize) -> Result<std::ops::Range<usize>> {
+    pub fn list(&self, form: ArrowForm, place: usize) -> Result<std::ops::Range<usize>> {
         let wrong = || contradicts("a list is outside of its values");
         let at = self.offset + place;
         let range = match form {
-            Form::List { is_wide } | Form::ListViews { is_wide } => {
+            ArrowForm::List { is_wide } | ArrowForm::ListViews { is_wide } => {
                 let start = offset_at(self.buffer(0)?, at, is_wide).ok_or_else(wrong)?;
-                if matches!(form, Form::List { .. }) {
+                if matches!(form, ArrowForm::List { .. }) {
                     start..offset_at(self.buffer(0)?, at + 1, is_wide).ok_or_else(wrong)?
                 } else {
                     let length = offset_at(self.buffer(1)?, at, is_wide).ok_or_else(wrong)?;
                     start..start.checked_add(length).ok_or_else(wrong)?
                 }
             }
-            Form::Map => {
+            ArrowForm::Map => {
                 let end = offset_at(self.buffer(0)?, at + 1, false).ok_or_else(wrong)?;
                 offset_at(self.buffer(0)?, at, false).ok_or_else(wrong)?..end
             }
-            Form::FixedList(size) => {
+            ArrowForm::FixedList(size) => {
                 let start = at.checked_mul(size).ok_or_else(wrong)?;
                 start..start.checked_add(size).ok_or_else(wrong)?
             }
@@ -171,9 +171,9 @@ impl Array {
     /// # Errors
     /// `Data` if it lies outside of it.
     #[inline]
-    pub fn index(&self, field: &Field, place: usize) -> Result<usize> {
+    pub fn index(&self, field: &ArrowField, place: usize) -> Result<usize> {
         let wrong = || contradicts("an index is outside of the dictionary");
-        let Form::Fixed(width, _) = field.form else { return Err(wrong()) };
+        let ArrowForm::Fixed(width, _) = field.form else { return Err(wrong()) };
         let start = (self.offset + place).checked_mul(width).ok_or_else(wrong)?;
         let bytes = self.buffer(0)?.get(start..start + width).ok_or_else(wrong)?;
         let mut word = [0; 8];
@@ -188,10 +188,10 @@ impl Array {
     ///
     /// # Errors
     /// `Data` if there is none.
-    pub fn run(&self, field: &Field, place: usize, hint: usize) -> Result<usize> {
+    pub fn run(&self, field: &ArrowField, place: usize, hint: usize) -> Result<usize> {
         let wrong = || contradicts("a value is after the last run");
         let (ends, at) = (self.child(0)?, self.offset + place);
-        let Some(Form::Fixed(width, _)) = field.children.first().map(|child| child.form) else {
+        let Some(ArrowForm::Fixed(width, _)) = field.children.first().map(|child| child.form) else {
             return Err(wrong());
         };
         let bytes = ends.buffer(0)?;
@@ -228,10 +228,10 @@ impl Array {
     /// # Errors
     /// `Data` if it lies outside of its buffers.
     #[inline]
-    pub fn text(&self, form: Form, place: usize) -> Result<&[u8]> {
+    pub fn text(&self, form: ArrowForm, place: usize) -> Result<&[u8]> {
         let wrong = || contradicts("a value is outside of its bytes");
         let at = self.offset + place;
-        if let Form::Bytes { is_wide } = form {
+        if let ArrowForm::Bytes { is_wide } = form {
             let offsets = self.buffer(0)?;
             let start = offset_at(offsets, at, is_wide).ok_or_else(wrong)?;
             let end = offset_at(offsets, at + 1, is_wide).ok_or_else(wrong)?;

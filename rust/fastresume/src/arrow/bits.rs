@@ -105,13 +105,13 @@ impl Bits {
 
     /// The places of those that are 1.
     #[must_use]
-    pub fn places(&self) -> Places<'_> {
-        Places { bits: self, byte: self.bytes.first().copied().unwrap_or(0), at: 0, left: self.ones }
+    pub fn places(&self) -> BitPlaces<'_> {
+        BitPlaces { bits: self, byte: self.bytes.first().copied().unwrap_or(0), at: 0, left: self.ones }
     }
 }
 
 /// The places of bits that are 1, ascending.
-pub struct Places<'a> {
+pub struct BitPlaces<'a> {
     bits: &'a Bits,
     /// What is left of a byte, and its number.
     byte: u8,
@@ -119,7 +119,7 @@ pub struct Places<'a> {
     left: usize,
 }
 
-impl Iterator for Places<'_> {
+impl Iterator for BitPlaces<'_> {
     type Item = usize;
 
     #[inline]
@@ -139,7 +139,7 @@ impl Iterator for Places<'_> {
     }
 }
 
-impl ExactSizeIterator for Places<'_> {}
+impl ExactSizeIterator for BitPlaces<'_> {}
 
 #[cfg(test)]
 mod tests {

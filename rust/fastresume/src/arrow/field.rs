@@ -9,22 +9,22 @@ pub const MAX_DEPTH: usize = 60;
 
 /// A column, or what is below one.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Field {
+pub struct ArrowField {
     /// Its name.
     pub name: String,
     /// What its arrays hold.
-    pub form: Form,
+    pub form: ArrowForm,
     /// Whether values may be null.
     pub is_nullable: bool,
     /// What is below it.
-    pub children: Vec<Field>,
+    pub children: Vec<ArrowField>,
     /// The type of the dictionary's values, if arrays hold indices to one.
-    pub dictionary: Option<Box<Field>>,
+    pub dictionary: Option<Box<ArrowField>>,
 }
 
 /// What the buffers of an array hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ArrowForm {
     /// Nothing: all values are null.
     Null,
     /// Bits.
@@ -76,7 +76,7 @@ pub enum Meaning {
     Decimal,
 }
 
-impl Form {
+impl ArrowForm {
     /// That of a format string.
     ///
     /// # Errors
@@ -136,13 +136,13 @@ impl Form {
     }
 }
 
-impl Field {
+impl ArrowField {
     /// The values of arrays whose indices or runs stand for them.
     #[must_use]
     pub fn plain(&self) -> &Self {
         match (&self.dictionary, self.form) {
             (Some(values), _) => values.plain(),
-            (None, Form::Runs) => self.children.get(1).map_or(self, Self::plain),
+            (None, ArrowForm::Runs) => self.children.get(1).map_or(self, Self::plain),
             _ => self,
         }
     }
@@ -177,12 +177,12 @@ mod tests {
 
     #[test]
     fn formats_are_told_and_others_are_refused_by_name() {
-        assert_eq!(Form::parse("tss:UTC").unwrap(), Form::Fixed(8, Meaning::Seconds));
-        assert_eq!(Form::parse("d:19,2").unwrap(), Form::Fixed(16, Meaning::Decimal));
-        assert_eq!(Form::parse("d:5,2,32").unwrap(), Form::Fixed(4, Meaning::Decimal));
-        assert_eq!(Form::parse("+w:7").unwrap(), Form::FixedList(7));
+        assert_eq!(ArrowForm::parse("tss:UTC").unwrap(), ArrowForm::Fixed(8, Meaning::Seconds));
+        assert_eq!(ArrowForm::parse("d:19,2").unwrap(), ArrowForm::Fixed(16, Meaning::Decimal));
+        assert_eq!(ArrowForm::parse("d:5,2,32").unwrap(), ArrowForm::Fixed(4, Meaning::Decimal));
+        assert_eq!(ArrowForm::parse("+w:7").unwrap(), ArrowForm::FixedList(7));
         for format in ["tiM", "+ud:0,1", "w:x", "d:5,2,7", "", "q"] {
-            let told = Form::parse(format).unwrap_err().to_string();
+            let told = ArrowForm::parse(format).unwrap_err().to_string();
             assert!(told.contains(&format!("'{format}'")), "{told}");
         }
     }

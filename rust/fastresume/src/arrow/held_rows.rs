@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::arrow::field::Field;
+use crate::arrow::field::ArrowField;
 use crate::arrow::row_source::{Reach, RowBatch, RowGroup, RowSource};
 use crate::error::{Error, Result};
 
 /// Arrays in memory, as parts whose row groups have these rows.
 #[derive(Debug)]
 pub struct HeldRows {
-    fields: Vec<Field>,
+    fields: Vec<ArrowField>,
     footer: Vec<u8>,
     /// Of each part its batches, each with its first row.
     parts: Vec<Vec<(usize, RowBatch)>>,
@@ -21,7 +21,7 @@ impl HeldRows {
     /// Parts of batches, and the rows of the row groups of each.
     #[must_use]
     pub fn new(
-        fields: Vec<Field>,
+        fields: Vec<ArrowField>,
         footer: Vec<u8>,
         parts: Vec<Vec<RowBatch>>,
         part_rows: &[Vec<usize>],
@@ -49,7 +49,7 @@ impl HeldRows {
 }
 
 impl RowSource for HeldRows {
-    fn fields(&self) -> &[Field] {
+    fn fields(&self) -> &[ArrowField] {
         &self.fields
     }
 

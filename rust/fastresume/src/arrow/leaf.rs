@@ -4,18 +4,18 @@ use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescriptor;
 
 use crate::arrow::array::{Array, contradicts};
-use crate::arrow::field::{Field, Form};
+use crate::arrow::field::{ArrowField, ArrowForm};
 use crate::arrow::levels::{DefinitionLevels, Walk};
-use crate::arrow::values::{self, Stored};
+use crate::arrow::values::{self, StoredValues};
 use crate::error::{Error, Result};
 use crate::memory::vectors::{append, room_for};
 
 /// A leaf, and how a file of the same rows holds it.
 #[derive(Debug, Clone)]
-pub struct Leaf {
+pub struct ArrowLeaf {
     /// The way to it, by the numbers of fields.
     path: Vec<usize>,
-    stored: Stored,
+    stored: StoredValues,
     /// The largest definition level, and the largest repetition level.
     levels: (u8, u8),
 }
@@ -29,7 +29,7 @@ pub struct PageShape {
     pub level_bytes: (usize, usize),
 }
 
-impl Leaf {
+impl ArrowLeaf {
     /// The leaf that a way leads to, and that files describe so.
     #[must_use]
     pub fn new(path: Vec<usize>, described: &ColumnDescriptor) -> Self {
@@ -40,7 +40,7 @@ impl Leaf {
         };
         Self {
             path,
-            stored: Stored { physical: described.physical_type(), length },
+            stored: StoredValues { physical: described.physical_type(), length },
             levels: (level(described.max_def_level()), level(described.max_rep_level())),
         }
     }
@@ -60,17 +60,17 @@ impl Leaf {
     /// Goes down to rows of it.
     fn walk<'a>(
         &self,
-        field: &'a Field,
+        field: &'a ArrowField,
         array: &'a Array,
         start: usize,
         length: usize,
         most: usize,
-    ) -> Result<Option<(Walk, Form, &'a Array)>> {
+    ) -> Result<Option<(Walk, ArrowForm, &'a Array)>> {
         let mut walk = Walk::of_rows(start, length, most);
         let (mut field, mut array) = walk.enter(field, array, field.is_nullable)?;
         for &child in self.path.iter().skip(1) {
             // The entries of a map are a struct that is never null, whatever their field says.
-            let is_map = field.form == Form::Map;
+            let is_map = field.form == ArrowForm::Map;
             let (below, to) = walk.descend(field, array, child)?;
             if walk.is_over() {
                 return Ok(None);
@@ -93,7 +93,7 @@ impl Leaf {
     /// `Data` if parts of the array contradict each other, or a value does not fit.
     pub fn page(
         &self,
-        field: &Field,
+        field: &ArrowField,
         array: &Array,
         (start, length): (usize, usize),
         most: usize,
@@ -132,7 +132,7 @@ impl Leaf {
     /// As for `page`.
     pub fn hash(
         &self,
-        field: &Field,
+        field: &ArrowField,
         array: &Array,
         (start, length): (usize, usize),
         [of_levels, of_values]: [&mut blake3::Hasher; 2],
@@ -156,7 +156,7 @@ impl Leaf {
         of_levels.update(&bytes);
         bytes.clear();
         values::add(form, leaf, &walk.at, self.stored, &mut bytes)?;
-        if form == Form::Bool {
+        if form == ArrowForm::Bool {
             // Bits of a page begin with a byte: where arrays are cut they would differ.
             bytes = (0..walk.at.count())
                 .map(|place| bytes.get(place / 8).map_or(0, |byte| byte >> (place % 8) & 1))

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::arrow::array::{Array, contradicts};
 use crate::arrow::bits::Bits;
-use crate::arrow::field::{Field, Form};
+use crate::arrow::field::{ArrowField, ArrowForm};
 use crate::error::{Error, Result};
 use crate::memory::vectors::{collected_results, resize, room_for};
 
@@ -53,7 +53,7 @@ pub struct Walk {
 
 /// The levels of some rows.
 #[derive(Debug)]
-pub struct Levels {
+pub struct ArrowLevels {
     /// How many there are.
     pub count: usize,
     /// The repetition levels; none if all are 0.
@@ -74,7 +74,7 @@ pub enum DefinitionLevels {
     Told(Vec<u8>),
 }
 
-impl Levels {
+impl ArrowLevels {
     /// The definition levels, in the form in which they are known.
     ///
     /// # Errors
@@ -125,10 +125,10 @@ impl Walk {
     /// `Data` if something is null that may not be, or parts of the array contradict each other.
     pub fn enter<'a>(
         &mut self,
-        mut field: &'a Field,
+        mut field: &'a ArrowField,
         mut array: &'a Array,
         is_nullable: bool,
-    ) -> Result<(&'a Field, &'a Array)> {
+    ) -> Result<(&'a ArrowField, &'a Array)> {
         let name = &field.name;
         let mut has_nulls = false;
         loop {
@@ -139,7 +139,7 @@ impl Walk {
                     array.dictionary.as_deref().ok_or_else(|| contradicts("the dictionary is missing"))?;
                 self.map(|place| indices.index(field, place))?;
                 field = values;
-            } else if field.form == Form::Runs {
+            } else if field.form == ArrowForm::Runs {
                 let (of, runs, mut hint) = (field, array, 0);
                 self.map(|place| {
                     hint = runs.run(of, place, hint)?;
@@ -159,8 +159,8 @@ impl Walk {
     }
 
     /// Leaves out values that are null; whether there are some.
-    fn leave_out_nulls(&mut self, field: &Field, array: &Array) -> Result<bool> {
-        let is_null = field.form == Form::Null;
+    fn leave_out_nulls(&mut self, field: &ArrowField, array: &Array) -> Result<bool> {
+        let is_null = field.form == ArrowForm::Null;
         let kept = match &self.at {
             At::Run(_, 0) => return Ok(false),
             At::Run(start, length) => {
@@ -247,13 +247,13 @@ impl Walk {
     /// `Data` if parts of the array contradict each other.
     pub fn descend<'a>(
         &mut self,
-        field: &'a Field,
+        field: &'a ArrowField,
         array: &'a Array,
         child: usize,
-    ) -> Result<(&'a Field, &'a Array)> {
+    ) -> Result<(&'a ArrowField, &'a Array)> {
         let below = field.children.get(child).ok_or_else(|| contradicts("a child is missing"))?;
         let to = array.child(child)?;
-        if field.form == Form::Struct {
+        if field.form == ArrowForm::Struct {
             match &mut self.at {
                 At::Run(start, _) | At::Some(start, _) => *start += array.offset,
                 At::Each(each) => each.iter_mut().for_each(|place| *place += array.offset),
@@ -265,14 +265,14 @@ impl Walk {
     }
 
     /// Goes from lists to their elements.
-    fn expand(&mut self, form: Form, lists: &Array) -> Result<()> {
+    fn expand(&mut self, form: ArrowForm, lists: &Array) -> Result<()> {
         self.lists += 1;
-        let mut found = Elements::new((self.lists, self.level), self.most);
+        let mut found = ListElements::new((self.lists, self.level), self.most);
         let repetition = std::mem::take(&mut self.repetition);
         let definition = std::mem::replace(&mut self.definition, Definition::All);
         let mut place = 0;
         // Between the lists that are there lie the levels of what is not.
-        let mut gone_before = |found: &mut Elements| {
+        let mut gone_before = |found: &mut ListElements| {
             while let Some(level) = definition.gone(place) {
                 found.add_gone(repetition.get(place).copied().unwrap_or(0), level)?;
                 place += 1;
@@ -298,8 +298,8 @@ impl Walk {
 
     /// The levels, at the end of the way.
     #[must_use]
-    pub fn levels(&mut self) -> Levels {
-        Levels {
+    pub fn levels(&mut self) -> ArrowLevels {
+        ArrowLevels {
             count: self.count,
             repetition: std::mem::take(&mut self.repetition),
             there: self.level,
@@ -346,7 +346,7 @@ impl At {
 }
 
 /// The elements of lists, and the levels that they have.
-struct Elements {
+struct ListElements {
     at: At,
     /// None as long as all are there.
     told: Option<Vec<u8>>,
@@ -357,7 +357,7 @@ struct Elements {
     most: usize,
 }
 
-impl Elements {
+impl ListElements {
     fn new((deeper, empty): (u8, u8), most: usize) -> Self {
         Self { at: At::Run(0, 0), told: None, repetition: Vec::new(), deeper, empty, most }
     }

@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::arrow::array::Array;
-use crate::arrow::field::Field;
+use crate::arrow::field::ArrowField;
 use crate::error::{Error, Result};
 
 /// Rows that lie behind one another, as arrays of columns side by side.
@@ -41,7 +41,7 @@ pub type Waiting = Box<dyn FnOnce() -> Result<Arc<RowGroup>> + Send>;
 /// What has rows, in parts whose row groups have known numbers of rows.
 pub trait RowSource: Send + Sync + Debug + 'static {
     /// The columns.
-    fn fields(&self) -> &[Field];
+    fn fields(&self) -> &[ArrowField];
 
     /// The footer of a Parquet file of the same columns without a row, which says how they are delivered.
     fn footer(&self) -> &[u8];

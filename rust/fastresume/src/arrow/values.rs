@@ -4,7 +4,7 @@ use parquet::basic::Type as Physical;
 
 use crate::arrow::array::{Array, bit, contradicts};
 use crate::arrow::bits::Bits;
-use crate::arrow::field::{Form, Meaning};
+use crate::arrow::field::{ArrowForm, Meaning};
 use crate::arrow::levels::At;
 use crate::error::{Error, Result};
 use crate::memory::vectors::{resize, room_for};
@@ -14,14 +14,14 @@ const DAY_MILLIS: i64 = 86_400_000;
 
 /// How a file of the same rows holds values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredValues {
     /// Their type.
     pub physical: Physical,
     /// The bytes of each, if they have one length that the type does not tell.
     pub length: usize,
 }
 
-impl Stored {
+impl StoredValues {
     /// Bytes of a value; 0 of bits and of those that differ in length.
     fn width(self) -> usize {
         match self.physical {
@@ -38,13 +38,19 @@ impl Stored {
 ///
 /// # Errors
 /// `Data` if the array contradicts itself, or a value does not fit.
-pub fn add(form: Form, array: &Array, at: &At, stored: Stored, output: &mut Vec<u8>) -> Result<()> {
+pub fn add(
+    form: ArrowForm,
+    array: &Array,
+    at: &At,
+    stored: StoredValues,
+    output: &mut Vec<u8>,
+) -> Result<()> {
     match form {
         // Where nothing is there, buffers may end before the place where it would be.
         _ if at.count() == 0 => Ok(()),
-        Form::Bool => add_bits(array, at, output),
-        Form::Bytes { .. } | Form::Views => add_texts(form, array, at, output),
-        Form::Fixed(width, meaning) => add_fixed((width, meaning), array, at, stored, output),
+        ArrowForm::Bool => add_bits(array, at, output),
+        ArrowForm::Bytes { .. } | ArrowForm::Views => add_texts(form, array, at, output),
+        ArrowForm::Fixed(width, meaning) => add_fixed((width, meaning), array, at, stored, output),
         _ => Err(contradicts("it has no values of its own")),
     }
 }
@@ -75,7 +81,7 @@ fn add_bits(array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-fn add_texts(form: Form, array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
+fn add_texts(form: ArrowForm, array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
     at.each(|place| {
         let text = array.text(form, place)?;
         let length = u32::try_from(text.len()).map_err(|_| {
@@ -92,7 +98,7 @@ fn add_fixed(
     (width, meaning): (usize, Meaning),
     array: &Array,
     at: &At,
-    stored: Stored,
+    stored: StoredValues,
     output: &mut Vec<u8>,
 ) -> Result<()> {
     let (bytes, wide) = (array.buffer(0)?, stored.width());

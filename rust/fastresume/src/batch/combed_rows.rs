@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
 use crate::batch::segment::{Piece, to_usize};
-use crate::batch::slots::fields::Slots;
+use crate::batch::slots::fields::FieldSlots;
 use crate::batch::slots::interleave::Move;
 use crate::batch::slots::placed_rows::{FlatRows, PlacedRows};
 use crate::batch::slots::row_ids::Damage;
@@ -124,7 +124,7 @@ impl CombedShare {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory; `Data` if a bunch has 2^32 rows or more.
-    pub fn hand_over<'a>(&'a self, slots: &mut Slots, placed: &mut Vec<PlacedRows<'a>>) -> Result<()> {
+    pub fn hand_over<'a>(&'a self, slots: &mut FieldSlots, placed: &mut Vec<PlacedRows<'a>>) -> Result<()> {
         let moves = self.moves()?;
         let written = slots.written();
         written.note_damage(&self.damage);

@@ -2,10 +2,10 @@
 
 use crate::batch::gather_rows::gather;
 use crate::batch::segment::to_usize;
-use crate::batch::slots::fields::Slots;
-use crate::batch::slots::row_ids::{Damage, Written};
+use crate::batch::slots::fields::FieldSlots;
+use crate::batch::slots::row_ids::{Damage, RowIds};
 use crate::error::Result;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::projection::layout::Layout;
 use crate::resume::tail::Shape;
 
@@ -22,7 +22,7 @@ impl EndedBunch {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn new(slots: Slots, layout: &Layout) -> Result<Self> {
+    pub fn new(slots: FieldSlots, layout: &Layout) -> Result<Self> {
         let (fields, written) = slots.into_parts(layout);
         let damage = written.damage().to_vec();
         Ok(Self { fields, numbers: written.numbers()?, damage })
@@ -32,7 +32,7 @@ impl EndedBunch {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn batch(&self, layout: &Layout, first_row: u64, shape: Shape) -> Result<(Vec<Memory>, Written)> {
+    pub fn batch(&self, layout: &Layout, first_row: u64, shape: Shape) -> Result<(Vec<Memory>, RowIds)> {
         let (first, distinct) = (to_usize(first_row)?, to_usize(shape.distinct)?);
         let rows = to_usize(shape.rows)?;
         // Filled up with copies of its rows, in turn.
@@ -40,7 +40,7 @@ impl EndedBunch {
             .map(|turn| first..first + distinct.min(rows - turn * distinct));
         let fields = gather(&self.fields, layout, &copies)?;
         let numbers = self.numbers.get(first..first + distinct).unwrap_or_default();
-        let mut written = Written::default();
+        let mut written = RowIds::default();
         written.note_each(numbers)?;
         written.note_damage(&self.damage);
         Ok((fields, written))

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::batch::open_files::OpenFiles;
-use crate::decode::open_file::{Fetched, OpenFile};
+use crate::decode::open_file::{FetchedBytes, OpenFile};
 use crate::error::{Result, locked};
 use crate::parallel;
 use crate::projection::memory_estimate::held_row_bytes;
@@ -53,7 +53,7 @@ struct Fetch {
     unused: Vec<usize>,
     bytes: u64,
     /// None where nothing had to be asked for.
-    asked: Option<Fetched>,
+    asked: Option<FetchedBytes>,
 }
 
 impl Fetch {
@@ -64,12 +64,12 @@ impl Fetch {
 
     /// What it takes, as nearly as it is known.
     fn bytes(&self) -> u64 {
-        self.asked.as_ref().and_then(Fetched::bytes).unwrap_or(self.bytes)
+        self.asked.as_ref().and_then(FetchedBytes::bytes).unwrap_or(self.bytes)
     }
 
     /// Whether it was decoded, and nobody decodes it now: others may want the rest of it.
     fn is_idle(&self) -> bool {
-        self.is_used() && self.asked.as_ref().is_none_or(Fetched::is_idle)
+        self.is_used() && self.asked.as_ref().is_none_or(FetchedBytes::is_idle)
     }
 
     fn is_used(&self) -> bool {
@@ -78,7 +78,7 @@ impl Fetch {
 }
 
 /// Row groups of one file that are asked for together.
-struct Stretch {
+struct FetchStretch {
     file: Arc<OpenFile>,
     groups: Vec<usize>,
     /// The number of the first one in the file.
@@ -89,7 +89,7 @@ struct Stretch {
     span: Range<u64>,
 }
 
-impl Stretch {
+impl FetchStretch {
     fn one((group, index): (usize, usize), file: Arc<OpenFile>, (ranges, needed): Wanted) -> Self {
         let start = ranges.iter().map(|range| range.start).min().unwrap_or(0);
         let end = ranges.iter().map(|range| range.end).max().unwrap_or(start);
@@ -142,7 +142,7 @@ impl Fetches {
         let most = MOST_JOINED_BYTES.min(self.budget_bytes / 4);
         // To open a file takes a request, for which its footer waits.
         let open = |groups_of_file: &[usize]| {
-            let mut stretches: Vec<Stretch> = Vec::new();
+            let mut stretches: Vec<FetchStretch> = Vec::new();
             let mut before = self.unused(Fetch::bytes);
             for &group in groups_of_file {
                 let is_now = groups.first() == Some(&group);
@@ -154,7 +154,7 @@ impl Fetches {
                     }
                 })?;
                 let wanted = wanted(group, &file, files)?;
-                let one = Stretch::one((group, files.sources.group(group).index), file, wanted);
+                let one = FetchStretch::one((group, files.sources.group(group).index), file, wanted);
                 if is_now {
                     // It is decoded now: it waits for no other bytes, and for no other file.
                     self.ahead(one, soon.come_again)?;
@@ -165,7 +165,7 @@ impl Fetches {
                         None => Some(one),
                     };
                     if apart.is_some() {
-                        before += stretches.last().map_or(0, Stretch::bytes);
+                        before += stretches.last().map_or(0, FetchStretch::bytes);
                     }
                     stretches.extend(apart);
                 }
@@ -185,7 +185,7 @@ impl Fetches {
             }
         }
         // The last one goes on with what comes ahead next.
-        let is_due = |last: &Stretch| last.bytes() > most / 2 || self.is_little(groups.len());
+        let is_due = |last: &FetchStretch| last.bytes() > most / 2 || self.is_little(groups.len());
         if let Some(last) = open_end.filter(is_due) {
             drop(self.ahead(last, soon.come_again));
         }
@@ -204,7 +204,7 @@ impl Fetches {
     /// The same file, of whose row group the bytes are on their way.
     ///
     /// # Errors
-    /// `Data` if its metadata contradict each other; `Source` if the bytes can't be asked for.
+    /// `Data` if its metadata contradict each other; `ByteSource` if the bytes can't be asked for.
     pub fn fetched(&self, group: usize, file: &Arc<OpenFile>, files: &OpenFiles) -> Result<Arc<OpenFile>> {
         let (ranges, bytes) = wanted(group, file, files)?;
         let asked = self.used(group, bytes, || file.ask(files.sources.group(group).index, &ranges))?;
@@ -224,10 +224,10 @@ impl Fetches {
         &self,
         group: usize,
         bytes: u64,
-        ask: impl FnOnce() -> Result<Option<Fetched>>,
-    ) -> Result<Option<Fetched>> {
+        ask: impl FnOnce() -> Result<Option<FetchedBytes>>,
+    ) -> Result<Option<FetchedBytes>> {
         let mut kept = locked(&self.kept);
-        kept.retain(|fetch| !fetch.asked.as_ref().is_some_and(Fetched::was_given_up));
+        kept.retain(|fetch| !fetch.asked.as_ref().is_some_and(FetchedBytes::was_given_up));
         if let Some(at) = kept.iter().position(|fetch| fetch.groups.contains(&group))
             && let Some(mut found) = kept.remove(at)
         {
@@ -255,7 +255,7 @@ impl Fetches {
     fn let_go_of_rows(&self, soon: &[usize]) {
         let is_soon = |fetch: &Fetch| fetch.groups.iter().any(|group| soon.contains(group));
         let is_over = |fetch: &Fetch| {
-            matches!(fetch.asked, Some(Fetched::Rows(..))) && fetch.is_idle() && !is_soon(fetch)
+            matches!(fetch.asked, Some(FetchedBytes::Rows(..))) && fetch.is_idle() && !is_soon(fetch)
         };
         locked(&self.kept).retain(|fetch| !is_over(fetch));
     }
@@ -263,8 +263,8 @@ impl Fetches {
     /// Asks for what is decoded soon, if there is room for it; whether there was.
     ///
     /// # Errors
-    /// `Source` if it can't be asked for.
-    fn ahead(&self, stretch: Stretch, come_again: bool) -> Result<bool> {
+    /// `ByteSource` if it can't be asked for.
+    fn ahead(&self, stretch: FetchStretch, come_again: bool) -> Result<bool> {
         let bytes = stretch.bytes();
         // One is on its way while another one is decoded.
         let near = NEAR_BYTES.max(bytes.saturating_mul(2)).min(self.budget_bytes);
@@ -275,7 +275,7 @@ impl Fetches {
     /// How many row groups of sources of rows are waited for.
     fn awaited(&self) -> usize {
         let kept = locked(&self.kept);
-        kept.iter().filter(|fetch| fetch.asked.as_ref().is_some_and(Fetched::is_awaited)).count()
+        kept.iter().filter(|fetch| fetch.asked.as_ref().is_some_and(FetchedBytes::is_awaited)).count()
     }
 
     /// Row groups that are decoded soon, if there is room for them below `most` bytes; whether there was.
@@ -287,7 +287,7 @@ impl Fetches {
         groups: Vec<usize>,
         bytes: u64,
         most: u64,
-        ask: impl FnOnce() -> Result<Option<Fetched>>,
+        ask: impl FnOnce() -> Result<Option<FetchedBytes>>,
     ) -> Result<bool> {
         let mut kept = locked(&self.kept);
         if kept.iter().any(|fetch| groups.iter().any(|group| fetch.groups.contains(group))) {
@@ -339,11 +339,11 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::source::byte_source::Source;
+    use crate::source::byte_source::ByteSource;
 
     struct Nothing;
 
-    impl Source for Nothing {
+    impl ByteSource for Nothing {
         fn size(&self) -> u64 {
             0
         }
@@ -358,11 +358,11 @@ mod tests {
     }
 
     #[allow(clippy::unnecessary_wraps, reason = "a source answers so")]
-    fn source() -> Result<Option<Fetched>> {
-        Ok(Some(Fetched::Bytes(Arc::new(Nothing))))
+    fn source() -> Result<Option<FetchedBytes>> {
+        Ok(Some(FetchedBytes::Bytes(Arc::new(Nothing))))
     }
 
-    fn never() -> Result<Option<Fetched>> {
+    fn never() -> Result<Option<FetchedBytes>> {
         panic!("it was asked for before")
     }
 

@@ -5,21 +5,21 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use crate::batch::fetches::{Fetches, Soon};
-use crate::batch::mending::{FieldColumn, GroupFile, Masking, Surveys};
 use crate::batch::open_files::OpenFiles;
 use crate::batch::packed_lists::PackedLists;
-use crate::batch::padded::PadDecoder;
-use crate::batch::routing::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
+use crate::batch::pad_decoder::PadDecoder;
+use crate::batch::routes::{Route, RouteParts, Routes, hand_out, hand_out_jagged};
 use crate::batch::segment::{Places, Segment, to_usize};
 use crate::batch::slots::fields::SharedSlots;
 use crate::batch::slots::interleave::{Rows, Scattered};
-use crate::batch::slots::jagged_append::{JaggedRun, expected_bytes};
-use crate::batch::slots::partition::Sorter;
+use crate::batch::slots::jagged_run::{JaggedRun, expected_bytes};
 use crate::batch::slots::row_ids::Damage;
+use crate::batch::slots::sorter::Sorter;
 use crate::batch::sources::{GroupOf, Sources};
 use crate::batch::strips::{StripSource, decode_together};
+use crate::batch::surveys::{FieldColumn, GroupFile, Masking, Surveys};
 use crate::batch::waiting::Waiting;
-use crate::batch::window::{Scatter, Stretch};
+use crate::batch::window::{Scatter, WindowStretch};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::decode::open_file::OpenFile;
 use crate::decode::row_picker::StepRows;
@@ -27,7 +27,7 @@ use crate::decode::survey::BadRows;
 use crate::error::{Error, Result, check, locked};
 use crate::format::page::kept_pages::KeptPages;
 use crate::format::page::reader::Buffers;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::{collected, collected_results, with_room};
 use crate::projection::layout::Layout;
 use crate::projection::padding::Padding;
@@ -168,7 +168,7 @@ impl Filler {
                 let mut scatter = locked(&self.scatters).pop().unwrap_or_default();
                 part.scatter(stretches, &mut scatter)?;
                 let mut spans = with_room(stretches.len())?;
-                for Stretch { rows: of, .. } in stretches {
+                for WindowStretch { rows: of, .. } in stretches {
                     spans.push(to_usize(of.start - group_start)?..to_usize(of.end - group_start)?);
                 }
                 let numbers = stretches.iter().map(|of| of.rows.clone()).collect();

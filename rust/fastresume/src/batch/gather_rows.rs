@@ -6,11 +6,11 @@ use std::ops::Range;
 use bytemuck::Pod;
 
 use crate::error::{Error, Result};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::{collected, collected_results, push, with_room};
 use crate::projection::layout::Layout;
 
-/// The rows at `places` of the memory of each field of a layout (see `Slots::into_parts`), in the order of these; a row may
+/// The rows at `places` of the memory of each field of a layout (see `FieldSlots::into_parts`), in the order of these; a row may
 /// come more than once. Field by field, so that only one of them is there twice at a time, where the memory is given away.
 ///
 /// # Errors

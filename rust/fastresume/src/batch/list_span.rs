@@ -24,7 +24,7 @@ pub struct ListSpan {
 }
 
 /// The row group of a segment, its spans, and how many tokens they have.
-pub type Cut = (usize, Vec<ListSpan>, u64);
+pub type ListCut = (usize, Vec<ListSpan>, u64);
 
 /// Cuts tokens, which ascend, into spans of one row group.
 pub struct SpanCutter<'a> {
@@ -52,7 +52,7 @@ impl<'a> SpanCutter<'a> {
     }
 
     /// The row group, its spans, and how many tokens they have; nothing is left. `None` if there is no span.
-    pub fn taken(&mut self) -> Option<Cut> {
+    pub fn taken(&mut self) -> Option<ListCut> {
         let group = self.group.take()?;
         Some((group, std::mem::take(&mut self.spans), std::mem::take(&mut self.tokens)))
     }
@@ -62,7 +62,7 @@ impl<'a> SpanCutter<'a> {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory; `Data` if the index has tokens of rows that are not there.
-    pub fn cut(mut self, sequences: &[(u64, u64)]) -> Result<Vec<(u64, Cut)>> {
+    pub fn cut(mut self, sequences: &[(u64, u64)]) -> Result<Vec<(u64, ListCut)>> {
         let (mut found, mut first_batch) = (Vec::new(), u64::MAX);
         for &(sequence, batch) in sequences {
             let (file, mut tokens) = self.of.table.tokens(&(sequence..sequence + 1));

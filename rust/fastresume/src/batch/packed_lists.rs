@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::batch::documents::{Documents, SequenceMemory};
 use crate::batch::packing::Packing;
-use crate::batch::slots::fields::Slots;
+use crate::batch::slots::fields::FieldSlots;
 use crate::batch::slots::row_ids::Damage;
 use crate::error::Result;
 use crate::memory::vectors::push;
@@ -94,7 +94,7 @@ impl SequenceShare {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory; `Data` if lists are not packed so.
-    pub fn hand_over(&self, slots: &mut Slots) -> Result<()> {
+    pub fn hand_over(&self, slots: &mut FieldSlots) -> Result<()> {
         let (fields, written) = slots.values();
         let mut memory = SequenceMemory::new(fields)?;
         let length = self.length;

@@ -7,7 +7,7 @@ use crate::batch::bunch::Bunches;
 use crate::batch::list_span::ListSpan;
 use crate::batch::packing::PackedRows;
 use crate::batch::slots::pending::waiting;
-use crate::batch::window::{Stretch, WindowPart};
+use crate::batch::window::{WindowPart, WindowStretch};
 use crate::error::{Error, Result};
 use crate::order::comb::Comb;
 
@@ -58,7 +58,7 @@ pub enum Places {
         /// The window, and the streams that take from it.
         part: Arc<WindowPart>,
         /// The rows of the dataset to decode, ascending, with their blocks in the window.
-        stretches: Vec<Stretch>,
+        stretches: Vec<WindowStretch>,
     },
     /// Rows of lists, from which sequences are cut.
     Lists {
@@ -82,7 +82,7 @@ impl Segment {
             Places::Combed { pieces, .. } => {
                 of_rows(pieces.iter().map(|piece| piece.rows.end - piece.rows.start).sum())
             }
-            Places::Scattered { stretches, .. } => of_rows(stretches.iter().map(Stretch::count).sum()),
+            Places::Scattered { stretches, .. } => of_rows(stretches.iter().map(WindowStretch::count).sum()),
             Places::Lists { bytes, .. } => *bytes,
         }
     }
@@ -94,7 +94,7 @@ impl Segment {
                 let ends = pieces.first().zip(pieces.last());
                 ends.map_or(0, |(first, last)| last.rows.end - first.rows.start)
             }
-            Places::Scattered { stretches, .. } => stretches.iter().map(Stretch::count).sum(),
+            Places::Scattered { stretches, .. } => stretches.iter().map(WindowStretch::count).sum(),
             Places::Lists { spans, .. } => {
                 spans.iter().map(|span| span.ordinals.end - span.ordinals.start).sum()
             }

@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::slots::fields::Slots;
+use crate::batch::slots::fields::FieldSlots;
 use crate::batch::slots::interleave::Move;
-use crate::batch::slots::jagged_partition::JaggedPiece;
-use crate::batch::slots::partition::Sorted;
+use crate::batch::slots::jagged_piece::JaggedPiece;
 use crate::batch::slots::pending::PendingRows;
 use crate::batch::slots::row_ids::Damage;
+use crate::batch::slots::sorter::Sorted;
 use crate::error::Result;
 use crate::memory::vectors::{collected, with_room};
 
 /// A field, and whether these are its masks.
-pub type Part = (usize, bool);
+pub type RowsPart = (usize, bool);
 
 /// Rows of lists or texts of one bunch: its number among those of the segment, and how many of its rows come before them.
 #[derive(Debug, Clone)]
@@ -32,7 +32,7 @@ pub struct SortedRows {
     pub bunches: VecDeque<(u64, Range<usize>)>,
     /// Rows of the segment, ascending within each bunch.
     pub moves: Arc<[Move]>,
-    pub flat: Vec<(Part, Sorted)>,
+    pub flat: Vec<(RowsPart, Sorted)>,
     /// Fields of lists or texts, and the rows of each bunch in them.
     pub jagged: Vec<(usize, VecDeque<Lists>)>,
     /// How many bunches have taken their rows.
@@ -46,7 +46,7 @@ pub struct SortedRows {
 pub struct SortedShare {
     moves: Arc<[Move]>,
     own: Range<usize>,
-    flat: Vec<(Part, Vec<PendingRows>)>,
+    flat: Vec<(RowsPart, Vec<PendingRows>)>,
     jagged: Vec<(usize, Vec<Lists>)>,
     numbers: Arc<[Range<u64>]>,
     damage: Arc<[Damage]>,
@@ -109,7 +109,7 @@ impl SortedShare {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn hand_over(&self, slots: &mut Slots) -> Result<()> {
+    pub fn hand_over(&self, slots: &mut FieldSlots) -> Result<()> {
         let written = slots.written();
         written.note_damage(&self.damage);
         let base = written.note_scattered(&self.moves[self.own.clone()], &self.numbers)?;

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use crate::batch::mending::{FieldColumn, GroupFile};
-use crate::batch::routing::{RouteParts, StripSplit};
+use crate::batch::routes::{RouteParts, StripSplit};
 use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, Strip};
 use crate::batch::sources::GroupOf;
+use crate::batch::surveys::{FieldColumn, GroupFile};
 use crate::decode::decoder::{ScalarDecoder, Target};
 use crate::decode::row_picker::StepRows;
 use crate::error::{Error, Result, check};
 use crate::format::page::reader::Buffers;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::projection::field::Field;
 use crate::schema::columns::Column;
 
@@ -58,7 +58,7 @@ pub fn decode_together(
     let is_lowered = floors.is_some();
     match decoded(floors) {
         // Footers may be wrong.
-        Err(Error::Data { .. } | Error::Source(_)) if is_lowered => decoded(None),
+        Err(Error::Data { .. } | Error::Source(_) | Error::Missing(_)) if is_lowered => decoded(None),
         strips => strips,
     }
 }

@@ -16,7 +16,7 @@ use crate::batch::strips::StripSource;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::error::{Error, Result, check, locked};
 use crate::format::page::reader::Buffers;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::{push, room_for, with_room};
 
 impl Filler {

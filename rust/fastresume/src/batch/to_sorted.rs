@@ -6,20 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::batch::filler::{Filler, Scratch};
-use crate::batch::mending::GroupFile;
-use crate::batch::padded::PadDecoder;
-use crate::batch::routing::Routes;
+use crate::batch::pad_decoder::PadDecoder;
+use crate::batch::routes::Routes;
 use crate::batch::segment::to_usize;
 use crate::batch::slots::interleave::{Columns, Move};
-use crate::batch::slots::jagged_partition::{self, Lot};
-use crate::batch::slots::partition::{Sorted, Sorter};
-use crate::batch::sorted_rows::{Lists, Part, SortedRows};
+use crate::batch::slots::jagged_piece::{self, Lot};
+use crate::batch::slots::sorter::{Sorted, Sorter};
+use crate::batch::sorted_rows::{Lists, RowsPart, SortedRows};
 use crate::batch::sources::GroupOf;
 use crate::batch::strips::{StripSource, decode_together};
-use crate::batch::window::{Scatter, Stretch, WindowPart};
+use crate::batch::surveys::GroupFile;
+use crate::batch::window::{Scatter, WindowPart, WindowStretch};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::error::{Result, check, locked};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::{collected, with_room};
 use crate::projection::padding::Padding;
 
@@ -32,7 +32,7 @@ impl Filler {
         &self,
         group: usize,
         part: &WindowPart,
-        stretches: &[Stretch],
+        stretches: &[WindowStretch],
         stop: &AtomicBool,
     ) -> Result<SortedRows> {
         let of = self.sources.group(group);
@@ -43,7 +43,7 @@ impl Filler {
             return Ok(SortedRows::default());
         }
         let mut spans = with_room(stretches.len())?;
-        for Stretch { rows, .. } in stretches {
+        for WindowStretch { rows, .. } in stretches {
             spans.push(to_usize(rows.start - of.rows.start)?..to_usize(rows.end - of.rows.start)?);
         }
         let numbers = stretches.iter().map(|stretch| stretch.rows.clone()).collect();
@@ -122,7 +122,7 @@ impl StripSource<'_> {
         let moves = scatter.bunches().iter().map(|(_, own)| scatter.moves(own.clone()));
         let moves: Vec<&[Move]> = collected(moves)?;
         let mut found = VecDeque::new();
-        jagged_partition::sort(rows, self.field.inner_levels(), &moves, |piece, lots| {
+        jagged_piece::sort(rows, self.field.inner_levels(), &moves, |piece, lots| {
             let lists =
                 |Lot { share, rows, before }| Lists { bunch: share, piece: piece.clone(), rows, before };
             found.extend(lots.into_iter().map(lists));
@@ -137,7 +137,7 @@ impl StripSource<'_> {
         spans: &[Range<usize>],
         (numbers, count): (&[u32], usize),
         scratch: &mut Scratch,
-    ) -> Result<Vec<(Part, Sorted)>> {
+    ) -> Result<Vec<(RowsPart, Sorted)>> {
         let (of, of_field) = (self.column(0), (self.field.dtype.width(), self.field.has_lengths()));
         let Scratch { buffers, jagged, columns: [values, valid], lengths, .. } = scratch;
         let take = |decoder: Box<dyn JaggedDecoder + '_>| {

@@ -5,7 +5,7 @@
 
 use crate::batch::combed_rows::{CombedRows, CombedShare};
 use crate::batch::packed_lists::SequenceShare;
-use crate::batch::slots::fields::Slots;
+use crate::batch::slots::fields::FieldSlots;
 use crate::batch::slots::placed_rows::PlacedRows;
 use crate::batch::sorted_rows::{SortedRows, SortedShare};
 use crate::error::Result;
@@ -72,7 +72,7 @@ impl Share {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory; `Data` if a bunch has 2^32 rows or more.
-    pub fn hand_over<'a>(&'a self, slots: &mut Slots, placed: &mut Vec<PlacedRows<'a>>) -> Result<()> {
+    pub fn hand_over<'a>(&'a self, slots: &mut FieldSlots, placed: &mut Vec<PlacedRows<'a>>) -> Result<()> {
         match self {
             Self::Combed(share) => share.hand_over(slots, placed),
             Self::Sorted(share) => share.hand_over(slots),

@@ -17,7 +17,7 @@ use crate::resume::source_places::Spread;
 
 /// Rows of one block of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stretch {
+pub struct WindowStretch {
     /// The number of the block in its window.
     pub block: usize,
     /// The row numbers, all of them selected.
@@ -26,7 +26,7 @@ pub struct Stretch {
     pub ordinal: u64,
 }
 
-impl Stretch {
+impl WindowStretch {
     /// The number of its rows.
     pub fn count(&self) -> u64 {
         self.rows.end - self.rows.start
@@ -46,7 +46,7 @@ pub struct WindowPart {
     /// Where its places are those of bins: which rows each has, and where they go.
     bins: Option<BinPlaces>,
     /// Places of the window whose rows go to batches, ascending.
-    spans: Vec<Span>,
+    spans: Vec<WindowSpan>,
     /// The bunches that get a row, in order.
     found: Vec<u64>,
     /// The number of the first of them among all, and of each from it on, its index among those found, or `NOWHERE`.
@@ -56,7 +56,7 @@ pub struct WindowPart {
 
 /// Places of a window whose rows follow one another in a stream, in slices.
 #[derive(Debug)]
-struct Span {
+struct WindowSpan {
     places: Range<u64>,
     /// The first of them, counted from where a slice begins.
     past: u64,
@@ -115,7 +115,7 @@ impl Scatter {
     }
 }
 
-impl Span {
+impl WindowSpan {
     /// Where the rows of a stream from a slice on are, which stand at these positions.
     fn new(stream: &Stream, slice: u64, bunches: &Bunches, places: Range<u64>, counted: u64) -> Self {
         Self {
@@ -166,7 +166,7 @@ impl WindowPart {
             for positions in remaining.slice(counted..stream.counted(given.end - 1) + 1) {
                 let places = positions.start - window.positions.start..positions.end - window.positions.start;
                 let rows = positions.end - positions.start;
-                spans.push(Span::new(stream, slice, &bunches, places, counted));
+                spans.push(WindowSpan::new(stream, slice, &bunches, places, counted));
                 counted += rows;
             }
             first_batch = first_batch.min(stream.batch_of(given.start));
@@ -215,7 +215,7 @@ impl WindowPart {
                 numbers.extend(numbers_of);
                 numbers.dedup();
                 all.first_batch = all.first_batch.min(first);
-                let mut span = Span::new(stream, 0, &bunches, spread.places.clone(), stream.start);
+                let mut span = WindowSpan::new(stream, 0, &bunches, spread.places.clone(), stream.start);
                 (span.past, span.comb) = (spread.past, Some((Arc::clone(comb), spread.phase)));
                 all.spans.push(span);
             }
@@ -269,7 +269,7 @@ impl WindowPart {
     ///
     /// # Errors
     /// As for `scatter`.
-    pub fn first_batch_of(&self, stretches: &[Stretch]) -> Result<Option<u64>> {
+    pub fn first_batch_of(&self, stretches: &[WindowStretch]) -> Result<Option<u64>> {
         let mut scatter = Scatter::default();
         self.scatter(stretches, &mut scatter)?;
         let Some((bunch, of)) = scatter.bunches.first().cloned() else { return Ok(None) };
@@ -281,10 +281,10 @@ impl WindowPart {
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn scatter(&self, stretches: &[Stretch], scatter: &mut Scatter) -> Result<()> {
+    pub fn scatter(&self, stretches: &[WindowStretch], scatter: &mut Scatter) -> Result<()> {
         let Scatter { bunches, moves, numbers, slots } = scatter;
         slots.clear();
-        room_for(slots, to_index(stretches.iter().map(Stretch::count).sum()))?;
+        room_for(slots, to_index(stretches.iter().map(WindowStretch::count).sum()))?;
         // Sorted by counting: the rows of a bunch begin where those of the one before end.
         // A segment has fewer rows than 2^32: its numbers are in memory.
         let mut ends = filled(self.found.len(), 0_u32)?;
@@ -365,7 +365,7 @@ impl WindowPart {
         }
     }
 
-    fn span_of(&self, place: u64) -> Option<&Span> {
+    fn span_of(&self, place: u64) -> Option<&WindowSpan> {
         let next = self.spans.partition_point(|span| span.places.start <= place);
         self.spans[..next].last().filter(|span| place < span.places.end)
     }
@@ -409,10 +409,10 @@ mod tests {
     }
 
     fn rows_go_where_their_positions_say(order: &Order, part: &WindowPart) {
-        let stretches: Vec<Stretch> = part
+        let stretches: Vec<WindowStretch> = part
             .blocks()
             .into_iter()
-            .map(|(block, rows)| Stretch { block, ordinal: rows.start, rows })
+            .map(|(block, rows)| WindowStretch { block, ordinal: rows.start, rows })
             .collect();
         // Where each row goes, counted along what remains: the first 12 to one stream, the next 9 to the
         // other.

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arrow::field::Field;
+use crate::arrow::field::ArrowField;
 use crate::arrow::row_source::{Reach, RowGroup, RowSource, Waiting};
+use crate::dataset::file_kind::FileKind;
 use crate::dataset::listing::{self, Listed};
-use crate::dataset::meant_names::FileKind;
 use crate::dataset::path_bytes;
 use crate::dataset::row_parts::RowPart;
 use crate::error::{Error, Result, check_thread, locked, stop_of_thread, stopped_by};
@@ -69,7 +69,7 @@ pub struct ArrowFiles {
 
 /// Files of Arrow's format as a source of rows.
 pub struct ArrowFileRows {
-    fields: Vec<Field>,
+    fields: Vec<ArrowField>,
     footer: Vec<u8>,
     files: ArrowFiles,
     reach: Reach,
@@ -114,7 +114,7 @@ impl ArrowSchemas {
     ///
     /// # Errors
     /// `Data` if one is damaged, or has other fields; `Source` if it can't be read; `Interrupted`.
-    pub fn open(&self, fields: &[Field], stop: &AtomicBool) -> Result<ArrowFiles> {
+    pub fn open(&self, fields: &[ArrowField], stop: &AtomicBool) -> Result<ArrowFiles> {
         let files = parallel::each(self.found.len(), 1, MAX_THREADS, stop, |number| {
             let FoundSchema { listed, status, .. } = &self.found[number];
             let (source, now) = self.file_system.open(&listed.path, listed.status.as_ref())?;
@@ -174,7 +174,7 @@ impl ArrowFiles {
 impl ArrowFileRows {
     /// The rows of files of these fields; a Parquet file of the same columns would have this footer.
     #[must_use]
-    pub fn new(fields: Vec<Field>, footer: Vec<u8>, files: ArrowFiles) -> Self {
+    pub fn new(fields: Vec<ArrowField>, footer: Vec<u8>, files: ArrowFiles) -> Self {
         let groups = files.files.iter().map(|known| known.file.groups()).collect();
         let reach = files.files.iter().map(|known| match known {
             KnownFile { object: Some(_), .. } => Reach::Far,
@@ -240,7 +240,7 @@ impl std::fmt::Debug for ArrowFileRows {
 }
 
 impl RowSource for ArrowFileRows {
-    fn fields(&self) -> &[Field] {
+    fn fields(&self) -> &[ArrowField] {
         &self.fields
     }
 

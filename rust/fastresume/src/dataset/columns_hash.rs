@@ -1,6 +1,6 @@
 //! What columns are in each file, as a hash: what was worked out of their values is of these columns and no others.
 
-use crate::dataset::file_value::Value;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::format::metadata::footer::HASH_BYTES;
@@ -29,7 +29,7 @@ impl Manifest {
             let schema = self.schema_of(file);
             add(&mut hasher, &schema)?;
             let names = given[schema].iter().copied().chain(of_paths.iter().map(String::as_str));
-            let values: Vec<Value> = names.map(|name| self.value(file, name)).collect();
+            let values: Vec<FileValue> = names.map(|name| self.value(file, name)).collect();
             add(&mut hasher, &values)?;
         }
         Ok(hasher.finalize().to_hex()[..2 * HASH_BYTES].to_owned())

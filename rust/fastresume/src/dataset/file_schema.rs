@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_summary::Summary;
+use crate::dataset::file_summary::FileSummary;
 use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
-use crate::format::metadata::size_estimate::Extent;
+use crate::format::metadata::size_estimate::SizeEstimate;
 use crate::schema::columns::Column;
 
 /// The columns of the files that share one schema.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Schema {
+pub struct FileSchema {
     pub columns: Vec<Column>,
     /// The first of these files.
     pub first_file: usize,
     /// The rows of these files.
     pub rows: u64,
     /// The number of each jagged column, and the size of its rows.
-    pub extents: Vec<(usize, Extent)>,
+    pub extents: Vec<(usize, SizeEstimate)>,
     /// For each column with large pages, their bytes beyond what writers usually make.
     pub large_pages: BTreeMap<usize, u64>,
     /// For each column that may have nulls, how many footers count, and the first file of which they count some.
@@ -39,10 +39,10 @@ pub struct FooterSize {
     pub row_groups: u64,
 }
 
-impl Schema {
+impl FileSchema {
     /// That of a file, without its rows.
-    pub fn new(first: &Summary, first_file: usize) -> Self {
-        let extents = first.extents.iter().map(|&(column, _)| (column, Extent::default())).collect();
+    pub fn new(first: &FileSummary, first_file: usize) -> Self {
+        let extents = first.extents.iter().map(|&(column, _)| (column, SizeEstimate::default())).collect();
         let columns = first.columns.to_vec();
         Self {
             columns,
@@ -57,7 +57,7 @@ impl Schema {
     }
 
     /// Adds what a file of a number has.
-    pub fn add(&mut self, file: usize, summary: &Summary) {
+    pub fn add(&mut self, file: usize, summary: &FileSummary) {
         self.rows = summary.group_rows.iter().fold(self.rows, |rows, &more| rows.saturating_add(more));
         for ((_, extent), (_, more)) in self.extents.iter_mut().zip(&summary.extents) {
             *extent = extent.and(*more);

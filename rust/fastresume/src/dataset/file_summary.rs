@@ -9,16 +9,16 @@ use crate::error::{Error, Result};
 use crate::format::metadata::footer::{Footer, FooterBytes, HASH_BYTES};
 use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
-use crate::format::metadata::size_estimate::{self, Extent, to_count};
-use crate::schema::arrow_schema::{self, ArrowFields};
+use crate::format::metadata::size_estimate::{self, SizeEstimate, to_count};
+use crate::schema::arrow_schema::{self, ArrowSchema};
 use crate::schema::columns::{self, Column, Stored};
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::file_system::FileSystem;
 use crate::source::status::Status;
 
 /// What a manifest keeps of one file's footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Summary {
+pub struct FileSummary {
     /// The file's size in bytes.
     pub size: u64,
     /// The hash of the footer's bytes.
@@ -31,7 +31,7 @@ pub struct Summary {
     /// The uncompressed bytes of all row groups, as the footer says.
     pub data_bytes: u64,
     /// The number of each jagged column, and the size of its rows.
-    pub extents: Vec<(usize, Extent)>,
+    pub extents: Vec<(usize, SizeEstimate)>,
     /// The number of each column with large pages, and their bytes beyond what writers usually make.
     pub large_pages: Vec<(usize, u64)>,
     /// The number of each column that may have nulls, and how many the footer counts.
@@ -40,7 +40,7 @@ pub struct Summary {
     pub bounds: Vec<(usize, IntegerBounds)>,
 }
 
-impl Summary {
+impl FileSummary {
     /// Reads the footer of a file of a listing.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Summary {
         read().map_err(|error: Error| error.in_file(path))
     }
 
-    fn of_file(source: &dyn Source) -> Result<Self> {
+    fn of_file(source: &dyn ByteSource) -> Result<Self> {
         let bytes = FooterBytes::read(source)?;
         let (footer_hash, footer_bytes) = (bytes.hash, bytes.count() as u64);
         let footer = bytes.parse()?;
@@ -91,7 +91,7 @@ impl Summary {
 struct Totals {
     data_bytes: u64,
     /// Of each jagged column its number and extent.
-    extents: Vec<(usize, Extent)>,
+    extents: Vec<(usize, SizeEstimate)>,
     /// Of each column.
     large_pages: Vec<u64>,
     /// Of each column.
@@ -102,14 +102,14 @@ struct Totals {
 
 impl Totals {
     fn of(
-        source: &dyn Source,
+        source: &dyn ByteSource,
         footer: &Footer,
         columns: &[Column],
         statistics: ParquetStatisticsPolicy,
     ) -> Result<Self> {
         let numbered = columns.iter().enumerate();
         let jagged = numbered.filter(|(_, column)| column.dtype.is_some() && column.kind.is_jagged());
-        let extents: Vec<_> = jagged.map(|(number, _)| (number, Extent::default())).collect();
+        let extents: Vec<_> = jagged.map(|(number, _)| (number, SizeEstimate::default())).collect();
         // As the first dictionary of each column tells: one read, however many row groups there are.
         let mut entry_bytes = vec![None; extents.len()];
         let (large_pages, nulls) = (vec![0; columns.len()], vec![NullCount::default(); columns.len()]);
@@ -126,7 +126,7 @@ impl Totals {
                 if entry_bytes.is_none() && column.stored == Stored::Bytes {
                     *entry_bytes = size_estimate::entry_bytes(source, group.column(column.leaf));
                 }
-                *extent = extent.and(Extent::of_column(column, &group, entry_bytes.unwrap_or(0)));
+                *extent = extent.and(SizeEstimate::of_column(column, &group, entry_bytes.unwrap_or(0)));
             }
             for (column, bytes) in columns.iter().zip(&mut totals.large_pages) {
                 *bytes = size_estimate::large_page_bytes(group.column(column.leaf)).max(*bytes);
@@ -149,8 +149,8 @@ fn some<T: Default + PartialEq>(values: Vec<T>) -> Vec<(usize, T)> {
 }
 
 /// The fields of a file's Arrow schema, if it has one.
-pub(super) fn arrow_fields(file: &FileMetaData) -> Result<ArrowFields> {
+pub(super) fn arrow_fields(file: &FileMetaData) -> Result<ArrowSchema> {
     let pairs = file.key_value_metadata().map_or(&[][..], Vec::as_slice);
     let text = pairs.iter().find(|pair| pair.key == arrow_schema::KEY).and_then(|pair| pair.value.as_deref());
-    text.map_or_else(|| Ok(ArrowFields::default()), ArrowFields::parse)
+    text.map_or_else(|| Ok(ArrowSchema::default()), ArrowSchema::parse)
 }

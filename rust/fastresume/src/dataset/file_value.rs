@@ -13,7 +13,7 @@ const NULL: &[u8] = b"__HIVE_DEFAULT_PARTITION__";
 
 /// The value of a column in a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Value {
+pub enum FileValue {
     /// Nothing tells one.
     Missing,
     /// The value is null.
@@ -26,7 +26,7 @@ pub enum Value {
     Float(f64),
 }
 
-impl Value {
+impl FileValue {
     /// The value of the innermost directory `name=...` of a path.
     #[must_use]
     pub fn of(path: &Path, name: &str) -> Self {
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn the_innermost_directory_of_a_name_counts() {
         let path = Path::new("/data/day=1/region=a%2Fb=%C3%BC%zz/day=-07/region=x.parquet");
-        let text = |text: &str| Value::Text(text.into());
-        assert_eq!(Value::of(path, "day"), text("-07"));
-        assert_eq!(Value::of(path, "day").integer(), Some(-7));
-        assert_eq!(Value::of(path, "region"), text("a/b=ü%zz"));
-        assert_eq!(Value::of(path, "da"), Value::Missing);
-        assert_eq!(Value::of(Path::new("/a=__HIVE_DEFAULT_PARTITION__/x"), "a"), Value::Null);
+        let text = |text: &str| FileValue::Text(text.into());
+        assert_eq!(FileValue::of(path, "day"), text("-07"));
+        assert_eq!(FileValue::of(path, "day").integer(), Some(-7));
+        assert_eq!(FileValue::of(path, "region"), text("a/b=ü%zz"));
+        assert_eq!(FileValue::of(path, "da"), FileValue::Missing);
+        assert_eq!(FileValue::of(Path::new("/a=__HIVE_DEFAULT_PARTITION__/x"), "a"), FileValue::Null);
         assert_eq!(text("+1").integer(), None);
         assert_eq!(text("").integer(), None);
         assert_eq!(text("9223372036854775808").integer(), None);

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::dataset::file_summary::Summary;
+use crate::dataset::file_summary::FileSummary;
 use crate::dataset::listing::Listed;
-use crate::dataset::manifest_cache::Known;
+use crate::dataset::manifest_cache::KnownEntries;
 use crate::error::{Error, Result, shown};
 use crate::parallel;
 use crate::schema::columns::Column;
@@ -30,16 +30,16 @@ pub struct FoundFile {
     /// What the system says of it.
     pub status: Status,
     /// What its footer tells.
-    pub summary: Summary,
+    pub summary: FileSummary,
     /// Whether a cache told that.
     pub was_known: bool,
 }
 
 /// The schemas found so far: each is kept once, however many files have it.
 #[derive(Default)]
-struct Schemas(Mutex<HashSet<Arc<[Column]>>>);
+struct FoundSchemas(Mutex<HashSet<Arc<[Column]>>>);
 
-impl Schemas {
+impl FoundSchemas {
     fn shared(&self, columns: Arc<[Column]>) -> Arc<[Column]> {
         let Ok(mut met) = self.0.lock() else { return columns };
         if let Some(known) = met.get(&columns) {
@@ -57,10 +57,10 @@ impl Schemas {
 pub fn find_all(
     files: &FileSystem,
     listed: &[Listed],
-    known: &Known<'_>,
+    known: &KnownEntries<'_>,
     stop: &AtomicBool,
 ) -> Result<Vec<FoundFile>> {
-    let schemas = Schemas::default();
+    let schemas = FoundSchemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
     let find = |Listed { path, status: told }: &Listed| {
         // Before the footer is read: a file that changes in between is not taken for the one that it became.
@@ -68,8 +68,8 @@ pub fn find_all(
         if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
             return Ok(FoundFile { status, summary, was_known: true });
         }
-        let read = Summary::read(files, path, told.as_ref())?;
-        let summary = Summary { columns: schemas.shared(read.columns), ..read };
+        let read = FileSummary::read(files, path, told.as_ref())?;
+        let summary = FileSummary { columns: schemas.shared(read.columns), ..read };
         Ok(FoundFile { status, summary, was_known: false })
     };
     let failed = AtomicUsize::new(0);

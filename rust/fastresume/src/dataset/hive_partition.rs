@@ -1,6 +1,6 @@
 //! Hive partition columns: values in the paths of files, as in `region=eu/day=3/part-0.parquet`.
 
-use crate::dataset::file_value::Value;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
@@ -19,21 +19,21 @@ pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column>
     let mut are_integers = true;
     let mut is_there = false;
     for file in manifest.files() {
-        let value = Value::of(&file.path, name);
+        let value = FileValue::of(&file.path, name);
         match &value {
-            Value::Missing if may_miss => continue,
-            Value::Missing => {
+            FileValue::Missing if may_miss => continue,
+            FileValue::Missing => {
                 let reason = format!("the path has no directory '{name}=...', which .from_path() asks for");
                 return Err(Error::data(reason).in_file(&file.path));
             }
-            Value::Text(text) if std::str::from_utf8(text).is_err() => {
+            FileValue::Text(text) if std::str::from_utf8(text).is_err() => {
                 let reason = format!("the value of '{name}' in the path is no text: {}", text.escape_ascii());
                 return Err(Error::data(reason).in_file(&file.path));
             }
             _ => {}
         }
         is_there = true;
-        are_integers = are_integers && (value == Value::Null || value.integer().is_some());
+        are_integers = are_integers && (value == FileValue::Null || value.integer().is_some());
     }
     if !is_there {
         return Err(Error::Argument(format!(

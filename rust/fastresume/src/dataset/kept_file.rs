@@ -24,7 +24,7 @@ const MAX_TRIES: u32 = 100;
 
 /// What a file keeps.
 #[derive(Debug)]
-pub struct Form {
+pub struct FileForm {
     /// In words.
     pub what: &'static str,
     /// The first line of its present version.
@@ -39,7 +39,7 @@ pub struct KeptFile<'a> {
     /// The file, or the address of an object.
     pub path: &'a Path,
     /// What it keeps.
-    pub form: &'static Form,
+    pub form: &'static FileForm,
 }
 
 /// What is in its place.
@@ -231,7 +231,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 mod tests {
     use super::*;
 
-    static FORM: Form = Form { what: "a test", magic: b"kept 2\n", name: b"kept " };
+    static FORM: FileForm = FileForm { what: "a test", magic: b"kept 2\n", name: b"kept " };
 
     fn names(folder: &Path) -> Vec<String> {
         let each = std::fs::read_dir(folder).unwrap();

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::meant_names::{FileKind, is_checksum, is_left_out};
+use crate::dataset::file_kind::{FileKind, is_checksum, is_left_out};
 use crate::dataset::object_listing;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown, without_query};
@@ -57,7 +57,7 @@ pub fn list(files: &FileSystem, named: &[PathBuf], kind: FileKind, stop: &Atomic
             None => expand(entry, kind, &mut tables, stop)?,
         };
         if found.is_empty() {
-            return Err(Error::Source(if scheme(entry).is_some() {
+            return Err(Error::Missing(if scheme(entry).is_some() {
                 let (ends, named) = (kind.told(), shown(entry));
                 format!("there is no object that ends in {ends} at or below '{named}', and none matches it")
             } else if entry.is_dir() {
@@ -173,7 +173,7 @@ fn expand(entry: &Path, kind: FileKind, tables: &mut Tables, stop: &AtomicBool) 
         // A link that leads nowhere is there, and says so when it is opened.
         Err(_) if is_there(&entry)? => return Ok(vec![entry]),
         Err(_) if is_pattern(&entry) => base_of(&entry)?,
-        Err(cause) => return Err(Error::source("no such file:", &entry, cause)),
+        Err(cause) => return Err(Error::Missing(format!("no such file: '{}': {cause}", shown(&entry)))),
     };
     let found =
         if base == entry { below(&entry, kind, tables, stop)? } else { matches(&entry, kind, tables, stop)? };

@@ -9,23 +9,23 @@ use std::sync::{Arc, atomic::AtomicBool};
 use serde::{Deserialize, Serialize};
 
 use crate::arrow::row_source::{Reach, RowSource};
-use crate::dataset::file_schema::Schema;
-use crate::dataset::file_value::Value;
+use crate::dataset::file_kind::FileKind;
+use crate::dataset::file_schema::FileSchema;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::fingerprint::{Printed, fingerprint};
 use crate::dataset::found_files::{FoundFile, find_all};
 use crate::dataset::listing::{self, Listed};
-use crate::dataset::manifest_cache::{Cache, Known};
-use crate::dataset::meant_names::FileKind;
+use crate::dataset::manifest_cache::{KnownEntries, ManifestCache};
 use crate::dataset::page_checks::PageChecks;
 use crate::dataset::path_bytes;
 use crate::dataset::table_snapshot::{TableSnapshot, Told};
 use crate::error::{Error, Result, shown, without_query};
 use crate::format::metadata::footer::HASH_BYTES;
-use crate::format::metadata::footer_cache::Footers;
-use crate::format::metadata::size_estimate::Extent;
+use crate::format::metadata::footer_cache::FooterCache;
+use crate::format::metadata::size_estimate::SizeEstimate;
 use crate::memory::vectors::with_room;
 use crate::schema::columns::{Column, Kind};
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::file_system::FileSystem;
 use crate::source::status::{ObjectVersion, Status, Version};
 
@@ -63,7 +63,7 @@ pub struct DataFile {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     pub(super) files: Vec<DataFile>,
-    pub(super) schemas: Vec<Schema>,
+    pub(super) schemas: Vec<FileSchema>,
     pub(super) group_starts: Vec<u64>,
     /// The uncompressed bytes of all row groups, as their footers say.
     data_bytes: u64,
@@ -76,7 +76,7 @@ pub struct Manifest {
     pub(crate) file_system: FileSystem,
     /// What footers told of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
-    footers: Arc<Footers>,
+    footers: Arc<FooterCache>,
     /// Whether a page was decoded that has no checksum, in this process.
     #[serde(skip)]
     lacks_checksums: Arc<AtomicBool>,
@@ -125,7 +125,7 @@ impl Manifest {
         stop: &AtomicBool,
     ) -> Result<Self> {
         let listed = listing::list_generations(&file_system, named, FileKind::Parquet, stop)?;
-        let found = find_all(&file_system, &listed, &Known::default(), stop)?;
+        let found = find_all(&file_system, &listed, &KnownEntries::default(), stop)?;
         Self::build(file_system, &listed, &found)?.of_table(table, &listed, &found)
     }
 
@@ -145,13 +145,13 @@ impl Manifest {
         file_system: FileSystem,
         named: &[Vec<PathBuf>],
         table: Option<&TableSnapshot>,
-        cache: &Cache,
+        cache: &ManifestCache,
         stop: &AtomicBool,
     ) -> Result<(Self, Result<()>)> {
         let listed = listing::list_generations(&file_system, named, FileKind::Parquet, stop)?;
         let mut held = cache.read(&file_system, stop)?;
         let bytes = std::mem::take(&mut held.bytes);
-        let known = Known::parse(cache, &bytes);
+        let known = KnownEntries::parse(cache, &bytes);
         let found = find_all(&file_system, &listed, &known, stop)?;
         let manifest = Self::build(file_system, &listed, &found)?;
         let is_kept = |found: &FoundFile| found.was_known || cache.has_settled(&found.status);
@@ -176,7 +176,7 @@ impl Manifest {
     pub(super) fn build(file_system: FileSystem, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
         let second_names = listing::check_distinct(listed, found.iter().map(|found| &found.status))?;
         let mut files: Vec<DataFile> = Vec::with_capacity(found.len());
-        let mut schemas: Vec<Schema> = Vec::new();
+        let mut schemas: Vec<FileSchema> = Vec::new();
         let mut numbers: HashMap<&[Column], usize> = HashMap::new();
         let mut group_starts =
             with_room(1 + found.iter().map(|found| found.summary.group_rows.len()).sum::<usize>())?;
@@ -190,7 +190,7 @@ impl Manifest {
             let schema = match files.last() {
                 Some(file) if is_same => file.schema,
                 _ => *numbers.entry(&summary.columns).or_insert_with(|| {
-                    schemas.push(Schema::new(summary, index));
+                    schemas.push(FileSchema::new(summary, index));
                     schemas.len() - 1
                 }),
             };
@@ -275,9 +275,9 @@ impl Manifest {
 
     /// The value of a column in all rows of a file: that of the table, or of the path.
     #[must_use]
-    pub fn value(&self, file: usize, name: &str) -> Value {
+    pub fn value(&self, file: usize, name: &str) -> FileValue {
         let told = self.told.as_ref().and_then(|told| told.value(file, name));
-        told.unwrap_or_else(|| Value::of(&self.files[file].path, name))
+        told.unwrap_or_else(|| FileValue::of(&self.files[file].path, name))
     }
 
     /// Whether files are objects of a store.
@@ -308,7 +308,7 @@ impl Manifest {
     ///
     /// # Errors
     /// As for [`FileSystem::open`].
-    pub(crate) fn open_file(&self, file: usize) -> Result<(Arc<dyn Source>, Status)> {
+    pub(crate) fn open_file(&self, file: usize) -> Result<(Arc<dyn ByteSource>, Status)> {
         let DataFile { path, size, object, .. } = &self.files[file];
         let listed = object.clone().map(|object| Status { size: *size, version: Version::Object(object) });
         self.file_system.open(path, listed.as_ref())
@@ -340,7 +340,7 @@ impl Manifest {
 
     /// The metadata that footers gave.
     #[must_use]
-    pub(crate) fn footers(&self) -> &Footers {
+    pub(crate) fn footers(&self) -> &FooterCache {
         &self.footers
     }
 
@@ -392,13 +392,13 @@ impl Manifest {
     /// as near as footers tell, and at most 2^40. 0 for another column.
     #[must_use]
     pub fn jagged_row_bytes(&self, schema: usize, column: usize) -> u64 {
-        let mean = |extent: Extent| extent.bytes.div_ceil(self.lived(schema).rows.max(1));
+        let mean = |extent: SizeEstimate| extent.bytes.div_ceil(self.lived(schema).rows.max(1));
         self.extent(schema, column).map_or(0, mean).min(MAX_ROW_BYTES)
     }
 
     /// The size of the rows of a jagged column in files of a schema; `None` for another column.
     #[must_use]
-    pub fn extent(&self, schema: usize, column: usize) -> Option<Extent> {
+    pub fn extent(&self, schema: usize, column: usize) -> Option<SizeEstimate> {
         let extents = &self.lived(schema).extents;
         let found = extents.binary_search_by_key(&column, |&(column, _)| column).ok()?;
         Some(extents[found].1)
@@ -413,7 +413,7 @@ impl Manifest {
 
     /// What the files of a schema are like together.
     #[must_use]
-    pub fn schema(&self, schema: usize) -> &Schema {
+    pub fn schema(&self, schema: usize) -> &FileSchema {
         &self.schemas[schema]
     }
 
@@ -478,7 +478,7 @@ impl Manifest {
 
     /// The distinct schemas, each with the first file that has it, in canonical order.
     pub fn schemas(&self) -> impl Iterator<Item = (&[Column], &Path)> {
-        let first = |schema: &Schema| self.files[schema.first_file].path.as_path();
+        let first = |schema: &FileSchema| self.files[schema.first_file].path.as_path();
         let each = (0..self.schemas.len()).map(|schema| self.lived(schema));
         each.map(move |schema| (schema.columns.as_slice(), first(schema)))
     }
@@ -496,7 +496,7 @@ impl Manifest {
     }
 
     /// The schema, or the first one with rows if its files have none: what these say of columns does not matter.
-    fn lived(&self, schema: usize) -> &Schema {
+    fn lived(&self, schema: usize) -> &FileSchema {
         let own = &self.schemas[schema];
         let other = || self.schemas.iter().find(|schema| schema.rows > 0);
         if own.rows > 0 { own } else { other().unwrap_or(own) }

@@ -11,19 +11,19 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_summary::Summary;
-use crate::dataset::kept_file::{Form, Held, KeptFile};
+use crate::dataset::file_summary::FileSummary;
+use crate::dataset::kept_file::{FileForm, Held, KeptFile};
 use crate::error::Result;
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::format::metadata::null_count::NullCount;
-use crate::format::metadata::size_estimate::Extent;
+use crate::format::metadata::size_estimate::SizeEstimate;
 use crate::schema::columns::Column;
 use crate::source::file_system::FileSystem;
 use crate::source::status::{Status, Version};
 
 /// The number changes with the format of the entries: an older or newer file is not read.
-static FORM: Form = Form {
+static FORM: FileForm = FileForm {
     what: "the manifest cache",
     magic: b"fastresume manifest cache 11\n",
     name: b"fastresume manifest cache ",
@@ -35,7 +35,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 
 /// Where a manifest is cached.
 #[derive(Debug, Clone)]
-pub struct Cache {
+pub struct ManifestCache {
     /// The file, or the address of an object.
     pub path: PathBuf,
     /// The time at which the manifest is opened. (The core reads no clock.)
@@ -44,15 +44,15 @@ pub struct Cache {
 
 /// All that a cache file holds.
 #[derive(Serialize, Deserialize)]
-struct Content<'a> {
+struct CacheContent<'a> {
     #[serde(borrow)]
-    entries: Vec<Entry<'a>>,
+    entries: Vec<CacheEntry<'a>>,
     schemas: Vec<Vec<Column>>,
 }
 
 /// The entry of one file. Entries are in the order of the bytes of their paths.
 #[derive(Serialize, Deserialize)]
-struct Entry<'a> {
+struct CacheEntry<'a> {
     path: &'a [u8],
     #[serde(borrow)]
     version: Cow<'a, str>,
@@ -62,7 +62,7 @@ struct Entry<'a> {
     schema: usize,
     group_rows: Vec<u64>,
     data_bytes: u64,
-    extents: Vec<(usize, Extent)>,
+    extents: Vec<(usize, SizeEstimate)>,
     large_pages: Vec<(usize, u64)>,
     nulls: Vec<(usize, NullCount)>,
     bounds: Vec<(usize, IntegerBounds)>,
@@ -70,19 +70,19 @@ struct Entry<'a> {
 
 /// The entries of a cache, looked up by path.
 #[derive(Default)]
-pub(crate) struct Known<'a> {
-    entries: Vec<Entry<'a>>,
+pub(crate) struct KnownEntries<'a> {
+    entries: Vec<CacheEntry<'a>>,
     schemas: Vec<Arc<[Column]>>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> KnownEntries<'a> {
     /// The entries in the bytes of a cache file; empty if it is not a cache, or damaged.
-    pub(crate) fn parse(cache: &Cache, bytes: &'a [u8]) -> Self {
+    pub(crate) fn parse(cache: &ManifestCache, bytes: &'a [u8]) -> Self {
         Self::try_parse(cache, bytes).unwrap_or_default()
     }
 
-    fn try_parse(cache: &Cache, bytes: &'a [u8]) -> Option<Self> {
-        let Content { entries, schemas } = postcard::from_bytes(cache.kept().content(bytes)?).ok()?;
+    fn try_parse(cache: &ManifestCache, bytes: &'a [u8]) -> Option<Self> {
+        let CacheContent { entries, schemas } = postcard::from_bytes(cache.kept().content(bytes)?).ok()?;
         let is_whole = entries.iter().all(|entry| entry.schema < schemas.len());
         let is_sorted = entries.windows(2).all(|pair| pair[0].path < pair[1].path);
         (is_whole && is_sorted)
@@ -100,10 +100,10 @@ impl<'a> Known<'a> {
     }
 
     /// The entry of the file with this path and status.
-    pub(crate) fn get(&self, path: &[u8], status: &Status) -> Option<Summary> {
+    pub(crate) fn get(&self, path: &[u8], status: &Status) -> Option<FileSummary> {
         let index = self.entries.binary_search_by(|entry| entry.path.cmp(path)).ok()?;
         let entry = &self.entries[index];
-        (entry.size == status.size && entry.version == status.version()).then(|| Summary {
+        (entry.size == status.size && entry.version == status.version()).then(|| FileSummary {
             size: entry.size,
             footer_hash: entry.footer_hash,
             footer_bytes: entry.footer_bytes,
@@ -119,9 +119,9 @@ impl<'a> Known<'a> {
 }
 
 /// A file that may be cached: its path, its status, its footer's summary, and the number of its schema.
-pub(crate) type Cached<'a> = (&'a [u8], &'a Status, &'a Summary, usize);
+pub(crate) type Cached<'a> = (&'a [u8], &'a Status, &'a FileSummary, usize);
 
-impl Cache {
+impl ManifestCache {
     fn kept(&self) -> KeptFile<'_> {
         KeptFile { path: &self.path, form: &FORM }
     }
@@ -151,7 +151,7 @@ impl Cache {
         schemas: Vec<Vec<Column>>,
         place: (&FileSystem, Held, &AtomicBool),
     ) -> Result<()> {
-        let entries = files.map(|(path, status, summary, schema)| Entry {
+        let entries = files.map(|(path, status, summary, schema)| CacheEntry {
             path,
             version: status.version().into(),
             size: summary.size,
@@ -165,7 +165,7 @@ impl Cache {
             nulls: summary.nulls.clone(),
             bounds: summary.bounds.clone(),
         });
-        let (kept, content) = (self.kept(), Content { entries: entries.collect(), schemas });
+        let (kept, content) = (self.kept(), CacheContent { entries: entries.collect(), schemas });
         kept.write(|_| postcard::to_allocvec(&content).map_err(|cause| kept.failed(cause)), place)
     }
 }

@@ -2,7 +2,7 @@
 
 pub mod tables;
 pub mod fingerprint;
-pub mod meant_names;
+pub mod file_kind;
 pub mod object_listing;
 pub mod listing;
 pub mod path_bytes;

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::meant_names::{FileKind, is_checksum, is_left_out};
+use crate::dataset::file_kind::{FileKind, is_checksum, is_left_out};
 use crate::dataset::tables::Table;
 use crate::error::{Error, Result, shown};
 use crate::source::address::{AFTER_SCHEME, is_of_web};
-use crate::source::store::{Object, Store};
+use crate::source::store::{ListedObject, Store};
 
 /// One part of an address that may be a pattern.
-enum Part<'a> {
+enum PatternPart<'a> {
     /// What lies below a directory.
     Below,
     AnyDepth,
@@ -23,7 +23,12 @@ enum Part<'a> {
 /// # Errors
 /// As for [`Store::list`]; `Argument` if the address is no text or a pattern can't be read; `Data` if it means files of a
 /// table.
-pub fn expand(store: &dyn Store, entry: &Path, kind: FileKind, stop: &AtomicBool) -> Result<Vec<Object>> {
+pub fn expand(
+    store: &dyn Store,
+    entry: &Path,
+    kind: FileKind,
+    stop: &AtomicBool,
+) -> Result<Vec<ListedObject>> {
     let entry_text = entry.to_str().ok_or_else(|| wrong(entry, "it is no text"))?;
     if is_of_web(entry) {
         return store.list(entry, stop);
@@ -43,16 +48,16 @@ pub fn expand(store: &dyn Store, entry: &Path, kind: FileKind, stop: &AtomicBool
             base.push('/');
             base.push_str(part);
         } else if part == "**" {
-            patterns.push(Part::AnyDepth);
+            patterns.push(PatternPart::AnyDepth);
         } else {
             let pattern = glob::Pattern::new(part).map_err(|cause| wrong(entry, &cause.to_string()))?;
-            patterns.push(Part::Names(part, pattern));
+            patterns.push(PatternPart::Names(part, pattern));
         }
     }
     if is_directory && patterns.is_empty() {
         base.push('/');
     } else if is_directory {
-        patterns.push(Part::Below);
+        patterns.push(PatternPart::Below);
     }
     let base = Path::new(&base);
     let mut found = store.list(base, stop)?;
@@ -68,7 +73,7 @@ fn wrong(entry: &Path, cause: &str) -> Error {
     Error::Argument(format!("the address '{}' can't be read: {cause}", shown(entry)))
 }
 
-fn is_meant(path: &Path, base: &Path, patterns: &[Part<'_>], kind: FileKind) -> bool {
+fn is_meant(path: &Path, base: &Path, patterns: &[PatternPart<'_>], kind: FileKind) -> bool {
     if path == base {
         return patterns.is_empty();
     }
@@ -78,12 +83,12 @@ fn is_meant(path: &Path, base: &Path, patterns: &[Part<'_>], kind: FileKind) -> 
 }
 
 /// Whether the parts of an object's address below a base are met by a pattern, or lie below a directory that is.
-fn is_met(parts: &[&str], patterns: &[Part<'_>], kind: FileKind) -> bool {
+fn is_met(parts: &[&str], patterns: &[PatternPart<'_>], kind: FileKind) -> bool {
     let Some((&part, below)) = parts.split_first() else { return false };
     let Some((pattern, rest)) = patterns.split_first() else { return is_below(parts, kind) };
     match pattern {
-        Part::Below => is_below(parts, kind),
-        Part::AnyDepth => {
+        PatternPart::Below => is_below(parts, kind),
+        PatternPart::AnyDepth => {
             let is_here = !rest.is_empty() && is_met(parts, rest, kind);
             let goes_on = if below.is_empty() {
                 rest.is_empty() && !is_checksum(part)
@@ -92,7 +97,7 @@ fn is_met(parts: &[&str], patterns: &[Part<'_>], kind: FileKind) -> bool {
             };
             is_here || (goes_on && !is_left_out(part))
         }
-        Part::Names(text, pattern) => {
+        PatternPart::Names(text, pattern) => {
             let is_itself = part == *text;
             let may_match = !is_left_out(part) || is_left_out(text);
             if !(is_itself || (may_match && pattern.matches(part))) {
@@ -113,7 +118,7 @@ fn is_below(parts: &[&str], kind: FileKind) -> bool {
 }
 
 /// The tables whose own objects are among those that were listed, by their directories.
-fn tables_among(found: &[Object], base: &Path) -> BTreeMap<PathBuf, Table> {
+fn tables_among(found: &[ListedObject], base: &Path) -> BTreeMap<PathBuf, Table> {
     let mut tables = BTreeMap::new();
     for object in found {
         let Ok(relative) = object.path.strip_prefix(base) else { continue };
@@ -132,8 +137,8 @@ fn tables_among(found: &[Object], base: &Path) -> BTreeMap<PathBuf, Table> {
 /// Refuses objects that lie in a table, however far above them its directory may be.
 fn refuse_tables(
     store: &dyn Store,
-    found: &[Object],
-    first: &Object,
+    found: &[ListedObject],
+    first: &ListedObject,
     base: &Path,
     tables: &BTreeMap<PathBuf, Table>,
     stop: &AtomicBool,
@@ -180,12 +185,12 @@ mod tests {
             .split('/')
             .filter(|part| !part.is_empty())
             .map(|part| match part {
-                "**" => Part::AnyDepth,
-                part => Part::Names(part, glob::Pattern::new(part).unwrap()),
+                "**" => PatternPart::AnyDepth,
+                part => PatternPart::Names(part, glob::Pattern::new(part).unwrap()),
             })
             .collect();
         if pattern.ends_with('/') {
-            patterns.push(Part::Below);
+            patterns.push(PatternPart::Below);
         }
         is_met(&below.split('/').collect::<Vec<_>>(), &patterns, FileKind::Parquet)
     }

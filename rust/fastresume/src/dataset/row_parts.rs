@@ -8,17 +8,17 @@ use std::sync::atomic::AtomicBool;
 use parquet::schema::types::SchemaDescriptor;
 
 use crate::arrow::array::contradicts;
-use crate::arrow::field::Field;
-use crate::arrow::leaf::{Leaf, column_of};
+use crate::arrow::field::ArrowField;
+use crate::arrow::leaf::{ArrowLeaf, column_of};
 use crate::arrow::row_source::{RowGroup, RowSource};
-use crate::dataset::file_summary::{Summary, arrow_fields};
+use crate::dataset::file_summary::{FileSummary, arrow_fields};
 use crate::dataset::found_files::FoundFile;
 use crate::dataset::listing::Listed;
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
 use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
 use crate::format::metadata::null_count::NullCount;
-use crate::format::metadata::size_estimate::Extent;
+use crate::format::metadata::size_estimate::SizeEstimate;
 use crate::parallel;
 use crate::schema::columns::{self, Column, Dtype, Kind};
 use crate::source::file_system::FileSystem;
@@ -72,9 +72,9 @@ impl Manifest {
         for (number, part) in parts.iter().enumerate() {
             let rows: u64 = part.group_rows.iter().fold(0, |rows, &more| rows.saturating_add(more));
             let extent = |&(column, mean): &(usize, u64)| {
-                (column, Extent { bytes: mean.saturating_mul(rows), densest: mean, large: 0 })
+                (column, SizeEstimate { bytes: mean.saturating_mul(rows), densest: mean, large: 0 })
             };
-            let summary = Summary {
+            let summary = FileSummary {
                 size: rows,
                 footer_hash: part.hash,
                 footer_bytes,
@@ -95,8 +95,8 @@ impl Manifest {
 }
 
 /// The leaves of arrays of these fields, which must be those that files of the same columns have.
-fn checked_leaves(fields: &[Field], described: &SchemaDescriptor) -> Result<Vec<Leaf>> {
-    let paths = Field::leaves(fields);
+fn checked_leaves(fields: &[ArrowField], described: &SchemaDescriptor) -> Result<Vec<ArrowLeaf>> {
+    let paths = ArrowField::leaves(fields);
     if paths.len() != described.num_columns() {
         return Err(Error::data(format!(
             "the columns have {} leaves, files of them {}",
@@ -104,7 +104,7 @@ fn checked_leaves(fields: &[Field], described: &SchemaDescriptor) -> Result<Vec<
             described.num_columns()
         )));
     }
-    Ok(paths.into_iter().zip(described.columns()).map(|(path, leaf)| Leaf::new(path, leaf)).collect())
+    Ok(paths.into_iter().zip(described.columns()).map(|(path, leaf)| ArrowLeaf::new(path, leaf)).collect())
 }
 
 /// Of each jagged column, its number and the mean bytes of a row as it is delivered, by the first rows there are.
@@ -112,7 +112,7 @@ fn sampled(
     source: &dyn RowSource,
     parts: &[RowPart],
     columns: &[Column],
-    leaves: &[Leaf],
+    leaves: &[ArrowLeaf],
 ) -> Result<Vec<(usize, u64)>> {
     let numbered = columns.iter().enumerate();
     let jagged: Vec<_> = numbered.filter(|(_, of)| of.dtype.is_some() && of.kind.is_jagged()).collect();
@@ -136,7 +136,7 @@ fn sampled(
 }
 
 /// The mean bytes of the first rows of a column.
-fn row_bytes(fields: &[Field], rows: &RowGroup, column: &Column, leaf: &Leaf) -> Result<u64> {
+fn row_bytes(fields: &[ArrowField], rows: &RowGroup, column: &Column, leaf: &ArrowLeaf) -> Result<u64> {
     let (batch, _) = rows.batch(0).ok_or_else(|| contradicts("it has no rows"))?;
     let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?;
     let array = column_of(&batch.columns, leaf.column())?;
@@ -176,7 +176,7 @@ pub fn digests(
         let mut rows = 0;
         for group in 0..part_groups[part] {
             crate::error::check(stop)?;
-            let column = leaf.map(Leaf::column);
+            let column = leaf.map(ArrowLeaf::column);
             let read = source.read(part, group, column.as_slice())?;
             let mut row = 0;
             while let Some((batch, first)) = read.batch(row) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::file_summary::Summary;
-use crate::dataset::file_value::Value;
+use crate::dataset::file_summary::FileSummary;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::found_files::FoundFile;
 use crate::dataset::listing::Listed;
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ pub struct TableSnapshot {
     /// In the table's order.
     pub columns: Vec<TableColumn>,
     /// Of each file, in the order of the paths: the values of columns that may not be in it.
-    pub values: Vec<HashMap<String, Value>>,
+    pub values: Vec<HashMap<String, FileValue>>,
     /// Names that two columns have had, so that files without ids do not tell which one they hold.
     pub shared_names: Vec<String>,
 }
@@ -51,7 +51,7 @@ pub struct TableSnapshot {
 pub struct Told {
     columns: Vec<Column>,
     /// Of each file those of all columns.
-    values: Vec<Vec<Value>>,
+    values: Vec<Vec<FileValue>>,
     /// The first file in which names of columns do not mean what they mean in the table.
     renamed: Option<usize>,
 }
@@ -78,10 +78,10 @@ impl Told {
     }
 
     /// The value of a column in a file; `None` if the table tells nothing of such a column.
-    pub fn value(&self, file: usize, name: &str) -> Option<Value> {
+    pub fn value(&self, file: usize, name: &str) -> Option<FileValue> {
         let place = self.columns.iter().position(|column| column.name == name)?;
         let told = self.values.get(file).and_then(|values| values.get(place));
-        Some(told.cloned().unwrap_or(Value::Null))
+        Some(told.cloned().unwrap_or(FileValue::Null))
     }
 }
 
@@ -104,7 +104,7 @@ impl TableSnapshot {
             self.check_names(&file.summary.columns).map_err(|error| error.in_file(path))?;
         }
         let numbers = self.columns.iter().enumerate().map(|(number, column)| (column.name.as_str(), number));
-        let table = Table {
+        let table = ToldTable {
             columns: &self.columns,
             structs: numbers.filter(|&(_, number)| self.columns[number].is_struct).collect(),
             told: self.columns.iter().map(|column| self.is_told(column)).collect(),
@@ -113,8 +113,8 @@ impl TableSnapshot {
         // Partition columns are in no file, so that the table's word counts even where it has none.
         let are_told = |column: &&TableColumn| self.is_told(column) || column.names_in_files.is_empty();
         let columns: Vec<Column> = self.columns.iter().filter(are_told).map(TableColumn::typed).collect();
-        let values_of = |of: &HashMap<String, Value>| {
-            columns.iter().map(|column| of.get(&column.name).cloned().unwrap_or(Value::Null)).collect()
+        let values_of = |of: &HashMap<String, FileValue>| {
+            columns.iter().map(|column| of.get(&column.name).cloned().unwrap_or(FileValue::Null)).collect()
         };
         let values = self.values.iter().map(values_of).collect();
         let mut made: HashMap<*const Column, Renamed> = HashMap::new();
@@ -171,7 +171,7 @@ fn has_ids(own: &[Column]) -> bool {
 }
 
 /// The columns of a table, as files are compared with them.
-struct Table<'a> {
+struct ToldTable<'a> {
     columns: &'a [TableColumn],
     /// The numbers of its structs, by their names.
     structs: HashMap<&'a str, usize>,
@@ -189,7 +189,7 @@ enum Stand<'a> {
     Struct { is_null: bool, sibling: &'a Column, around: &'a Around },
 }
 
-impl Table<'_> {
+impl ToldTable<'_> {
     /// The table's columns in a file of these columns, and where each of the file's columns stands among them.
     fn renamed(&self, own: &[Column]) -> Renamed {
         let has_ids = has_ids(own);
@@ -347,7 +347,7 @@ impl TableColumn {
     }
 }
 
-fn with_columns(summary: &Summary, columns: &Arc<[Column]>, places: &[Option<usize>]) -> Summary {
+fn with_columns(summary: &FileSummary, columns: &Arc<[Column]>, places: &[Option<usize>]) -> FileSummary {
     let place = |old: usize| places.get(old).copied().flatten();
     let mut extents: Vec<_> =
         summary.extents.iter().filter_map(|&(old, extent)| Some((place(old)?, extent))).collect();
@@ -360,5 +360,5 @@ fn with_columns(summary: &Summary, columns: &Arc<[Column]>, places: &[Option<usi
         members.filter(|(_, column)| matches!(column.given, Some(Given::Member | Given::NullMember)));
     nulls.extend(members.map(|(place, _)| (place, NullCount::UNKNOWN)));
     let bounds = summary.bounds.iter().filter_map(|&(old, bounds)| Some((place(old)?, bounds))).collect();
-    Summary { columns: Arc::clone(columns), extents, large_pages, nulls, bounds, ..summary.clone() }
+    FileSummary { columns: Arc::clone(columns), extents, large_pages, nulls, bounds, ..summary.clone() }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::error::Result;
 use crate::format::encoding::bitmap::Marks;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::room_for;
 
 /// Where the values of a scalar column are written.
@@ -295,10 +295,10 @@ pub trait JaggedDecoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::encoding::bitmap::Bits;
+    use crate::format::encoding::bitmap::Bitmap;
 
-    fn bits(of: &[bool]) -> Bits {
-        let mut found = Bits::default();
+    fn bits(of: &[bool]) -> Bitmap {
+        let mut found = Bitmap::default();
         found.clear(of.len());
         of.iter().enumerate().for_each(|(place, &bit)| found.add(place, u64::from(bit)));
         found

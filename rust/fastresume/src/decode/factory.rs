@@ -5,30 +5,30 @@ use std::sync::Arc;
 use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescPtr;
 
-use crate::decode::convert::{Conversion, Converter, RowShape};
+use crate::decode::converter::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, ScalarDecoder};
-use crate::decode::flat::byte_array::{StringDecoder, TextValues};
+use crate::decode::flat::byte_array::{ByteArrayDecoder, TextValues};
 use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
-use crate::decode::flat::fixed_len::{FixedDecoder, FixedValues};
+use crate::decode::flat::fixed_len::{FixedLenDecoder, FixedValues};
 use crate::decode::flat::given::GivenDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
-use crate::decode::flat::primitive::FlatDecoder;
+use crate::decode::flat::primitive::PrimitiveDecoder;
 use crate::decode::flat::split::{Pieces, SplitDecoder};
-use crate::decode::flat::validity::{ConstantDecoder, PresenceDecoder};
-use crate::decode::list::byte_array::TextLeaf;
+use crate::decode::flat::validity::{ConstantDecoder, ValidityDecoder};
+use crate::decode::list::byte_array::ByteArrayLeaf;
 use crate::decode::list::converted::ConvertedLeaf;
-use crate::decode::list::fixed_size::{EqualDecoder, FixedRows};
+use crate::decode::list::fixed_size::{FixedRows, FixedSizeDecoder};
 use crate::decode::list::grid::Grid;
-use crate::decode::list::nested::{ElementNulls, ListDecoder};
+use crate::decode::list::nested::{ElementNulls, NestedDecoder};
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::NumberLeaf;
-use crate::decode::list::validity::{ListPresenceDecoder, MarkLeaf, RowLevels};
+use crate::decode::list::primitive::PrimitiveLeaf;
+use crate::decode::list::validity::{ListValidityDecoder, MarkLeaf, RowLevels};
 use crate::decode::numbers::Numbers;
 use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
 use crate::error::{Error, Result};
 use crate::format::page::pages::Pages;
 use crate::format::page::reader::Buffers;
-use crate::schema::cast::Delivery;
+use crate::schema::cast::NumberCast;
 use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
@@ -36,7 +36,7 @@ use crate::schema::shaping::Shaping;
 /// Makes a decoder of `$numbers`. The delivery gives the widths in the file and in the tensor.
 macro_rules! of_numbers {
     ($delivery:expr, |$numbers:ident| $decoder:expr) => {{
-        let delivery: Delivery = $delivery;
+        let delivery: NumberCast = $delivery;
         macro_rules! of {
             ($bits:ty, $delivered:ty) => {{
                 let $numbers: Numbers<$bits, $delivered> = Numbers::new(delivery);
@@ -89,30 +89,30 @@ impl OpenFile {
             let there = elements.map_or(column.level, |level| column.level.min(level.saturating_sub(1)));
             let levels = RowLevels { repetition, largest: level_of(&leaf), there };
             let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
-            return Ok(Box::new(ListPresenceDecoder::new(pages, levels)));
+            return Ok(Box::new(ListValidityDecoder::new(pages, levels)));
         }
         if leaf.max_rep_level() > 0 {
             let lists = self.jagged(row_group, column, nulls, true, buffers)?;
-            return Ok(Box::new(EqualDecoder::new(lists, FixedRows::Lists, shape, nulls)));
+            return Ok(Box::new(FixedSizeDecoder::new(lists, FixedRows::Lists, shape, nulls)));
         }
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
         let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
         if column.kind == Kind::Mask {
-            return Ok(Box::new(PresenceDecoder::new(pages)));
+            return Ok(Box::new(ValidityDecoder::new(pages)));
         }
         let converter = match form(column, &leaf)? {
-            Form::Numbers(delivery) => {
-                return of_numbers!(delivery, |numbers| FlatDecoder::new(pages, numbers));
+            DecoderForm::Numbers(delivery) => {
+                return of_numbers!(delivery, |numbers| PrimitiveDecoder::new(pages, numbers));
             }
-            Form::Numbered(numbering) => return Ok(Box::new(HashDecoder::new(pages, numbering))),
-            Form::Converted(converter) => converter,
+            DecoderForm::Numbered(numbering) => return Ok(Box::new(HashDecoder::new(pages, numbering))),
+            DecoderForm::Converted(converter) => converter,
         };
         if let Some(length @ 1..) = value_bytes(&leaf) {
             let values = (length, is_integer(&leaf));
-            return Ok(Box::new(FixedDecoder::new(pages, values, converter, shape)));
+            return Ok(Box::new(FixedLenDecoder::new(pages, values, converter, shape)));
         }
-        let texts = Box::new(StringDecoder::new(pages));
-        Ok(Box::new(EqualDecoder::new(texts, FixedRows::Converted(converter), shape, nulls)))
+        let texts = Box::new(ByteArrayDecoder::new(pages));
+        Ok(Box::new(FixedSizeDecoder::new(texts, FixedRows::Converted(converter), shape, nulls)))
     }
 
     /// A floor: all numbers of the column in the row group, and the fill value of its nulls, lie less than
@@ -163,9 +163,9 @@ impl OpenFile {
         let nulls = null.filter(|&null| u32::try_from(null).is_ok()).map_or(Nulls::Refused, Nulls::Filled);
         let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
         let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
-        let delivery = Delivery::lowered(number(column, &leaf)?, floor);
+        let delivery = NumberCast::lowered(number(column, &leaf)?, floor);
         let numbers: Numbers<u64, u32> = Numbers::new(delivery);
-        Ok(Box::new(FlatDecoder::new(pages, numbers)))
+        Ok(Box::new(PrimitiveDecoder::new(pages, numbers)))
     }
 
     /// The dictionary of one column of one row group, as plain values, and their number. `None` unless the
@@ -215,7 +215,7 @@ impl OpenFile {
         let pages = self.pages(row_group, column.leaf, &leaf, buffers)?;
         if leaf.max_rep_level() == 0 {
             let levels = FlatLevels { largest: level_of(&leaf), there: column.level };
-            let texts = StringDecoder::new(FlatPages::new(pages, levels, nulls));
+            let texts = ByteArrayDecoder::new(FlatPages::new(pages, levels, nulls));
             let Some(separator) = &column.separator else { return Ok(Box::new(texts)) };
             let pieces = match (column.kind, column.shaping) {
                 (Kind::Marks, _) => Pieces::Marks,
@@ -300,7 +300,7 @@ fn lists<'a>(
         if are_even { (Grid::new(&column.sizes), Vec::new()) } else { (None, column.sizes.clone()) };
     let pages = ListPages::new(pages, levels, grid);
     if column.kind == Kind::Marks {
-        return Ok(Box::new(ListDecoder::new(pages, nulls, MarkLeaf::default(), sizes)));
+        return Ok(Box::new(NestedDecoder::new(pages, nulls, MarkLeaf::default(), sizes)));
     }
     let is_absent = column.stored == Stored::NullElements || column.given.is_some();
     let texts = match given {
@@ -309,12 +309,12 @@ fn lists<'a>(
         None => TextValues::default(),
     };
     if matches!(column.kind, Kind::Strings | Kind::Binaries) {
-        return Ok(Box::new(ListDecoder::new(pages, nulls, TextLeaf::new(texts), sizes)));
+        return Ok(Box::new(NestedDecoder::new(pages, nulls, ByteArrayLeaf::new(texts), sizes)));
     }
     let shape = RowShape { width: dtype.width(), size: column.value_size() };
     if is_absent {
         let nothing = Converter { conversion: Conversion::Copied, then: None };
-        return Ok(Box::new(ListDecoder::new(
+        return Ok(Box::new(NestedDecoder::new(
             pages,
             nulls,
             ConvertedLeaf::new(texts, nothing, shape),
@@ -322,30 +322,30 @@ fn lists<'a>(
         )));
     }
     let converter = match form(column, leaf)? {
-        Form::Numbers(delivery) => {
+        DecoderForm::Numbers(delivery) => {
             return of_numbers!(delivery, |numbers| {
-                ListDecoder::new(pages, nulls, NumberLeaf::new(numbers), sizes)
+                NestedDecoder::new(pages, nulls, PrimitiveLeaf::new(numbers), sizes)
             });
         }
-        Form::Numbered(numbering) => {
-            let numbers = NumberLeaf::new(HashedValues::new(numbering));
-            return Ok(Box::new(ListDecoder::new(pages, nulls, numbers, sizes)));
+        DecoderForm::Numbered(numbering) => {
+            let numbers = PrimitiveLeaf::new(HashedValues::new(numbering));
+            return Ok(Box::new(NestedDecoder::new(pages, nulls, numbers, sizes)));
         }
-        Form::Converted(converter) => converter,
+        DecoderForm::Converted(converter) => converter,
     };
     Ok(if let Some(length @ 1..) = value_bytes(leaf) {
         let values = FixedValues::new(length, is_integer(leaf));
-        Box::new(ListDecoder::new(pages, nulls, ConvertedLeaf::new(values, converter, shape), sizes))
+        Box::new(NestedDecoder::new(pages, nulls, ConvertedLeaf::new(values, converter, shape), sizes))
     } else {
         let values = ConvertedLeaf::new(texts, converter, shape);
-        Box::new(ListDecoder::new(pages, nulls, values, sizes))
+        Box::new(NestedDecoder::new(pages, nulls, values, sizes))
     })
 }
 
 /// What the values of a file become.
-enum Form {
+enum DecoderForm {
     /// They are numbers, which are cast.
-    Numbers(Delivery),
+    Numbers(NumberCast),
     /// Numbers stand for them.
     Numbered(Numbering),
     /// Their bytes are converted.
@@ -353,11 +353,11 @@ enum Form {
 }
 
 /// What the values of a column become, be they in lists or not.
-fn form(column: &Column, leaf: &ColumnDescPtr) -> Result<Form> {
+fn form(column: &Column, leaf: &ColumnDescPtr) -> Result<DecoderForm> {
     let unshaped = column.unshaped().unwrap_or(Dtype::Int64);
     let conversion = match (column.stored, unshaped) {
         (Stored::Number(_), _) | (Stored::Decimal { is_integer: true, .. }, Dtype::Int64) => {
-            return Ok(Form::Numbers(delivery(column, number(column, leaf)?)?));
+            return Ok(DecoderForm::Numbers(delivery(column, number(column, leaf)?)?));
         }
         (Stored::Decimal { is_integer: true, scale, .. }, Dtype::Float64) => Conversion::LowestFirst(scale),
         (Stored::Decimal { .. }, Dtype::Int64) => Conversion::Integer,
@@ -365,13 +365,13 @@ fn form(column: &Column, leaf: &ColumnDescPtr) -> Result<Form> {
         (Stored::Int96 { tick }, _) => Conversion::Instant(tick),
         _ => match column.shaping {
             Shaping::Hashed(_, buckets) if value_bytes(leaf).is_some() => Conversion::Hashed(buckets),
-            Shaping::Hashed(..) | Shaping::Coded(..) => return Ok(Form::Numbered(numbering(column)?)),
+            Shaping::Hashed(..) | Shaping::Coded(..) => return Ok(DecoderForm::Numbered(numbering(column)?)),
             _ => Conversion::Copied,
         },
     };
     let is_number = !matches!(conversion, Conversion::Copied | Conversion::Hashed(_));
     let then = (is_number && column.shaping != Shaping::None).then(|| delivery(column, unshaped));
-    Ok(Form::Converted(Converter { conversion, then: then.transpose()? }))
+    Ok(DecoderForm::Converted(Converter { conversion, then: then.transpose()? }))
 }
 
 /// Whether a leaf holds integers, which may be delta-encoded.
@@ -389,11 +389,11 @@ fn numbering(column: &Column) -> Result<Numbering> {
 }
 
 /// How the numbers of a column, stored as this type, are cast.
-fn delivery(column: &Column, stored: Dtype) -> Result<Delivery> {
+fn delivery(column: &Column, stored: Dtype) -> Result<NumberCast> {
     let delivery = match (column.shaping, column.dtype) {
-        (Shaping::Hashed(_, buckets), _) => Delivery::hashed(stored, buckets),
-        (Shaping::Rounded(_), Some(dtype)) => Delivery::rounded(stored, dtype),
-        (_, Some(dtype)) => Delivery::new(stored, dtype),
+        (Shaping::Hashed(_, buckets), _) => NumberCast::hashed(stored, buckets),
+        (Shaping::Rounded(_), Some(dtype)) => NumberCast::rounded(stored, dtype),
+        (_, Some(dtype)) => NumberCast::new(stored, dtype),
         (_, None) => None,
     };
     delivery.ok_or_else(|| undeliverable(column))

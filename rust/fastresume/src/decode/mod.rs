@@ -5,7 +5,7 @@ pub mod open_rows;
 pub mod open_file;
 pub mod row_picker;
 pub mod numbers;
-pub mod convert;
+pub mod converter;
 pub mod flat;
 pub mod list;
 pub mod factory;

@@ -6,10 +6,10 @@ use parquet::basic::Encoding;
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Marks, WORD};
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::format::encoding::primitive::{Values, Word, look_up};
+use crate::format::encoding::primitive::{PrimitiveValues, Word, look_up};
 use crate::format::metadata::size_estimate::PAGE_BYTES;
-use crate::memory::buffer::Memory;
-use crate::schema::cast::Delivery;
+use crate::memory::pool::Memory;
+use crate::schema::cast::NumberCast;
 use crate::simd;
 
 /// Values that are cast or spread among nulls are decoded this many at a time.
@@ -24,8 +24,8 @@ const DELIVERED_BYTES: u64 = PAGE_BYTES;
 
 /// Values whose pages hold `P`, delivered as `V`.
 pub struct Numbers<P, V> {
-    values: Values<P>,
-    delivery: Delivery,
+    values: PrimitiveValues<P>,
+    delivery: NumberCast,
     dictionary: DictionaryNumbers,
     scratch: [P; STEP + simd::EXPAND_SPARE],
     converted: [V; STEP + simd::EXPAND_SPARE],
@@ -35,9 +35,9 @@ pub struct Numbers<P, V> {
 
 impl<P: Word, V: Pod> Numbers<P, V> {
     /// Values of pages that are not opened yet. `P` and `V` must have the widths of the delivery.
-    pub fn new(delivery: Delivery) -> Self {
+    pub fn new(delivery: NumberCast) -> Self {
         Self {
-            values: Values::new(delivery.stored().is_integer()),
+            values: PrimitiveValues::new(delivery.stored().is_integer()),
             delivery,
             dictionary: DictionaryNumbers::default(),
             scratch: [P::default(); STEP + simd::EXPAND_SPARE],
@@ -50,7 +50,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
     /// on. All `count` values are passed.
     ///
     /// # Errors
-    /// As for [`Elements::read`].
+    /// As for [`NumberElements::read`].
     pub fn pick(
         &mut self,
         page: Page<'_>,
@@ -84,11 +84,11 @@ impl DictionaryNumbers {
     /// worth it. Returns whether it did.
     ///
     /// # Errors
-    /// As for [`Elements::read`].
+    /// As for [`NumberElements::read`].
     fn read<P: Word, V: Pod>(
         &mut self,
-        delivery: &Delivery,
-        values: &mut Values<P>,
+        delivery: &NumberCast,
+        values: &mut PrimitiveValues<P>,
         page: Page<'_>,
         output: &mut [V],
     ) -> Result<bool> {
@@ -111,7 +111,7 @@ impl DictionaryNumbers {
 }
 
 /// The values of pages as the numbers of a tensor, one by one.
-pub trait Elements<V> {
+pub trait NumberElements<V> {
     /// The values, to be opened and skipped.
     fn values(&mut self) -> &mut impl PageValues;
 
@@ -154,7 +154,7 @@ pub fn steps<'a, V: Pod>(
     })
 }
 
-impl<P: Word, V: Pod> Elements<V> for Numbers<P, V> {
+impl<P: Word, V: Pod> NumberElements<V> for Numbers<P, V> {
     fn values(&mut self) -> &mut impl PageValues {
         self
     }
@@ -232,7 +232,7 @@ impl<P: Word, V> PageValues for Numbers<P, V> {
 
 /// Casts all numbers to the other type.
 fn convert<P: Pod, V: Pod>(
-    delivery: &Delivery,
+    delivery: &NumberCast,
     numbers: &[P],
     places: &mut [V],
     row_of: impl Fn(usize) -> Option<usize>,
@@ -292,8 +292,8 @@ mod tests {
 
     #[test]
     fn values_by_a_dictionary_are_delivered_as_each_of_them_would_be() {
-        let buckets = Delivery::hashed(Dtype::Int64, Buckets { count: 1000, seed: 3 }).unwrap();
-        let cast = Delivery::new(Dtype::Int64, Dtype::Uint64).unwrap();
+        let buckets = NumberCast::hashed(Dtype::Int64, Buckets { count: 1000, seed: 3 }).unwrap();
+        let cast = NumberCast::new(Dtype::Int64, Dtype::Uint64).unwrap();
         for delivery in [buckets, cast] {
             let mut numbers = Numbers::<u64, u64>::new(delivery);
             // Dictionaries that are cast at once, or later.
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_misfit_of_a_dictionary_is_an_error_in_the_first_row_that_names_it() {
-        let delivery = Delivery::new(Dtype::Int64, Dtype::Int32).unwrap();
+        let delivery = NumberCast::new(Dtype::Int64, Dtype::Int32).unwrap();
         let mut entries: Vec<u64> = (0..20).collect();
         entries[19] = 1 << 40;
         for but in [1, 0] {

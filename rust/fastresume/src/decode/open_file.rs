@@ -10,25 +10,25 @@ use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescPtr;
 
 use crate::arrow::asked_rows::AskedRows;
-use crate::dataset::file_value::Value;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::manifest::Manifest;
 use crate::dataset::page_checks::PageChecks;
 use crate::decode::open_rows::{NoFile, OpenRows};
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::{Chunk, StatedChunk};
-use crate::format::metadata::column_metadata::Leaves;
+use crate::format::metadata::column_chunk::{ColumnChunk, StatedChunk};
+use crate::format::metadata::column_metadata::ColumnMetadata;
 use crate::format::metadata::footer::FooterBytes;
-use crate::format::metadata::page_header::Header;
+use crate::format::metadata::page_header::PageHeader;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::metadata::writer::Writer;
 use crate::format::page::known_pages::KnownPages;
-use crate::format::page::locations::PagePlaces;
+use crate::format::page::locations::PageLocations;
 use crate::format::page::pages::Pages;
-use crate::format::page::reader::{Buffers, StoredPages};
-use crate::format::page::scanner::PageWalk;
-use crate::memory::buffer::Memory;
+use crate::format::page::reader::{Buffers, PageReader};
+use crate::format::page::scanner::PageScanner;
+use crate::memory::pool::Memory;
 use crate::schema::columns::Column;
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::status::{ObjectVersion, Status, Version};
 
 /// The number of files that a reader keeps open.
@@ -39,16 +39,16 @@ const DICTIONARY_HEADER_BYTES: u64 = 512;
 
 /// A file of the dataset, opened for decoding.
 pub struct OpenFile {
-    source: Arc<dyn Source>,
+    source: Arc<dyn ByteSource>,
     status: Status,
-    leaves: Arc<Leaves>,
-    places: Arc<PagePlaces>,
+    leaves: Arc<ColumnMetadata>,
+    places: Arc<PageLocations>,
     page_checks: PageChecks,
     lacks_checksums: Arc<AtomicBool>,
     /// Where its column chunk ends, of which only a part is read.
     end: Option<u64>,
     /// Columns of one value, and that.
-    values: Arc<[(String, Value)]>,
+    values: Arc<[(String, FileValue)]>,
     /// The rows, if they lie in no file.
     rows: Option<Arc<OpenRows>>,
     /// A row group of them that was asked for.
@@ -57,14 +57,14 @@ pub struct OpenFile {
 
 /// What was asked for of a row group.
 #[derive(Clone)]
-pub enum Fetched {
+pub enum FetchedBytes {
     /// Bytes of the file.
-    Bytes(Arc<dyn Source>),
+    Bytes(Arc<dyn ByteSource>),
     /// The rows, by the number of the row group in the file.
     Rows(usize, Arc<AskedRows>),
 }
 
-impl Fetched {
+impl FetchedBytes {
     /// Whether nobody else has it.
     #[must_use]
     pub fn is_idle(&self) -> bool {
@@ -157,15 +157,15 @@ impl OpenFile {
 
     /// The metadata of the leaf columns that are read.
     #[must_use]
-    pub fn leaves(&self) -> &Leaves {
+    pub fn leaves(&self) -> &ColumnMetadata {
         &self.leaves
     }
 
     /// The value of a column that has one in the whole file.
     #[must_use]
-    pub fn value(&self, name: &str) -> Value {
+    pub fn value(&self, name: &str) -> FileValue {
         let told = self.values.iter().find(|(of, _)| of == name);
-        told.map_or(Value::Missing, |(_, value)| value.clone())
+        told.map_or(FileValue::Missing, |(_, value)| value.clone())
     }
 
     /// The leaf of the file's schema that a column is read from.
@@ -194,12 +194,12 @@ impl OpenFile {
         let chunk = self.chunk(row_group, leaf_number, leaf)?;
         let (source, places) = (Arc::clone(&self.source), Arc::clone(&self.places));
         let checksums = (self.page_checks.verifies_checksums, Arc::clone(&self.lacks_checksums));
-        let stored = StoredPages::new(source, chunk, places, checksums, buffers)?;
+        let stored = PageReader::new(source, chunk, places, checksums, buffers)?;
         Ok(Pages::Stored(stored))
     }
 
     /// Where a column chunk lies.
-    fn chunk(&self, row_group: usize, leaf_number: usize, leaf: &ColumnDescPtr) -> Result<Chunk> {
+    fn chunk(&self, row_group: usize, leaf_number: usize, leaf: &ColumnDescPtr) -> Result<ColumnChunk> {
         let chunk = self.leaves.chunk(row_group, leaf_number)?;
         let rows = self.leaves.rows(row_group);
         let is_flat = leaf.max_rep_level() == 0;
@@ -221,7 +221,7 @@ impl OpenFile {
     fn dictionary_header_bytes(&self, start: u64) -> Result<u64> {
         let length = self.source.size().saturating_sub(start).min(DICTIONARY_HEADER_BYTES);
         let bytes = self.source.read(start, usize::try_from(length).unwrap_or(0))?;
-        let header = Header::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary());
+        let header = PageHeader::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary());
         Ok(header.map_or(0, |(_, length)| length as u64))
     }
 
@@ -236,7 +236,7 @@ impl OpenFile {
         let told = read_index(self.source.as_ref(), place, &chunk)?;
         let mut memory = Memory::lent();
         let (source, rows) = (Arc::clone(&self.source), chunk.rows);
-        let walk = PageWalk::new(source, chunk, Arc::clone(&self.places), rows, &mut memory)?;
+        let walk = PageScanner::new(source, chunk, Arc::clone(&self.places), rows, &mut memory)?;
         let are_there = walk.are_pages(&told)?;
         Ok(are_there.then(|| told.iter().map(|page: &PagePlace| page.first_row).collect()))
     }
@@ -258,10 +258,10 @@ impl OpenFile {
 
     /// The same file, of which that was asked for.
     #[must_use]
-    pub fn with(&self, fetched: Fetched) -> Self {
+    pub fn with(&self, fetched: FetchedBytes) -> Self {
         match fetched {
-            Fetched::Bytes(source) => self.read_from(source),
-            Fetched::Rows(group, asked) => {
+            FetchedBytes::Bytes(source) => self.read_from(source),
+            FetchedBytes::Rows(group, asked) => {
                 Self { asked: Some((group, asked)), ..self.read_from(Arc::clone(&self.source)) }
             }
         }
@@ -269,7 +269,7 @@ impl OpenFile {
 
     /// The same file, whose bytes come from here.
     #[must_use]
-    pub fn read_from(&self, source: Arc<dyn Source>) -> Self {
+    pub fn read_from(&self, source: Arc<dyn ByteSource>) -> Self {
         Self {
             source,
             status: self.status.clone(),
@@ -319,15 +319,15 @@ impl OpenFile {
         let is_trusted = chunk.is_flat() || self.leaves.writer().indexes_list_rows();
         let index = self.leaves.chunk(row_group, column.leaf)?.offset_index().filter(|_| is_trusted);
         let (mut memory, rows) = (Memory::lent(), chunk.rows);
-        let walk = PageWalk::new(Arc::clone(&self.source), chunk, Arc::default(), rows, &mut memory)?;
+        let walk = PageScanner::new(Arc::clone(&self.source), chunk, Arc::default(), rows, &mut memory)?;
         Ok(walk.known_pages(index))
     }
 
     /// Begins to read ranges, if that takes a network.
     ///
     /// # Errors
-    /// As for [`Source::fetching`].
-    pub fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
+    /// As for [`ByteSource::fetching`].
+    pub fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn ByteSource>>> {
         self.source.fetching(ranges)
     }
 
@@ -335,11 +335,11 @@ impl OpenFile {
     ///
     /// # Errors
     /// As for [`Source::fetching`].
-    pub fn ask(&self, row_group: usize, ranges: &[Range<u64>]) -> Result<Option<Fetched>> {
+    pub fn ask(&self, row_group: usize, ranges: &[Range<u64>]) -> Result<Option<FetchedBytes>> {
         if let Some(rows) = &self.rows {
-            return Ok(rows.ask(row_group).map(|asked| Fetched::Rows(row_group, asked)));
+            return Ok(rows.ask(row_group).map(|asked| FetchedBytes::Rows(row_group, asked)));
         }
-        Ok(self.fetching(ranges)?.map(Fetched::Bytes))
+        Ok(self.fetching(ranges)?.map(FetchedBytes::Bytes))
     }
 
     /// Whether its rows lie in no file.
@@ -370,7 +370,7 @@ impl OpenFile {
 
     /// The file's bytes.
     #[must_use]
-    pub fn source(&self) -> &dyn Source {
+    pub fn source(&self) -> &dyn ByteSource {
         self.source.as_ref()
     }
 }
@@ -382,7 +382,7 @@ const CHANGED: &str = "the file was changed since the dataset was opened";
 ///
 /// # Errors
 /// `Source` if the file can't be opened; `Data` if it is damaged or was changed.
-pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(Arc<dyn Source>, Status, FooterBytes)> {
+pub fn read_footer(manifest: &Manifest, file: usize) -> Result<(Arc<dyn ByteSource>, Status, FooterBytes)> {
     let (source, status) = manifest.open_file(file)?;
     let file = &manifest.files()[file];
     let changed = |what: &str| Error::data(format!("{CHANGED}: {what}")).in_file(&file.path);
@@ -428,7 +428,7 @@ fn place(
     rows: u64,
     writer: Writer,
     most_page_bytes: u64,
-) -> Result<Chunk> {
+) -> Result<ColumnChunk> {
     let start = stated.start;
     let end = start.checked_add(stated.compressed_bytes);
     let (Ok(start), Some(Ok(end))) = (u64::try_from(start), end.map(u64::try_from)) else {
@@ -439,7 +439,7 @@ fn place(
     };
     let levels =
         [leaf.max_rep_level(), leaf.max_def_level()].map(|level| u8::try_from(level).unwrap_or(u8::MAX));
-    Ok(Chunk {
+    Ok(ColumnChunk {
         start,
         end,
         index: stated.offset_index().filter(|_| levels[0] > 0 && writer.indexes_list_rows()),

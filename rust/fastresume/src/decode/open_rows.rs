@@ -5,18 +5,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use crate::arrow::asked_rows::AskedRows;
-use crate::arrow::field::Field;
-use crate::arrow::leaf::Leaf;
+use crate::arrow::field::ArrowField;
+use crate::arrow::leaf::ArrowLeaf;
 use crate::arrow::row_source::{Reach, RowGroup, RowSource};
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
-use crate::format::metadata::column_metadata::Leaves;
+use crate::format::metadata::column_metadata::ColumnMetadata;
 use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_index::PagePlace;
 use crate::format::page::made_pages::MadePages;
 use crate::format::page::pages::Pages;
 use crate::format::page::reader::Buffers;
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 
 /// So many row groups are held where that takes no memory; else one.
 const MOST_GROUPS: usize = 16;
@@ -31,7 +31,7 @@ pub struct OpenRows {
     /// The columns that are read, ascending.
     columns: Vec<usize>,
     /// The leaves that are read, by their ascending numbers.
-    leaves: Vec<(usize, Leaf)>,
+    leaves: Vec<(usize, ArrowLeaf)>,
     opened: Mutex<VecDeque<(usize, Arc<AskedRows>)>>,
 }
 
@@ -45,16 +45,16 @@ impl OpenRows {
         source: &Arc<dyn RowSource>,
         part: usize,
         numbers: &[usize],
-    ) -> Result<(Self, Leaves)> {
+    ) -> Result<(Self, ColumnMetadata)> {
         let footer = FooterBytes::of(source.footer().to_vec()).parse()?;
         let groups = manifest.groups_of(part);
         let group_rows = groups.map(|group| manifest.group_rows(group)).map(|rows| rows.end - rows.start);
-        let told = Leaves::of_rows(&footer, numbers, group_rows.collect())?;
-        let paths = Field::leaves(source.fields());
+        let told = ColumnMetadata::of_rows(&footer, numbers, group_rows.collect())?;
+        let paths = ArrowField::leaves(source.fields());
         let mut leaves = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let path = paths.get(number).cloned().ok_or_else(|| Error::data("a column is missing"))?;
-            leaves.push((number, Leaf::new(path, &told.leaf(number)?.described)));
+            leaves.push((number, ArrowLeaf::new(path, &told.leaf(number)?.described)));
         }
         let mut columns: Vec<usize> = leaves.iter().map(|(_, leaf)| leaf.column()).collect();
         columns.dedup();
@@ -122,7 +122,7 @@ impl OpenRows {
 /// No bytes: what is read lies in no file.
 pub struct NoFile;
 
-impl Source for NoFile {
+impl ByteSource for NoFile {
     fn size(&self) -> u64 {
         0
     }

@@ -31,7 +31,7 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// What to skip, what to decode, and which decoded rows to keep: the same for all columns.
 #[derive(Debug, Default)]
-pub struct Sieve {
+pub struct RowPicker {
     steps: Vec<Step>,
     /// The kept rows of all steps, counted within their step.
     kept: Vec<u32>,
@@ -72,7 +72,7 @@ pub struct StepRows {
     valid: Vec<u8>,
 }
 
-impl Sieve {
+impl RowPicker {
     /// Adds ascending ranges of rows, which lie behind those that were added before; returns their steps.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Sieve {
         decoder.skip(self.steps[steps].iter().map(|step| step.passed + step.rows.len()).sum())
     }
 
-    /// Fills the target with the values of steps. The decoder must have been made with [`Sieve::nulls`].
+    /// Fills the target with the values of steps. The decoder must have been made with [`RowPicker::nulls`].
     ///
     /// # Errors
     /// Those of the decoder.
@@ -314,7 +314,7 @@ mod tests {
     }
 
     fn read(groups: &[&[Range<usize>]], nulls: Nulls) -> Result<(Vec<u32>, Vec<u8>)> {
-        let mut sieve = Sieve::default();
+        let mut sieve = RowPicker::default();
         let steps: Vec<_> = groups.iter().map(|stretches| sieve.add(stretches).unwrap()).collect();
         let mut decoder = NumberedRows(0, sieve.nulls(nulls));
         let (mut found, mut marked) = (Vec::new(), Vec::new());
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn rows_too_wide_to_pick_from_are_read_one_by_one() {
-        let mut sieve = Sieve::default();
+        let mut sieve = RowPicker::default();
         let steps = sieve.add(&[7..9, 11..12, 20..21]).unwrap();
         let width = STEP_BYTES / 4;
         let mut values = vec![0_u64; 4 * width / 8];

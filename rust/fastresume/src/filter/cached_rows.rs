@@ -6,23 +6,23 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::kept_file::{Form, KeptFile};
+use crate::dataset::kept_file::{FileForm, KeptFile};
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, shown};
 use crate::intervals::set::Intervals;
 use crate::order::selection::Selection;
 
 /// The number changes with what is kept.
-static FORM: Form =
-    Form { what: "the filter's cache", magic: b"fastresume filter 3\n", name: b"fastresume filter " };
+static FORM: FileForm =
+    FileForm { what: "the filter's cache", magic: b"fastresume filter 3\n", name: b"fastresume filter " };
 
-type Key = [u8; blake3::OUT_LEN];
+type RowsKey = [u8; blake3::OUT_LEN];
 
 /// Where the rows are kept, and all that they depend on.
 #[derive(Debug, Clone)]
 pub struct CachedRows {
     path: PathBuf,
-    key: Key,
+    key: RowsKey,
 }
 
 impl CachedRows {
@@ -69,7 +69,8 @@ impl CachedRows {
         }
         let held = kept.read(&manifest.file_system, stop)?;
         let content = kept.content(&held.bytes).and_then(|content| postcard::from_bytes(content).ok());
-        let rows = content.and_then(|(key, rows): (Key, Vec<Range<u64>>)| (key == self.key).then_some(rows));
+        let rows =
+            content.and_then(|(key, rows): (RowsKey, Vec<Range<u64>>)| (key == self.key).then_some(rows));
         Ok(rows.and_then(|rows| Intervals::new(rows).ok()))
     }
 

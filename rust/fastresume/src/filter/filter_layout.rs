@@ -11,7 +11,7 @@ use crate::schema::nulls::Nulls;
 
 /// What a filter asks of columns.
 #[derive(Debug, Clone, Default)]
-pub struct Asked {
+pub struct FilterColumns {
     /// Columns that are compared with values.
     pub compared: Vec<String>,
     /// Columns of any type, and structs, of which it is asked whether they are there.
@@ -27,7 +27,7 @@ pub struct Asked {
 ///
 /// # Errors
 /// As for [`Layout::resolve`]; `Data` also if one of `asked` is nowhere, or is missing in a file and not optional.
-pub fn layout(manifest: &Manifest, asked: &Asked) -> Result<Layout> {
+pub fn layout(manifest: &Manifest, asked: &FilterColumns) -> Result<Layout> {
     for name in asked.compared.iter().chain(&asked.present) {
         check_name(manifest, name)?;
     }
@@ -51,7 +51,7 @@ pub fn layout(manifest: &Manifest, asked: &Asked) -> Result<Layout> {
 }
 
 /// A column that is compared.
-fn entry(name: &String, asked: &Asked) -> Result<Entry> {
+fn entry(name: &String, asked: &FilterColumns) -> Result<Entry> {
     let rules = ColumnRules {
         is_optional: is_meant(&asked.optional, name)?,
         is_of_path: asked.of_paths.contains(name),

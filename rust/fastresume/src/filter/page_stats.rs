@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::OpenFile;
 use crate::error::{Error, Result, check};
-use crate::filter::row_group_stats::{Bound, Facts, knows_bounds, nulls};
+use crate::filter::row_group_stats::{Bound, RowGroupStats, knows_bounds, nulls};
 use crate::format::metadata::bloom_filter::BloomFilter;
 use crate::format::metadata::column_chunk::StatedChunk;
 use crate::format::metadata::page_index::PageIndex;
@@ -29,10 +29,10 @@ const MOST_AHEAD_BYTES: u64 = 16 << 20;
 
 /// Page statistics and excluded values of one column of one row group.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Details {
+pub struct PageStats {
     /// The first row of each page, counted within the row group, and the statistics of its rows; empty
     /// without a page index.
-    pub pages: Vec<(u64, Facts)>,
+    pub pages: Vec<(u64, RowGroupStats)>,
     /// The indices of the sought values that are surely not there.
     pub absent: Vec<usize>,
 }
@@ -49,7 +49,7 @@ pub fn read(
     groups: &[usize],
     sought: &[Vec<Bound>],
     stop: &AtomicBool,
-) -> Result<Vec<Vec<Details>>> {
+) -> Result<Vec<Vec<PageStats>>> {
     if let Some(group) = groups.iter().find(|&&group| group >= manifest.num_groups()) {
         return Err(Error::Argument(format!("there is no row group {group}")));
     }
@@ -69,19 +69,19 @@ fn of_file(
     groups: &[usize],
     sought: &[Vec<Bound>],
     stop: &AtomicBool,
-) -> Result<Vec<Vec<Details>>> {
+) -> Result<Vec<Vec<PageStats>>> {
     let Some(&first) = groups.first() else { return Ok(Vec::new()) };
     let number = manifest.place_of(first).file;
     let path = &manifest.files()[number].path;
     let columns = layout.columns(manifest.schema_of(number));
     let file = OpenFile::open(manifest, number, columns)?;
-    let (mut found, mut ahead) = (Vec::with_capacity(groups.len()), Ahead::default());
+    let (mut found, mut ahead) = (Vec::with_capacity(groups.len()), StatsAhead::default());
     for (done, &group) in groups.iter().enumerate() {
         check(stop)?;
         let index = manifest.place_of(group).index;
         if ahead.groups == 0 {
             let rest = groups[done..].iter().map(|&group| manifest.place_of(group).index);
-            ahead = Ahead::ask(&file, rest, columns, sought).map_err(|error| error.in_file(path))?;
+            ahead = StatsAhead::ask(&file, rest, columns, sought).map_err(|error| error.in_file(path))?;
         }
         ahead.groups -= 1;
         let file = ahead.file.as_ref().unwrap_or(&file);
@@ -101,12 +101,12 @@ fn of_file(
 
 /// The next row groups whose bloom filters are on their way together, and the file that they are read from.
 #[derive(Default)]
-struct Ahead {
+struct StatsAhead {
     groups: usize,
     file: Option<OpenFile>,
 }
 
-impl Ahead {
+impl StatsAhead {
     /// Asks for the bloom filters of the first of some row groups, at least one, if that takes a network.
     fn ask(
         file: &OpenFile,
@@ -149,17 +149,22 @@ fn is_looked_at(file: &OpenFile, length: Option<u64>, sought: &[Bound]) -> bool 
     !sought.is_empty() && (!file.source().is_remote() || is_whole || sought.len() <= FEW_SOUGHT)
 }
 
-fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> Result<Details> {
+fn details(file: &OpenFile, group: usize, column: &Column, sought: &[Bound]) -> Result<PageStats> {
     if column.is_constant() || column.given.is_some() {
-        return Ok(Details::default());
+        return Ok(PageStats::default());
     }
     let chunk = file.leaves().chunk(group, column.leaf)?;
     let pages = pages(file, group, column, chunk)?;
     let absent = if sought.len() > MAX_SOUGHT { Vec::new() } else { absent(file, column, chunk, sought)? };
-    Ok(Details { pages, absent })
+    Ok(PageStats { pages, absent })
 }
 
-fn pages(file: &OpenFile, group: usize, column: &Column, chunk: &StatedChunk) -> Result<Vec<(u64, Facts)>> {
+fn pages(
+    file: &OpenFile,
+    group: usize,
+    column: &Column,
+    chunk: &StatedChunk,
+) -> Result<Vec<(u64, RowGroupStats)>> {
     let is_flat = file.leaf(column)?.max_rep_level() == 0;
     // To believe an index takes the headers of all its pages. In a store they cost as much as the chunk, which is read then
     // anyway: the index would have its bytes asked for twice.
@@ -179,7 +184,7 @@ fn pages(file: &OpenFile, group: usize, column: &Column, chunk: &StatedChunk) ->
         let (low, high) = index.bounds(page);
         let is_told = has_bounds && !index.is_null(page);
         let bounds = is_told.then(|| Bound::of_plain(low, column).zip(Bound::of_plain(high, column)));
-        (first, Facts::new(bounds.flatten(), nulls))
+        (first, RowGroupStats::new(bounds.flatten(), nulls))
     });
     Ok(each.collect())
 }

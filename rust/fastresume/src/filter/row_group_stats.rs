@@ -6,11 +6,11 @@ use parquet::basic::ColumnOrder;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaDataOptions, ParquetStatisticsPolicy};
 use parquet::file::statistics::Statistics;
 
-use crate::dataset::file_value::Value;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::read_footer;
 use crate::error::{Result, check};
-use crate::format::metadata::column_metadata::Leaf;
+use crate::format::metadata::column_metadata::LeafColumn;
 use crate::format::metadata::null_count::is_contradictory;
 use crate::format::metadata::writer::Writer;
 use crate::projection::layout::Layout;
@@ -29,14 +29,14 @@ pub enum Bound {
 
 /// Statistics of one column in some rows.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Facts {
+pub struct RowGroupStats {
     /// A lower and an upper bound of all values but NaN; `None` if they are not known.
     pub bounds: Option<(Bound, Bound)>,
     /// The number of nulls, if it is known.
     pub nulls: Option<u64>,
 }
 
-impl Facts {
+impl RowGroupStats {
     /// Statistics whose bounds are dropped if they are NaN or contradict each other.
     #[must_use]
     pub fn new(bounds: Option<(Bound, Bound)>, nulls: Option<u64>) -> Self {
@@ -49,7 +49,7 @@ impl Facts {
 ///
 /// # Errors
 /// `Data` or `Source` if a file can't be opened, or was changed; `Interrupted` if stopped.
-pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<Vec<Vec<Facts>>> {
+pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<Vec<Vec<RowGroupStats>>> {
     let count = layout.fields().iter().map(|field| field.columns.len()).sum();
     let mut found = vec![Vec::with_capacity(manifest.num_groups()); count];
     let mut ends = manifest.file_groups().skip(1);
@@ -70,7 +70,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         if tells_nothing || groups.clone().all(|group| manifest.group_rows(group).is_empty()) {
             // Without rows, its columns may be others.
             for (_, found) in told {
-                found.extend(groups.clone().map(|_| Facts::new(None, None)));
+                found.extend(groups.clone().map(|_| RowGroupStats::new(None, None)));
             }
         } else if !told.is_empty() {
             add_told(manifest, index, told).map_err(|error| error.in_file(&file.path))?;
@@ -80,12 +80,16 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
 }
 
 /// Adds the statistics that a file's footer has of columns.
-fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Vec<Facts>)>) -> Result<()> {
+fn add_told(
+    manifest: &Manifest,
+    file: usize,
+    mut columns: Vec<(&Column, &mut Vec<RowGroupStats>)>,
+) -> Result<()> {
     let (_, _, footer) = read_footer(manifest, file)?;
     let footer = footer.parse()?;
     let writer = Writer::of(footer.file().created_by());
     let numbers: Vec<usize> = columns.iter().map(|(column, _)| column.leaf).collect();
-    let leaves = Leaf::all(footer.file(), &numbers)?;
+    let leaves = LeafColumn::all(footer.file(), &numbers)?;
     let options = ParquetMetaDataOptions::new()
         .with_column_stats_policy(ParquetStatisticsPolicy::skip_except(&numbers))
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll)
@@ -103,26 +107,26 @@ fn add_told(manifest: &Manifest, file: usize, mut columns: Vec<(&Column, &mut Ve
 }
 
 /// The statistics of `rows` rows of a column that is one value, or null, in a whole file.
-fn facts_of_value(value: &Value, column: &Column, rows: u64) -> Facts {
-    let nulls = if matches!(value, Value::Missing | Value::Null) { rows } else { 0 };
+fn facts_of_value(value: &FileValue, column: &Column, rows: u64) -> RowGroupStats {
+    let nulls = if matches!(value, FileValue::Missing | FileValue::Null) { rows } else { 0 };
     let bound = Some(value).filter(|_| column.kind != Kind::Mask).and_then(bound_of);
-    Facts::new(bound.map(|bound| (bound.clone(), bound)), Some(nulls))
+    RowGroupStats::new(bound.map(|bound| (bound.clone(), bound)), Some(nulls))
 }
 
 /// The value of a column that has one in a whole file; null in a file that lacks it.
-fn value_of(manifest: &Manifest, file: usize, column: &Column) -> Value {
+fn value_of(manifest: &Manifest, file: usize, column: &Column) -> FileValue {
     match column.given {
         Some(Given::File) => manifest.value(file, &column.name).of_type(column),
-        _ => Value::Null,
+        _ => FileValue::Null,
     }
 }
 
-fn bound_of(value: &Value) -> Option<Bound> {
+fn bound_of(value: &FileValue) -> Option<Bound> {
     match value {
-        Value::Missing | Value::Null => None,
-        Value::Text(text) => Some(Bound::Bytes(text.clone())),
-        Value::Integer(integer) => Some(Bound::Integer((*integer).into())),
-        Value::Float(float) => Some(Bound::Float(*float)),
+        FileValue::Missing | FileValue::Null => None,
+        FileValue::Text(text) => Some(Bound::Bytes(text.clone())),
+        FileValue::Integer(integer) => Some(Bound::Integer((*integer).into())),
+        FileValue::Float(float) => Some(Bound::Float(*float)),
     }
 }
 
@@ -133,20 +137,20 @@ pub fn of_file(manifest: &Manifest, file: usize, column: &Column) -> Option<Boun
     bound_of(&value_of(manifest, file, column))
 }
 
-fn facts(chunk: &ColumnChunkMetaData, leaf: &Leaf, column: &Column, writer: Writer) -> Facts {
+fn facts(chunk: &ColumnChunkMetaData, leaf: &LeafColumn, column: &Column, writer: Writer) -> RowGroupStats {
     let told = chunk.statistics();
     let (stated, values) = (told.and_then(Statistics::null_count_opt), chunk.num_values().unsigned_abs());
     // In the fields of old writers, text and unsigned numbers may be ordered otherwise.
     let is_told = |told: &&Statistics| !told.is_min_max_deprecated() && knows_bounds(leaf, column, writer);
     let bounds = told.filter(is_told).and_then(|told| bounds(told, column));
     if told.is_some_and(|told| is_contradictory(told, values)) {
-        return Facts::new(None, nulls(leaf, column, None, writer));
+        return RowGroupStats::new(None, nulls(leaf, column, None, writer));
     }
-    Facts::new(bounds, nulls(leaf, column, stated, writer))
+    RowGroupStats::new(bounds, nulls(leaf, column, stated, writer))
 }
 
 /// How many rows of a column are null, where a writer states that so many values of its leaf are.
-pub(crate) fn nulls(leaf: &Leaf, column: &Column, stated: Option<u64>, writer: Writer) -> Option<u64> {
+pub(crate) fn nulls(leaf: &LeafColumn, column: &Column, stated: Option<u64>, writer: Writer) -> Option<u64> {
     if column.level == 0 {
         return Some(0);
     }
@@ -158,14 +162,14 @@ pub(crate) fn nulls(leaf: &Leaf, column: &Column, stated: Option<u64>, writer: W
 }
 
 /// Whether a writer's bounds of a column are some.
-pub(crate) fn knows_bounds(leaf: &Leaf, column: &Column, writer: Writer) -> bool {
+pub(crate) fn knows_bounds(leaf: &LeafColumn, column: &Column, writer: Writer) -> bool {
     let is_signed = !matches!(column.stored, Stored::Number(dtype) if is_unsigned(dtype));
     has_order(leaf, column) && writer.knows_bounds(leaf.described.physical_type(), is_signed)
 }
 
 /// Whether the values of a column are compared as their type says: without that, nobody knows what bounds
 /// are. The total order of floats differs from theirs in zeros and NaN alone, of which bounds say nothing.
-fn has_order(leaf: &Leaf, column: &Column) -> bool {
+fn has_order(leaf: &LeafColumn, column: &Column) -> bool {
     let is_float = matches!(column.stored, Stored::Number(Dtype::Float32 | Dtype::Float64));
     match leaf.order {
         Some(ColumnOrder::TYPE_DEFINED_ORDER(_)) => true,

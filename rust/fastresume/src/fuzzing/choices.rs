@@ -5,7 +5,7 @@ use std::path::Path;
 use parquet::basic::{BrotliLevel, Compression, GzipLevel, ZstdLevel};
 
 use crate::error::{Error, Result};
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 
 /// The choices at the start of an input; behind its end, all are 0.
 #[derive(Debug, Clone)]
@@ -88,7 +88,7 @@ pub fn compression_of(choice: u8) -> Compression {
 /// Bytes as a file has them.
 pub struct InMemory(pub Vec<u8>);
 
-impl Source for InMemory {
+impl ByteSource for InMemory {
     fn size(&self) -> u64 {
         self.0.len() as u64
     }

@@ -12,21 +12,21 @@ use parquet::schema::types::ColumnDescPtr;
 use super::choices::{Choices, InMemory, Steps, compression_of};
 use super::metadata::pages_of;
 use super::oracle;
-use crate::decode::convert::{Conversion, Converter, RowShape};
+use crate::decode::converter::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
-use crate::decode::flat::byte_array::StringDecoder;
-use crate::decode::flat::fixed_len::FixedDecoder;
+use crate::decode::flat::byte_array::ByteArrayDecoder;
+use crate::decode::flat::fixed_len::FixedLenDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
-use crate::decode::flat::primitive::FlatDecoder;
+use crate::decode::flat::primitive::PrimitiveDecoder;
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result, caught};
-use crate::format::metadata::column_chunk::{Chunk, Encodings};
+use crate::format::metadata::column_chunk::{ColumnChunk, Encodings};
 use crate::format::metadata::writer::Writer;
 use crate::format::page::kept_pages::KeptPages;
-use crate::format::page::locations::PagePlaces;
+use crate::format::page::locations::PageLocations;
 use crate::format::page::pages::Pages;
-use crate::format::page::reader::{Buffers, StoredPages};
-use crate::schema::cast::Delivery;
+use crate::format::page::reader::{Buffers, PageReader};
+use crate::schema::cast::NumberCast;
 use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
 
@@ -37,7 +37,7 @@ pub const MOST_ROWS: usize = 3000;
 pub struct ChunkChoices {
     pub kind: u8,
     pub bytes: Arc<InMemory>,
-    pub chunk: Chunk,
+    pub chunk: ColumnChunk,
     pub steps: Steps,
     pub is_optional: bool,
     /// The row behind the last wanted one, if only a part is wanted.
@@ -59,7 +59,7 @@ impl ChunkChoices {
         let length = choices.rest.len() as u64;
         let end = length.saturating_sub(index_bytes);
         let pages = &choices.rest[..usize::try_from(end).unwrap_or(0)];
-        let chunk = Chunk {
+        let chunk = ColumnChunk {
             start: 0,
             end,
             // The bytes behind the pages.
@@ -89,7 +89,7 @@ impl ChunkChoices {
         if let Some(end_row) = self.end_row {
             buffers.begin_part(0, end_row, &shared.kept);
         }
-        let stored = StoredPages::new(
+        let stored = PageReader::new(
             Arc::clone(&self.bytes) as _,
             self.chunk.clone(),
             Arc::clone(&shared.places),
@@ -153,7 +153,7 @@ fn stated_values(choice: u64, pages: &[u8]) -> u64 {
 
 /// What those who read parts of a chunk have in common.
 pub struct Shared {
-    places: Arc<PagePlaces>,
+    places: Arc<PageLocations>,
     kept: Arc<KeptPages>,
 }
 
@@ -250,28 +250,28 @@ fn decoder<'a>(
 ) -> Result<Box<dyn ScalarDecoder + 'a>> {
     let pages = flat_pages(choices, shared, buffers)?;
     let delivery = |stored, delivered| {
-        Delivery::new(stored, delivered).ok_or_else(|| Error::data("there is no such cast"))
+        NumberCast::new(stored, delivered).ok_or_else(|| Error::data("there is no such cast"))
     };
     let fixed = |pages, length, conversion, width, size| {
         let converter = Converter { conversion, then: None };
-        FixedDecoder::new(pages, (length, false), converter, RowShape { width, size })
+        FixedLenDecoder::new(pages, (length, false), converter, RowShape { width, size })
     };
     Ok(match choices.kind % 7 {
         0 => {
             let numbers: Numbers<u32, u32> = Numbers::new(delivery(Dtype::Int32, Dtype::Int32)?);
-            Box::new(FlatDecoder::new(pages, numbers))
+            Box::new(PrimitiveDecoder::new(pages, numbers))
         }
         1 => {
             let numbers: Numbers<u64, u64> = Numbers::new(delivery(Dtype::Int64, Dtype::Float64)?);
-            Box::new(FlatDecoder::new(pages, numbers))
+            Box::new(PrimitiveDecoder::new(pages, numbers))
         }
         2 => {
             let numbers: Numbers<u64, u64> = Numbers::new(delivery(Dtype::Float64, Dtype::Float64)?);
-            Box::new(FlatDecoder::new(pages, numbers))
+            Box::new(PrimitiveDecoder::new(pages, numbers))
         }
         3 => {
             let numbers: Numbers<u8, u8> = Numbers::new(delivery(Dtype::Bool, Dtype::Bool)?);
-            Box::new(FlatDecoder::new(pages, numbers))
+            Box::new(PrimitiveDecoder::new(pages, numbers))
         }
         4 => Box::new(fixed(pages, 5, Conversion::Copied, 1, 5)),
         _ => Box::new(fixed(pages, 12, Conversion::Instant(1), 8, 1)),
@@ -312,7 +312,7 @@ fn texts(choices: &ChunkChoices) {
     let mut buffers = Buffers::default();
     let Ok(pages) = flat_pages(choices, &shared, &mut buffers) else { return };
     let (mut all, rows) = (JaggedRows::default(), choices.rows());
-    let mut decoder = StringDecoder::new(pages);
+    let mut decoder = ByteArrayDecoder::new(pages);
     let is_whole = decoder.read(rows, &mut all).is_ok();
     if is_whole {
         let present = (0..rows).filter(|&row| all.valid[row] == 1);
@@ -325,7 +325,7 @@ fn texts(choices: &ChunkChoices) {
     for shared in [&shared, &Shared::new()] {
         let mut buffers = Buffers::default();
         let Ok(pages) = flat_pages(choices, shared, &mut buffers) else { return };
-        jagged_in_steps(&mut StringDecoder::new(pages), choices, &all, is_whole);
+        jagged_in_steps(&mut ByteArrayDecoder::new(pages), choices, &all, is_whole);
     }
 }
 

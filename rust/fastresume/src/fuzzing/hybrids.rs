@@ -3,8 +3,8 @@
 use bytemuck::Pod;
 
 use super::choices::{Choices, Steps};
-use crate::format::encoding::bit_packing::Packed;
-use crate::format::encoding::rle::{CHUNK, DecodedRun, EncodedRun, Hybrid};
+use crate::format::encoding::bit_packing::BitPacking;
+use crate::format::encoding::rle::{CHUNK, DecodedRun, EncodedRun, RleHybrid};
 use crate::format::encoding::varint::varint;
 
 /// The most integers that are compared: a few bytes of runs can state many.
@@ -59,8 +59,9 @@ pub fn have_padding(bytes: &[u8], width: usize) -> bool {
 pub fn hybrids(bytes: &[u8]) {
     let mut choices = Choices::new(bytes);
     let (mut steps, bytes) = (choices.steps(), choices.rest);
-    let (Ok(mut hybrid), Some((expected, has_more))) = (Hybrid::indices(bytes, 0), one_by_one(bytes)) else {
-        assert!(Hybrid::indices(bytes, 0).is_err() && one_by_one(bytes).is_none());
+    let (Ok(mut hybrid), Some((expected, has_more))) = (RleHybrid::indices(bytes, 0), one_by_one(bytes))
+    else {
+        assert!(RleHybrid::indices(bytes, 0).is_err() && one_by_one(bytes).is_none());
         return;
     };
     let mut buffer = [0; CHUNK];
@@ -110,7 +111,7 @@ pub fn hybrids(bytes: &[u8]) {
 }
 
 /// Unpacks bit-packed integers, and looks them up in tables of every width; returns how many there are.
-fn check(packed: &Packed<'_>, expected: &[u32], steps: &mut Steps) -> usize {
+fn check(packed: &BitPacking<'_>, expected: &[u32], steps: &mut Steps) -> usize {
     let mut buffer = vec![7; packed.count + 16];
     assert_eq!(packed.unpack(&mut buffer), expected);
     let most = expected.iter().copied().max().unwrap_or(0) as usize;
@@ -123,7 +124,7 @@ fn check(packed: &Packed<'_>, expected: &[u32], steps: &mut Steps) -> usize {
 }
 
 fn look_up<P: Pod + PartialEq>(
-    packed: &Packed<'_>,
+    packed: &BitPacking<'_>,
     expected: &[u32],
     length: usize,
     value: impl Fn(usize) -> P,

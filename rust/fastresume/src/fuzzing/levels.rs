@@ -3,7 +3,7 @@
 use parquet::basic::Encoding;
 
 use super::choices::{Choices, Steps};
-use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::bitmap::{Bitmap, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::varint::varint;
 
@@ -27,7 +27,7 @@ pub fn levels(bytes: &[u8]) {
     let expected = page.get(start..).and_then(|levels| one_by_one(levels, count, largest, kind));
     let Some((expected, taken)) = expected else { return assert_eq!(end, None, "levels that are damaged") };
     assert_eq!(end, Some(start + taken));
-    let mut bits = Bits::default();
+    let mut bits = Bitmap::default();
     let all: Vec<u8> = (0..=largest).chain(largest.checked_add(1)).collect();
     for &level in &all[all.len().saturating_sub(9)..] {
         found.at_least(level, &mut bits);

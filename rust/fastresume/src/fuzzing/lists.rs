@@ -6,15 +6,15 @@ use super::chunks::{ChunkChoices, Shared, jagged_in_steps};
 use super::oracle::StoredRows;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
 use crate::decode::flat::byte_array::TextValues;
-use crate::decode::list::byte_array::TextLeaf;
+use crate::decode::list::byte_array::ByteArrayLeaf;
 use crate::decode::list::grid::Grid;
-use crate::decode::list::nested::{ElementNulls, ListDecoder};
+use crate::decode::list::nested::{ElementNulls, NestedDecoder};
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::NumberLeaf;
+use crate::decode::list::primitive::PrimitiveLeaf;
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result};
 use crate::format::page::reader::Buffers;
-use crate::schema::cast::Delivery;
+use crate::schema::cast::NumberCast;
 use crate::schema::nulls::Nulls;
 use crate::schema::types::Dtype;
 
@@ -59,20 +59,20 @@ fn decoder<'a>(
     let pages = ListPages::new(choices.pages(shared, buffers)?, levels, grid);
     if choices.kind % 4 == 1 {
         let nulls = ElementNulls { nulls: Nulls::Masked, marks_elements: false };
-        return Ok(Box::new(ListDecoder::new(
+        return Ok(Box::new(NestedDecoder::new(
             pages,
             nulls,
-            TextLeaf::new(TextValues::default()),
+            ByteArrayLeaf::new(TextValues::default()),
             Vec::new(),
         )));
     }
     let delivered = if is_cast(choices) { Dtype::Float64 } else { Dtype::Int64 };
     let delivery =
-        Delivery::new(Dtype::Int64, delivered).ok_or_else(|| Error::data("there is no such cast"))?;
+        NumberCast::new(Dtype::Int64, delivered).ok_or_else(|| Error::data("there is no such cast"))?;
     let numbers: Numbers<u64, u64> = Numbers::new(delivery);
     let nulls = if choices.kind / 8 % 2 == 1 { Nulls::Filled(FILL) } else { Nulls::Masked };
     let nulls = ElementNulls { nulls, marks_elements: false };
-    Ok(Box::new(ListDecoder::new(pages, nulls, NumberLeaf::new(numbers), Vec::new())))
+    Ok(Box::new(NestedDecoder::new(pages, nulls, PrimitiveLeaf::new(numbers), Vec::new())))
 }
 
 /// The number of nested lists.

@@ -6,23 +6,23 @@ use parquet::file::metadata::{ParquetMetaDataOptions, ParquetMetaDataReader};
 use super::choices::{Choices, InMemory};
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::bloom_filter::BloomFilter;
-use crate::format::metadata::column_chunk::{Chunk, Encodings};
+use crate::format::metadata::column_chunk::{ColumnChunk, Encodings};
 use crate::format::metadata::footer::FooterBytes;
-use crate::format::metadata::page_header::Header;
+use crate::format::metadata::page_header::PageHeader;
 use crate::format::metadata::page_index::PageIndex;
 use crate::format::metadata::page_index::read_index;
-use crate::format::metadata::thrift::{Walk, Wire};
+use crate::format::metadata::thrift::{ThriftWalk, Wire};
 use crate::format::metadata::thrift_types::{sift, sift_row_group};
 use crate::format::metadata::thrift_writer::put_list;
 use crate::format::metadata::writer::Writer;
-use crate::schema::arrow_schema::ArrowFields;
+use crate::schema::arrow_schema::ArrowSchema;
 use crate::schema::columns::columns;
 
 /// A chunk of these numbers of bytes and rows.
-fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Chunk {
+fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> ColumnChunk {
     let compression = Compression::UNCOMPRESSED;
     let (values, uncompressed_bytes) = (rows, bytes);
-    Chunk {
+    ColumnChunk {
         start: 0,
         end: bytes,
         index: None,
@@ -40,11 +40,11 @@ fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Ch
 
 /// A page header. It must be the same without the bytes behind it, and invalid without its last byte.
 pub fn headers(bytes: &[u8]) {
-    let Ok((header, length)) = Header::parse(bytes) else { return };
+    let Ok((header, length)) = PageHeader::parse(bytes) else { return };
     let told = format!("{header:?}");
-    let again = Header::parse(&bytes[..length]).map(|(header, length)| (format!("{header:?}"), length));
+    let again = PageHeader::parse(&bytes[..length]).map(|(header, length)| (format!("{header:?}"), length));
     assert_eq!(again.ok(), Some((told, length)));
-    assert!(Header::parse(&bytes[..length - 1]).is_err(), "a header without its end is one");
+    assert!(PageHeader::parse(&bytes[..length - 1]).is_err(), "a header without its end is one");
     for (value_bytes, is_flat) in [(None, true), (None, false), (Some(0), true), (Some(8), false)] {
         if header.check(&chunk(1 << 20, 1 << 20, value_bytes, is_flat)).is_err() {
             continue;
@@ -112,9 +112,9 @@ pub fn footers(bytes: &[u8]) {
         (whole, _) => assert!(whole.is_err(), "row groups are not read one at a time"),
     }
     let pairs = file.key_value_metadata().into_iter().flatten();
-    let told = pairs.filter_map(|pair| ArrowFields::parse(pair.value.as_deref()?).ok());
+    let told = pairs.filter_map(|pair| ArrowSchema::parse(pair.value.as_deref()?).ok());
     let leaves = file.schema_descr().num_columns();
-    for fields in told.chain([ArrowFields::default()]) {
+    for fields in told.chain([ArrowSchema::default()]) {
         for column in columns(file.schema_descr(), &fields) {
             assert!(column.leaf < leaves.max(1), "column {} is no leaf", column.name);
         }
@@ -131,7 +131,7 @@ fn whole(footer: &[u8]) -> Result<Vec<u8>> {
         sift_row_group(&footer[group[0] as usize..group[1] as usize], &mut groups)?;
     }
     let mut list = 0..0;
-    Walk::new(&used.bytes).fields(|walk, number, wire| {
+    ThriftWalk::new(&used.bytes).fields(|walk, number, wire| {
         if number == ROW_GROUPS {
             let start = walk.position();
             walk.pass(wire)?;
@@ -143,9 +143,9 @@ fn whole(footer: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Pages one by one: the header, and the bytes behind it.
-pub fn pages_of(mut pages: &[u8]) -> Vec<(Header, &[u8], &[u8])> {
+pub fn pages_of(mut pages: &[u8]) -> Vec<(PageHeader, &[u8], &[u8])> {
     let mut found = Vec::new();
-    while let Ok((header, length)) = Header::parse(pages) {
+    while let Ok((header, length)) = PageHeader::parse(pages) {
         let end = length + usize::try_from(header.compressed_bytes()).unwrap_or(0);
         let Some(body) = pages.get(length..end) else { break };
         found.push((header, &pages[..length], body));

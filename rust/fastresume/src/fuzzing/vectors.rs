@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::choices::{Choices, Steps};
 use crate::format::encoding::bit_packing::single;
-use crate::simd::{self, EXPAND_SPARE, Move, ROUNDS, Rounds};
+use crate::simd::{self, EXPAND_SPARE, FeistelRounds, Move, ROUNDS};
 
 /// Chooses one of the loops, and runs it over the rest of the input.
 pub fn vectors(bytes: &[u8]) {
@@ -235,7 +235,7 @@ fn rounds(bytes: &[u8], count: usize, steps: &mut Steps) {
     let halves = [steps.below(300) as u64 % sides[0], steps.below(300) as u64 % sides[1]];
     let count = count.min(usize::try_from(sides[1] - halves[1]).unwrap_or(0));
     let mut values = vec![0; count];
-    Rounds::new(&keys, sides).undo(halves, &mut values);
+    FeistelRounds::new(&keys, sides).undo(halves, &mut values);
     for (value, right) in values.iter().zip(halves[1]..) {
         let [mut left_half, mut right_half] = [value / sides[1], value % sides[1]];
         for (round, key) in keys.iter().enumerate() {

@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::error::{Error, Result};
 use crate::intervals::set::{Intervals, share_of};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::collected_results;
 use crate::simd;
 

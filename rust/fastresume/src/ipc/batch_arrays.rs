@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::arrow::array::{Array, Lent, offset_at};
-use crate::arrow::field::{Field, Form};
+use crate::arrow::field::{ArrowField, ArrowForm};
 use crate::error::{Error, Result};
 use crate::ipc::dictionary_ids::DictionaryIds;
 use crate::ipc::inflate::inflated;
@@ -22,7 +22,7 @@ pub trait Body {
     ///
     /// # Errors
     /// `Data` if there is none; as for `bytes`.
-    fn dictionary(&self, id: i64, field: &Field, below: &[DictionaryIds]) -> Result<Arc<Array>>;
+    fn dictionary(&self, id: i64, field: &ArrowField, below: &[DictionaryIds]) -> Result<Arc<Array>>;
 }
 
 /// Goes through the arrays that the head of a message tells of, in the order of the fields.
@@ -38,7 +38,7 @@ pub struct BatchArrays<'a> {
 }
 
 /// The arrays of columns that are wanted, and where their buffers lie.
-type Found = (Vec<Option<Array>>, Vec<Range<u64>>);
+type FoundArrays = (Vec<Option<Array>>, Vec<Range<u64>>);
 
 fn lies(what: impl std::fmt::Display) -> Error {
     Error::data(format!("the head of a batch contradicts itself: {what}"))
@@ -59,7 +59,7 @@ impl<'a> BatchArrays<'a> {
     /// `Data` if head and body contradict each other; those of the body.
     pub fn read(
         head: &'a BatchHead,
-        of: (&[Field], &[DictionaryIds]),
+        of: (&[ArrowField], &[DictionaryIds]),
         columns: &[usize],
         body: &'a dyn Body,
     ) -> Result<Vec<Option<Array>>> {
@@ -72,7 +72,7 @@ impl<'a> BatchArrays<'a> {
     /// `Data` if it does.
     pub fn spans(
         head: &'a BatchHead,
-        of: (&[Field], &[DictionaryIds]),
+        of: (&[ArrowField], &[DictionaryIds]),
         columns: &[usize],
     ) -> Result<Vec<Range<u64>>> {
         Self::new(head, None).columns(of, columns).map(|(_, spans)| spans)
@@ -82,7 +82,11 @@ impl<'a> BatchArrays<'a> {
         Self { head, body, node: 0, buffer: 0, views: 0, wanted: Vec::new() }
     }
 
-    fn columns(mut self, (fields, ids): (&[Field], &[DictionaryIds]), columns: &[usize]) -> Result<Found> {
+    fn columns(
+        mut self,
+        (fields, ids): (&[ArrowField], &[DictionaryIds]),
+        columns: &[usize],
+    ) -> Result<FoundArrays> {
         let mut found = Vec::with_capacity(fields.len());
         for (number, (field, ids)) in fields.iter().zip(ids).enumerate() {
             let is_wanted = columns.binary_search(&number).is_ok();
@@ -107,9 +111,9 @@ impl<'a> BatchArrays<'a> {
     }
 
     /// The next array, and all below it. Buffers of what is not wanted are empty.
-    fn array(&mut self, field: &Field, ids: &DictionaryIds, is_wanted: bool) -> Result<Array> {
+    fn array(&mut self, field: &ArrowField, ids: &DictionaryIds, is_wanted: bool) -> Result<Array> {
         let Node { length, nulls } = self.node()?;
-        let has_validity = !matches!(field.form, Form::Null | Form::Runs);
+        let has_validity = !matches!(field.form, ArrowForm::Null | ArrowForm::Runs);
         let validity = if has_validity { self.validity(length, nulls, is_wanted)? } else { None };
         let values = |width: usize, count: usize| {
             width.checked_mul(count).map(Need::Exactly).ok_or_else(|| lies("an array is too long"))
@@ -117,17 +121,17 @@ impl<'a> BatchArrays<'a> {
         let offsets = |is_wide| values(width_of(is_wide), if length == 0 { 0 } else { length + 1 });
         let mut buffers = Vec::new();
         match field.form {
-            Form::Null | Form::Runs | Form::Struct | Form::FixedList(_) => {}
-            Form::Bool => buffers.push(self.next(Need::Exactly(length.div_ceil(8)), is_wanted)?),
-            Form::Fixed(width, _) => buffers.push(self.next(values(width, length)?, is_wanted)?),
-            Form::List { is_wide } => buffers.push(self.next(offsets(is_wide)?, is_wanted)?),
-            Form::Map => buffers.push(self.next(offsets(false)?, is_wanted)?),
-            Form::ListViews { is_wide } => {
+            ArrowForm::Null | ArrowForm::Runs | ArrowForm::Struct | ArrowForm::FixedList(_) => {}
+            ArrowForm::Bool => buffers.push(self.next(Need::Exactly(length.div_ceil(8)), is_wanted)?),
+            ArrowForm::Fixed(width, _) => buffers.push(self.next(values(width, length)?, is_wanted)?),
+            ArrowForm::List { is_wide } => buffers.push(self.next(offsets(is_wide)?, is_wanted)?),
+            ArrowForm::Map => buffers.push(self.next(offsets(false)?, is_wanted)?),
+            ArrowForm::ListViews { is_wide } => {
                 for _ in 0..2 {
                     buffers.push(self.next(values(width_of(is_wide), length)?, is_wanted)?);
                 }
             }
-            Form::Bytes { is_wide } => {
+            ArrowForm::Bytes { is_wide } => {
                 let places = self.next(offsets(is_wide)?, is_wanted)?;
                 let end = match places.bytes().len() / width_of(is_wide) {
                     0 => 0,
@@ -136,7 +140,7 @@ impl<'a> BatchArrays<'a> {
                 };
                 buffers.extend([places, self.next(Need::Exactly(end), is_wanted)?]);
             }
-            Form::Views => {
+            ArrowForm::Views => {
                 let more = self.head.more_buffers.get(self.views).copied();
                 let more = more.ok_or_else(|| lies("the number of a view's buffers is missing"))?;
                 self.views += 1;
@@ -156,8 +160,8 @@ impl<'a> BatchArrays<'a> {
             }
         }
         let least = match field.form {
-            Form::Struct => Some(length),
-            Form::FixedList(size) => size.checked_mul(length),
+            ArrowForm::Struct => Some(length),
+            ArrowForm::FixedList(size) => size.checked_mul(length),
             _ => Some(0),
         };
         if children.iter().any(|child| least.is_none_or(|least| child.length < least)) {
@@ -166,7 +170,12 @@ impl<'a> BatchArrays<'a> {
         Ok(Array { length, offset: 0, validity, buffers, children, dictionary })
     }
 
-    fn dictionary(&self, values: &Field, ids: &DictionaryIds, is_wanted: bool) -> Result<Option<Arc<Array>>> {
+    fn dictionary(
+        &self,
+        values: &ArrowField,
+        ids: &DictionaryIds,
+        is_wanted: bool,
+    ) -> Result<Option<Arc<Array>>> {
         let id = ids.id.ok_or_else(|| lies("a dictionary has no number"))?;
         let Some(body) = self.body.filter(|_| is_wanted) else { return Ok(None) };
         body.dictionary(id, values, &ids.below).map(Some)

@@ -1,6 +1,6 @@
 //! Which dictionary the indices of a field refer to, as the schema of a file numbers them.
 
-use crate::arrow::field::Field;
+use crate::arrow::field::ArrowField;
 use crate::error::{Error, Result};
 use crate::ipc::flat_table::FlatTable;
 
@@ -18,7 +18,7 @@ impl DictionaryIds {
     ///
     /// # Errors
     /// `Data` if the schema has other fields, or numbers whose lowest byte does not come first.
-    pub fn of(fields: &[Field], schema: FlatTable<'_>) -> Result<Vec<Self>> {
+    pub fn of(fields: &[ArrowField], schema: FlatTable<'_>) -> Result<Vec<Self>> {
         if schema.short(0)? != 0 {
             return Err(Error::data(
                 "its numbers have their highest byte first: write it on another machine",
@@ -27,7 +27,7 @@ impl DictionaryIds {
         all(fields, &schema.tables(1)?)
     }
 
-    fn of_field(field: &Field, told: FlatTable<'_>) -> Result<Self> {
+    fn of_field(field: &ArrowField, told: FlatTable<'_>) -> Result<Self> {
         let dictionary = told.table(4)?;
         let values = match (&dictionary, &field.dictionary) {
             (Some(_), Some(values)) => values,
@@ -39,7 +39,7 @@ impl DictionaryIds {
     }
 }
 
-fn all(fields: &[Field], told: &[FlatTable<'_>]) -> Result<Vec<DictionaryIds>> {
+fn all(fields: &[ArrowField], told: &[FlatTable<'_>]) -> Result<Vec<DictionaryIds>> {
     if fields.len() != told.len() {
         return Err(other());
     }

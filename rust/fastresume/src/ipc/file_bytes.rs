@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use crate::arrow::array::Lent;
 use crate::error::Result;
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::mapped::MappedFile;
 
 /// A file, and its pages if it is mapped.
 #[derive(Clone)]
 pub struct FileBytes {
-    source: Arc<dyn Source>,
+    source: Arc<dyn ByteSource>,
     mapped: Option<Arc<MappedFile>>,
 }
 
@@ -31,7 +31,7 @@ impl Lent for MappedPiece {
 impl FileBytes {
     /// Those of a file that is open.
     #[must_use]
-    pub fn new(source: Arc<dyn Source>) -> Self {
+    pub fn new(source: Arc<dyn ByteSource>) -> Self {
         let mapped = source.mapped().map(Arc::new);
         Self { source, mapped }
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arrow::field::Field;
+use crate::arrow::field::ArrowField;
 use crate::error::{Error, Result};
 use crate::ipc::batch_arrays::BatchArrays;
 use crate::ipc::dictionary_ids::DictionaryIds;
@@ -154,17 +154,12 @@ fn found_at(bytes: &FileBytes, start: u64) -> Result<Option<MessagePlace>> {
 }
 
 fn at(start: u64, error: Error) -> Error {
-    match error {
-        Error::Data { reason, place, is_refused } => {
-            Error::Data { reason: format!("{reason} (byte {start} of the file)"), place, is_refused }
-        }
-        other => other,
-    }
+    error.with_reason(|reason| format!("{reason} (byte {start} of the file)"))
 }
 
 /// What is found while the messages of a file are gone through.
 struct Finding<'a> {
-    fields: &'a [Field],
+    fields: &'a [ArrowField],
     found: IpcFile,
     hasher: blake3::Hasher,
     size: u64,
@@ -203,12 +198,7 @@ impl Finding<'_> {
 /// The same error, of a batch.
 #[must_use]
 pub fn in_batch(number: usize, error: Error) -> Error {
-    match error {
-        Error::Data { reason, place, is_refused } => {
-            Error::Data { reason: format!("batch {number}: {reason}"), place, is_refused }
-        }
-        other => other,
-    }
+    error.with_reason(|reason| format!("batch {number}: {reason}"))
 }
 
 impl IpcFile {
@@ -216,7 +206,7 @@ impl IpcFile {
     ///
     /// # Errors
     /// `Data` if it is damaged, or has other fields; `Source` if it can't be read.
-    pub fn open(bytes: &FileBytes, fields: &[Field]) -> Result<Self> {
+    pub fn open(bytes: &FileBytes, fields: &[ArrowField]) -> Result<Self> {
         let is_file = is_file(bytes)?;
         let start = if is_file { FIRST_MESSAGE } else { 0 };
         let schema = found_at(bytes, start)?.ok_or_else(|| Error::data("it has no schema"))?;

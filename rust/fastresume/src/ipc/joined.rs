@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::arrow::array::{Array, Lent, bit, contradicts, offset_at};
-use crate::arrow::field::{Field, Form};
+use crate::arrow::field::{ArrowField, ArrowForm};
 use crate::error::{Error, Result};
 use crate::memory::vectors::{append, room_for};
 
@@ -11,19 +11,19 @@ use crate::memory::vectors::{append, room_for};
 ///
 /// # Errors
 /// `Data` if they contradict themselves, or have a type of which dictionaries can't grow.
-pub fn joined(field: &Field, parts: &[Array]) -> Result<Array> {
+pub fn joined(field: &ArrowField, parts: &[Array]) -> Result<Array> {
     let length = parts.iter().map(|part| part.length).sum();
     let has_nulls = parts.iter().any(|part| part.validity.is_some());
     let validity = has_nulls.then(|| bits(parts, Array::is_valid)).transpose()?;
     let mut buffers: Vec<Arc<dyn Lent>> = Vec::new();
     match field.form {
-        Form::Bool => {
+        ArrowForm::Bool => {
             let found = bits(parts, |part, place| {
                 bit(part.buffer(0)?, place).ok_or_else(|| contradicts("its bits end before its values"))
             });
             buffers.push(Arc::new(found?));
         }
-        Form::Fixed(width, _) => {
+        ArrowForm::Fixed(width, _) => {
             let mut all = Vec::new();
             for part in parts {
                 let own =
@@ -35,7 +35,7 @@ pub fn joined(field: &Field, parts: &[Array]) -> Result<Array> {
             }
             buffers.push(Arc::new(all));
         }
-        Form::Bytes { is_wide } => {
+        ArrowForm::Bytes { is_wide } => {
             let (mut places, mut all) = (Vec::new(), Vec::new());
             add_offset(0, is_wide, &mut places)?;
             for part in parts {
@@ -46,7 +46,7 @@ pub fn joined(field: &Field, parts: &[Array]) -> Result<Array> {
             }
             buffers.extend([Arc::new(places) as Arc<dyn Lent>, Arc::new(all)]);
         }
-        Form::Views => {
+        ArrowForm::Views => {
             let mut views = Vec::new();
             let mut more = Vec::new();
             for part in parts {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use crate::arrow::array::{Array, Lent};
-use crate::arrow::field::Field;
+use crate::arrow::field::ArrowField;
 use crate::arrow::row_source::RowBatch;
 use crate::error::{Error, Result, locked};
 use crate::ipc::batch_arrays::{BatchArrays, Body};
@@ -18,12 +18,12 @@ use crate::ipc::message::{BatchHead, Content, Message, Span};
 const MOST_DICTIONARIES: usize = 256;
 
 /// A dictionary by its number, and how many messages had come when it was as it is.
-type Known = ((i64, usize), Arc<Array>);
+type KnownDictionary = ((i64, usize), Arc<Array>);
 
 /// A file that is open, and the dictionaries that were read of it.
 pub struct OpenIpcFile {
     bytes: FileBytes,
-    known: Mutex<Vec<Known>>,
+    known: Mutex<Vec<KnownDictionary>>,
 }
 
 /// The body of one message.
@@ -51,7 +51,7 @@ impl OpenIpcFile {
     pub fn read(
         &self,
         of: &IpcFile,
-        fields: &[Field],
+        fields: &[ArrowField],
         numbers: Range<usize>,
         columns: &[usize],
     ) -> Result<Vec<RowBatch>> {
@@ -91,7 +91,7 @@ impl OpenIpcFile {
         &self,
         of: &IpcFile,
         (id, before): (i64, usize),
-        field: &Field,
+        field: &ArrowField,
         below: &[DictionaryIds],
     ) -> Result<Arc<Array>> {
         let come = of.dictionaries.get(..before).unwrap_or_default();
@@ -103,7 +103,7 @@ impl OpenIpcFile {
             return Err(Error::data(format!("dictionary {id} is missing")));
         };
         let key = (id, last);
-        let find = |known: &[Known]| {
+        let find = |known: &[KnownDictionary]| {
             known.iter().find(|(other, _)| *other == key).map(|(_, found)| Arc::clone(found))
         };
         if let Some(found) = find(&locked(&self.known)) {
@@ -136,7 +136,7 @@ impl OpenIpcFile {
         &self,
         of: &IpcFile,
         (number, part): (usize, &DictionaryBatch),
-        field: &Field,
+        field: &ArrowField,
         below: &[DictionaryIds],
     ) -> Result<Array> {
         let metadata = self.bytes.read(part.place.start, part.place.metadata_bytes)?;
@@ -172,7 +172,7 @@ impl Body for OneBody<'_> {
         self.bytes.lent(start, span.length)
     }
 
-    fn dictionary(&self, id: i64, field: &Field, below: &[DictionaryIds]) -> Result<Arc<Array>> {
+    fn dictionary(&self, id: i64, field: &ArrowField, below: &[DictionaryIds]) -> Result<Arc<Array>> {
         self.file.dictionary(self.of, (id, self.before), field, below)
     }
 }

@@ -19,7 +19,7 @@ const RESTING_BYTES: usize = 352 << 20;
 const TRIES: usize = 100;
 
 /// The store of the process.
-pub static STORE: Store = Store::new();
+pub static STORE: FreeList = FreeList::new();
 
 /// The freed blocks.
 ///
@@ -27,7 +27,7 @@ pub static STORE: Store = Store::new();
 /// of bytes in use, whichever is more. Blocks that are too small to be kept don't count. Blocks in use come
 /// first.
 #[derive(Debug)]
-pub struct Store {
+pub struct FreeList {
     kept: Mutex<FreeBlocks>,
     /// Bytes of blocks in use, and their peak since the first of the present readers began.
     out: AtomicUsize,
@@ -65,7 +65,7 @@ impl FreeBlocks {
     }
 }
 
-impl Store {
+impl FreeList {
     /// An empty store.
     pub const fn new() -> Self {
         let kept = FreeBlocks { by_bytes: BTreeMap::new(), bytes: 0, readers: 0, stated_bytes: 0 };
@@ -177,7 +177,7 @@ impl Store {
 mod tests {
     use super::*;
 
-    impl Store {
+    impl FreeList {
         pub fn bytes(&self) -> usize {
             self.kept().unwrap().bytes
         }
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_came_back_is_taken_again_and_nothing_of_another_size() {
-        let store = Store::new();
+        let store = FreeList::new();
         store.begin(0);
         for bytes in [2 * KEPT_BYTES, 3 << 20] {
             let mut one = store.take(bytes).unwrap();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn what_is_too_little_to_be_kept_makes_no_room_for_itself() {
-        let store = Store::new();
+        let store = FreeList::new();
         store.begin(100 * KEPT_BYTES);
         store.give(store.take(100 * KEPT_BYTES).unwrap());
         assert_eq!(store.take(8).unwrap().len(), 8);
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn what_is_kept_and_what_is_out_are_never_more_than_was_stated_or_was_out_at_once() {
         for stated in [0, 100 * KEPT_BYTES, 1000 * KEPT_BYTES] {
-            let store = Store::new();
+            let store = FreeList::new();
             store.begin(stated);
             let (mut out, mut most) = (Vec::<Block>::new(), 0);
             for round in 0_usize..2000 {
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn when_nobody_reads_no_more_than_the_rest_is_kept() {
-        let store = Store::new();
+        let store = FreeList::new();
         store.begin(usize::MAX);
         store.begin(usize::MAX);
         let blocks: Vec<Block> = (0..9).map(|_| store.take(RESTING_BYTES / 8).unwrap()).collect();

@@ -3,4 +3,4 @@
 pub mod vectors;
 pub mod block;
 pub mod free_list;
-pub mod buffer;
+pub mod pool;

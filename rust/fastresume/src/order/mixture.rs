@@ -23,7 +23,7 @@ pub const VERSION: u64 = 1;
 /// Where a pass of a mixture ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Stop {
+pub enum MixtureStop {
     /// By the passes of its sources.
     Named(NamedStop),
     /// After so many rows.
@@ -42,35 +42,78 @@ pub enum NamedStop {
 
 /// The dataset of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Source(
+#[serde(from = "SourceText", into = "SourceText")]
+pub struct MixtureSource {
     /// The name that the user gave it.
-    pub String,
+    pub name: String,
     /// The hash of its files and selected rows.
-    pub String,
+    pub hash: String,
     /// The rows of one pass.
-    pub u64,
+    pub rows: u64,
     /// Seed, rows of a block and rows of a window of a shuffled order.
-    pub Option<(u64, u64, u64)>,
+    pub shuffle: Option<(u64, u64, u64)>,
     /// What the passes of the mixture have taken of its axis: where that ends, and the pairs [start, end) that they have
     /// left before. Empty if nothing was taken.
-    pub Vec<u64>,
+    pub taken: Vec<u64>,
     /// How it has grown: nothing if it has not.
-    #[serde(default, skip_serializing_if = "Growth::is_none")]
-    pub Growth,
+    pub growth: Growth,
+}
+
+/// A source as the text of a state has it: without names.
+#[derive(Serialize, Deserialize)]
+struct SourceText(
+    String,
+    String,
+    u64,
+    Option<(u64, u64, u64)>,
+    Vec<u64>,
+    #[serde(default, skip_serializing_if = "Growth::is_none")] Growth,
 );
+
+impl From<SourceText> for MixtureSource {
+    fn from(SourceText(name, hash, rows, shuffle, taken, growth): SourceText) -> Self {
+        Self { name, hash, rows, shuffle, taken, growth }
+    }
+}
+
+impl From<MixtureSource> for SourceText {
+    fn from(MixtureSource { name, hash, rows, shuffle, taken, growth }: MixtureSource) -> Self {
+        Self(name, hash, rows, shuffle, taken, growth)
+    }
+}
 
 /// How a source has grown.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Growth(
+#[serde(from = "GrowthText", into = "GrowthText")]
+pub struct Growth {
     /// The pass with which its axis begins.
-    pub u64,
+    pub first: u64,
     /// The rows that were taken before that pass, less those that count as taken and were not.
-    pub i64,
+    pub before: i64,
     /// The ends of the generations of rows, and the last pass that is divided by each.
-    pub Vec<(u64, u64)>,
-    /// Where it has grown in this pass of the mixture: the hash and the rows that it had, and after how many stages.
-    pub Vec<(String, u64, u64)>,
-);
+    pub generations: Vec<(u64, u64)>,
+    /// Where it has grown in this pass of the mixture.
+    pub in_pass: Vec<GrownInPass>,
+}
+
+/// The files that a source had before others came in a pass of the mixture: their hash, their rows, and after how many stages
+/// the others came.
+pub type GrownInPass = (String, u64, u64);
+
+#[derive(Serialize, Deserialize)]
+struct GrowthText(u64, i64, Vec<(u64, u64)>, Vec<GrownInPass>);
+
+impl From<GrowthText> for Growth {
+    fn from(GrowthText(first, before, generations, in_pass): GrowthText) -> Self {
+        Self { first, before, generations, in_pass }
+    }
+}
+
+impl From<Growth> for GrowthText {
+    fn from(Growth { first, before, generations, in_pass }: Growth) -> Self {
+        Self(first, before, generations, in_pass)
+    }
+}
 
 impl Growth {
     fn is_none(&self) -> bool {
@@ -171,24 +214,24 @@ impl Axis {
     }
 }
 
-impl Source {
+impl MixtureSource {
     fn end(&self) -> u64 {
-        self.4.first().copied().unwrap_or(0)
+        self.taken.first().copied().unwrap_or(0)
     }
 
     fn holes(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.4.get(1..).unwrap_or_default().chunks_exact(2).map(|pair| (pair[0], pair[1]))
+        self.taken.get(1..).unwrap_or_default().chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
     /// Its hash and its rows after it had grown so often in this pass of the mixture.
     fn after_growths(&self, count: usize) -> (&str, u64) {
-        self.5.3.get(count).map_or((&self.1, self.2), |(hash, rows, _)| (hash, *rows))
+        self.growth.in_pass.get(count).map_or((&self.hash, self.rows), |(hash, rows, _)| (hash, *rows))
     }
 
     /// Its axis when this pass of the mixture began.
     #[must_use]
     pub fn axis(&self) -> Axis {
-        let Growth(first, before, generations, _) = &self.5;
+        let Growth { first, before, generations, .. } = &self.growth;
         let (hash, rows) = self.after_growths(0);
         Axis {
             hash: hash.to_owned(),
@@ -202,7 +245,7 @@ impl Source {
 
     /// Adds to its axis the files that came after so many stages of this pass of the mixture.
     pub(crate) fn grow_after(&self, stages: u64, axis: &mut Axis) {
-        let in_pass = &self.5.3;
+        let in_pass = &self.growth.in_pass;
         for (next, _) in (1..).zip(in_pass).filter(|(_, came)| came.2 == stages) {
             let (hash, rows) = self.after_growths(next);
             axis.grow(hash, rows);
@@ -218,42 +261,50 @@ impl Source {
         let holes = left.ranges().iter().flat_map(|hole| [hole.start, hole.end]);
         let told = [axis.taken.end()].into_iter().filter(|&end| end > 0).chain(holes).collect();
         let generations = axis.generations.into_iter().filter(|(_, last)| *last >= open).collect();
-        let growth = Growth(axis.first, axis.before, generations, Vec::new());
-        Self(self.0.clone(), axis.hash, axis.rows, self.3, told, growth)
+        let growth = Growth { first: axis.first, before: axis.before, generations, in_pass: Vec::new() };
+        Self {
+            hash: axis.hash,
+            rows: axis.rows,
+            taken: told,
+            growth,
+            name: self.name.clone(),
+            shuffle: self.shuffle,
+        }
     }
 
     /// The same source as it was in a stage of this pass of the mixture.
     #[must_use]
     pub(crate) fn in_stage(&self, stage: u64) -> Self {
-        let Growth(first, before, generations, in_pass) = &self.5;
+        let Growth { first, before, generations, in_pass } = &self.growth;
         let came = in_pass.partition_point(|came| came.2 <= stage);
         let (hash, rows) = self.after_growths(came);
-        let growth = Growth(*first, *before, generations.clone(), in_pass[..came].to_vec());
-        Self(self.0.clone(), hash.to_owned(), rows, self.3, self.4.clone(), growth)
+        let in_pass = in_pass[..came].to_vec();
+        let growth = Growth { first: *first, before: *before, generations: generations.clone(), in_pass };
+        Self { hash: hash.to_owned(), rows, growth, ..self.clone() }
     }
 
     /// The same source with files that come after so many stages of this pass of the mixture.
     #[must_use]
     pub(crate) fn grown(&self, hash: &str, rows: u64, stages: u64) -> Self {
         let mut grown = self.clone();
-        (grown.1, grown.2) = (hash.to_owned(), rows);
+        (grown.hash, grown.rows) = (hash.to_owned(), rows);
         if stages == 0 {
             let mut axis = self.axis();
             axis.grow(hash, rows);
             return self.with_axis(axis);
         }
-        if rows != self.2 {
-            grown.5.3.push((self.1.clone(), self.2, stages));
+        if rows != self.rows {
+            grown.growth.in_pass.push((self.hash.clone(), self.rows, stages));
         }
         grown
     }
 
     /// Why the numbers are no growth.
     fn check_growth(&self, stages: u64) -> bool {
-        let Growth(first, before, generations, in_pass) = &self.5;
+        let Growth { first, before, generations, in_pass } = &self.growth;
         let ascends = |numbers: &[u64]| numbers.windows(2).all(|pair| pair[0] < pair[1]);
         let ends = generations.iter().map(|(end, _)| *end);
-        let rows: Vec<u64> = in_pass.iter().map(|came| came.1).chain([self.2]).collect();
+        let rows: Vec<u64> = in_pass.iter().map(|came| came.1).chain([self.rows]).collect();
         let lasts = generations.windows(2).all(|pair| pair[0].1 <= pair[1].1);
         let came = in_pass.windows(2).all(|pair| pair[0].2 <= pair[1].2);
         let numbers = generations.iter().map(|(_, last)| *last).chain([*first, before.unsigned_abs()]);
@@ -269,7 +320,30 @@ impl Source {
 
 /// A stage of the present pass that has ended: weights of the sources, positions, and its cuts as the cursor has them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage(pub Weights, pub u64, pub Vec<(u64, u64, u64, u64)>);
+#[serde(from = "StageText", into = "StageText")]
+pub struct Stage {
+    /// The weights of the sources.
+    pub weights: Weights,
+    /// How many positions it has.
+    pub positions: u64,
+    /// Lanes, groups and rows of each cut, and the batches done in it.
+    pub cuts: Vec<(u64, u64, u64, u64)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StageText(Weights, u64, Vec<(u64, u64, u64, u64)>);
+
+impl From<StageText> for Stage {
+    fn from(StageText(weights, positions, cuts): StageText) -> Self {
+        Self { weights, positions, cuts }
+    }
+}
+
+impl From<Stage> for StageText {
+    fn from(Stage { weights, positions, cuts }: Stage) -> Self {
+        Self(weights, positions, cuts)
+    }
+}
 
 /// A mixture, as a state tells of it. Positions are those of its present stage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -280,11 +354,11 @@ pub struct Mixture {
     /// What is too few rows of a source to make a pass end: less than the global batch with which the pass before ended.
     pub least: u64,
     /// The sources, in the order in which they were named; also those that are not read any more.
-    pub sources: Vec<Source>,
+    pub sources: Vec<MixtureSource>,
     /// The stages of this pass before the present one.
     pub stages: Vec<Stage>,
     /// Where the pass ends.
-    pub stop: Stop,
+    pub stop: MixtureStop,
     /// The weights of the present stage; 0 for sources that are not read.
     pub weights: Weights,
 }
@@ -299,13 +373,13 @@ impl Mixture {
             ));
         }
         let count = self.sources.len();
-        let stages = self.stages.iter().map(|stage| &stage.0);
+        let stages = self.stages.iter().map(|stage| &stage.weights);
         if stages.chain([&self.weights]).any(|weights| weights.len() != count || length_of(weights).is_err())
         {
             return Err("the weights of its mixture are not those of its sources".into());
         }
         for source in &self.sources {
-            let Source(name, _, rows, _, told, _) = source;
+            let MixtureSource { name, rows, taken: told, .. } = source;
             let is_sorted = told.get(1..).unwrap_or_default().windows(2).all(|pair| pair[0] < pair[1]);
             let ends_behind = told.len() < 2 || told[told.len() - 1] < source.end();
             if !is_sorted || !ends_behind || (!told.is_empty() && (told.len() % 2 == 0 || told[0] == 0)) {
@@ -320,7 +394,7 @@ impl Mixture {
                 return Err(format!("what has come to source '{name}' does not ascend inside of its rows"));
             }
         }
-        if self.stages.iter().any(|stage| stage.1 >= MAX_ROWS) {
+        if self.stages.iter().any(|stage| stage.positions >= MAX_ROWS) {
             return Err("a stage of its mixture has 2^53 rows or more".into());
         }
         Ok(())
@@ -349,12 +423,12 @@ impl Mixture {
             left.into_iter().filter_map(|(source, left)| period.position_of(source, left)).min().unwrap_or(0)
         };
         let positions = match self.stop {
-            Stop::Rows(rows) => rows.saturating_sub(given),
-            Stop::Named(NamedStop::First) => {
+            MixtureStop::Rows(rows) => rows.saturating_sub(given),
+            MixtureStop::Named(NamedStop::First) => {
                 let of_pass = first_of(left(begun));
                 if of_pass > 0 { of_pass } else { first_of(left(now)) }
             }
-            Stop::Named(NamedStop::All) => {
+            MixtureStop::Named(NamedStop::All) => {
                 let each = left(begun).into_iter().filter_map(|(source, left)| {
                     period.position_of(source, left.checked_sub(1)?).map(|last| last + 1)
                 });

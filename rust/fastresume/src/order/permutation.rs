@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::simd::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
+use crate::simd::{FIRST_FACTOR, FeistelRounds, ROUNDS, SECOND_FACTOR, below};
 
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -127,7 +127,7 @@ impl Permutation {
 #[derive(Debug)]
 pub struct Inverse {
     permutation: Permutation,
-    rounds: Rounds,
+    rounds: FeistelRounds,
 }
 
 impl Inverse {
@@ -135,7 +135,7 @@ impl Inverse {
     #[must_use]
     pub fn of(permutation: &Permutation) -> Self {
         let permutation = permutation.clone();
-        let rounds = Rounds::new(&permutation.keys, [permutation.left, permutation.right]);
+        let rounds = FeistelRounds::new(&permutation.keys, [permutation.left, permutation.right]);
         Self { permutation, rounds }
     }
 
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn every_permutation_of_four_comes_equally_often() {
-        let mut counts = std::collections::HashMap::new();
+        let mut counts = std::collections::BTreeMap::new();
         for seed in 0..24_000 {
             let permutation = Permutation::new(4, key(&[seed]));
             *counts.entry([0, 1, 2, 3].map(|index| permutation.at(index))).or_insert(0_u32) += 1;

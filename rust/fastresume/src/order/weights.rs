@@ -11,10 +11,10 @@ use crate::order::period::{MAX_PLACES, Period};
 /// The weight of each source as an integer, and their period, which is made when somebody asks for it: once for all copies.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "Vec<u64>", into = "Vec<u64>")]
-pub struct Weights(Arc<Made>);
+pub struct Weights(Arc<MadeWeights>);
 
 #[derive(Debug)]
-struct Made {
+struct MadeWeights {
     whole: Vec<u64>,
     period: OnceLock<Arc<Period>>,
 }
@@ -35,7 +35,7 @@ impl Weights {
 
 impl From<Vec<u64>> for Weights {
     fn from(whole: Vec<u64>) -> Self {
-        Self(Arc::new(Made { whole, period: OnceLock::new() }))
+        Self(Arc::new(MadeWeights { whole, period: OnceLock::new() }))
     }
 }
 

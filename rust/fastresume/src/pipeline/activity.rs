@@ -51,6 +51,7 @@ struct ThreadTimes {
 impl Activity {
     /// This many threads, all of them waiting.
     #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the one clock of the core: no result depends on it")]
     pub fn new(threads: usize) -> Self {
         Self { made: Instant::now(), places: (0..threads).map(|_| ThreadTimes::default()).collect() }
     }

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use crate::batch::bin_rows::BinRows;
 use crate::batch::filler::Filler;
 use crate::batch::list_span::SpanCutter;
-use crate::batch::random_access::{self, ReadRows};
+use crate::batch::read_rows::{self, ReadRows};
 use crate::batch::segment::{Places, Segment, to_usize};
-use crate::batch::slots::fields::Slots;
+use crate::batch::slots::fields::FieldSlots;
 use crate::batch::sources::Sources;
 use crate::error::{Result, locked};
-use crate::memory::buffer::Pool;
+use crate::memory::pool::Pool;
 use crate::memory::vectors::{collected, push};
 use crate::pipeline::counted::Counted;
 use crate::pipeline::decode_cost::rows_scheduled;
@@ -21,7 +21,7 @@ use crate::pipeline::memory_bound::MemoryBound;
 use crate::pipeline::mixture_bound::of_mixture;
 use crate::pipeline::schedule::PassOrder;
 use crate::pipeline::sequence_pass::SequencePass;
-use crate::pipeline::thread_pool::{Delivered, Pipeline};
+use crate::pipeline::thread_pool::{Delivered, ThreadPool};
 use crate::pipeline::waiting_lists::WaitingLists;
 use crate::resume::lanes::WorkerId;
 use crate::resume::mixed_order::Standing;
@@ -54,10 +54,10 @@ impl BatchReader {
     /// The batches of a reader from the next one on, decoded ahead by threads up to so many bytes.
     ///
     /// # Errors
-    /// As for [`Pipeline::new`].
-    pub fn pipeline(&self, reader: WorkerId, threads: usize, budget_bytes: u64) -> Result<Pipeline> {
+    /// As for [`ThreadPool::new`].
+    pub fn pipeline(&self, reader: WorkerId, threads: usize, budget_bytes: u64) -> Result<ThreadPool> {
         let (sources, pass) = (Arc::clone(&self.sources), Arc::clone(&self.pass));
-        Pipeline::new(sources, self.order(), pass, reader, threads, budget_bytes)
+        ThreadPool::new(sources, self.order(), pass, reader, threads, budget_bytes)
     }
 
     fn order(&self) -> PassOrder {
@@ -88,7 +88,7 @@ impl BatchReader {
         let standing = locked(&self.units).standing_at(&positions)?;
         let runs = collected(standing.into_iter().map(|of| self.of_all(of.source, of.numbers)))?;
         let shape = self.pass.shape(batch, self.rank);
-        let ReadRows { fields, written } = random_access::read(&self.sources, &runs, shape.rows, stop)?;
+        let ReadRows { fields, written } = read_rows::read(&self.sources, &runs, shape.rows, stop)?;
         Delivered::new(&self.pass, batch, (fields, written), shape, None)
     }
 
@@ -138,7 +138,7 @@ impl BatchReader {
                 push(&mut runs, self.of_all(source, rows))?;
             }
         }
-        let ReadRows { fields, written } = random_access::read(&self.sources, &runs, bins.shape.rows, stop)?;
+        let ReadRows { fields, written } = read_rows::read(&self.sources, &runs, bins.shape.rows, stop)?;
         Delivered::new(&self.pass, batch, (fields, written), bins.shape, Some(bins.offsets))
     }
 
@@ -152,7 +152,7 @@ impl BatchReader {
         let taken = waiting.take(self.pass.batches())?;
         let shape = self.pass.shape(batch, self.rank);
         let (rows, distinct) = (to_usize(shape.rows)?, to_usize(shape.distinct)?);
-        let mut slots = Slots::new(&of.layout, rows, &Pool::new(0), None)?;
+        let mut slots = FieldSlots::new(&of.layout, rows, &Pool::new(0), None)?;
         taken.hand_over(&mut slots)?;
         slots.finish(&of.layout, (distinct, rows), &[])?;
         Delivered::new(&self.pass, batch, slots.into_parts(&of.layout), shape, None)

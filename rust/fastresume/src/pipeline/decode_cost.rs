@@ -81,7 +81,7 @@ fn rows_opened(pass: &Pass, order: &Order, mut turns: StreamQueue, stop: &Atomic
     while let Some(index) = turns.first() {
         check(stop)?;
         let (stream, given) = turns.stream(index);
-        let Some(window) = Opened::at(pass, order, stream.counted(given)) else { break };
+        let Some(window) = OpenedWindow::at(pass, order, stream.counted(given)) else { break };
         decoded += window.rows;
         turns.take_window(&window.counted);
     }
@@ -89,14 +89,14 @@ fn rows_opened(pass: &Pass, order: &Order, mut turns: StreamQueue, stop: &Atomic
 }
 
 /// A window that is opened.
-struct Opened {
+struct OpenedWindow {
     /// The number of its rows, whether they remain or not.
     rows: u64,
     /// Those that remain, counted along the remaining positions.
     counted: Range<u64>,
 }
 
-impl Opened {
+impl OpenedWindow {
     /// The window at a place, counted along what remains; `None` beyond the end.
     fn at(pass: &Pass, order: &Order, counted: u64) -> Option<Self> {
         let remaining = pass.division().remaining();
@@ -128,7 +128,7 @@ impl SharedLane {
     }
 
     /// The slices that have rows in a window.
-    fn slices(&self, window: &Opened) -> Range<u64> {
+    fn slices(&self, window: &OpenedWindow) -> Range<u64> {
         let (start, end) = (window.counted.start.max(self.left.start), window.counted.end.min(self.left.end));
         if start >= end {
             return 0..0;
@@ -162,7 +162,7 @@ fn rows_of_shared_windows(
     let mut counted = lane.left.start;
     while counted < lane.left.end {
         check(stop)?;
-        let Some(window) = Opened::at(pass, order, counted) else { break };
+        let Some(window) = OpenedWindow::at(pass, order, counted) else { break };
         let readers = lane.readers_of(&lane.slices(&window));
         decoded = decoded.saturating_add(window.rows.saturating_mul(readers));
         counted = window.counted.end;
@@ -180,7 +180,7 @@ fn rows_of_rest(pass: &Pass, order: &Order, reader: WorkerId, stop: &AtomicBool)
         return Ok(0);
     }
     let mut turns = StreamQueue::new(streams);
-    if let Some(window) = Opened::at(pass, order, lane.left.end)
+    if let Some(window) = OpenedWindow::at(pass, order, lane.left.end)
         && lane.has_reader(&lane.slices(&window), reader)
     {
         turns.take_window(&window.counted);

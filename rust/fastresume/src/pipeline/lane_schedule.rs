@@ -143,7 +143,7 @@ impl LaneSchedule {
         let is_resumed = given == 0 && row > part.start;
         let most_batches = if is_resumed { FIRST_BATCHES } else { MAX_BATCHES };
         let mut begun =
-            Begun { first: whole.start, rows: part, pieces: Vec::new(), batches: 0, most_batches };
+            BegunWindow { first: whole.start, rows: part, pieces: Vec::new(), batches: 0, most_batches };
         let mut next = Some(index);
         while let Some(index) = next {
             let (stream, given) = self.turns.stream(index);
@@ -178,7 +178,7 @@ fn slot_of(stream: &Stream, given: u64) -> usize {
 }
 
 /// A segment of ascending rows, to which more rows may be added.
-struct Begun {
+struct BegunWindow {
     /// The first row of the row group.
     first: u64,
     /// The rows that may still be added.
@@ -188,7 +188,7 @@ struct Begun {
     most_batches: usize,
 }
 
-impl Begun {
+impl BegunWindow {
     /// Whether another piece has room. Where the system has no memory for it, the segment ends before it.
     fn has_room(&mut self) -> bool {
         let count = self.pieces.len();

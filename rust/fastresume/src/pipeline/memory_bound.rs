@@ -8,8 +8,8 @@ use crate::batch::filler::DIVIDED_BYTES;
 use crate::batch::segment::SEGMENT_BYTES;
 use crate::batch::slots::fields::TURNED_LAST_BYTES;
 use crate::batch::slots::interleave::GAP_BYTES;
-use crate::batch::slots::partition::PIECES;
 use crate::batch::slots::pending::STRIPS;
+use crate::batch::slots::sorter::PIECES;
 use crate::batch::sources::FileSource;
 use crate::dataset::manifest::Manifest;
 use crate::format::compression::brotli::MOST_WINDOW_BYTES;
@@ -19,7 +19,7 @@ use crate::order::pass_order::Order;
 use crate::pipeline::sequence_pass::SequencePass;
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
-use crate::projection::memory_estimate::{self, Footprint};
+use crate::projection::memory_estimate::{self, MemoryEstimate};
 use crate::resume::pass::Pass;
 use crate::units::sequence_table::ANCHORS;
 
@@ -99,7 +99,7 @@ impl MemoryBound {
     }
 
     fn of_rows(manifest: &Manifest, layout: &Layout, reads: Reads, bunch: BunchSize, workers: u64) -> Self {
-        let footprint = Footprint::new(manifest, layout);
+        let footprint = MemoryEstimate::new(manifest, layout);
         let most = Most::new(manifest, layout, reads, bunch, footprint);
         let workers = Saturating(workers.max(1));
         let kept = most.dictionary_bytes() + Saturating(footprint.footer_bytes);
@@ -216,7 +216,7 @@ impl<'a> Most<'a> {
         layout: &'a Layout,
         reads: Reads,
         bunch: BunchSize,
-        footprint: Footprint,
+        footprint: MemoryEstimate,
     ) -> Self {
         Self {
             layout,

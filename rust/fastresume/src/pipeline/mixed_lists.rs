@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::batch::list_span::{Cut, SpanCutter, no_rows};
+use crate::batch::list_span::{ListCut, SpanCutter, no_rows};
 use crate::batch::segment::{Places, Segment};
 use crate::error::Result;
 use crate::memory::vectors::push;
@@ -18,7 +18,7 @@ use crate::resume::source_places::Run;
 use crate::units::sequence_table::SequenceTable;
 
 /// The lists of a segment that is being cut.
-struct Begun<'a> {
+struct BegunLists<'a> {
     cutter: SpanCutter<'a>,
     table: &'a SequenceTable,
     /// The token of its file up to which the next sequence was begun.
@@ -42,7 +42,7 @@ impl MixedSchedule {
         let most_tokens = self.most_tokens(source, of);
         let most_tokens = (most_tokens / share.count).saturating_mul(share.number).max(1);
         let (packed, manifest) = (Arc::clone(of.of(source)), self.sources.each()[source].manifest.clone());
-        let mut begun = Begun {
+        let mut begun = BegunLists {
             cutter: SpanCutter::new((&packed, of_pass.start), &manifest, most_tokens),
             table: &packed.table,
             token: self.begun.remove(&index),
@@ -111,7 +111,7 @@ impl MixedSchedule {
     }
 
     /// A segment of lists that was cut, and the first batch that needs it.
-    fn lists(&self, source: usize, of: &SequencePass, (first_batch, cut): (u64, Cut)) -> Segment {
+    fn lists(&self, source: usize, of: &SequencePass, (first_batch, cut): (u64, ListCut)) -> Segment {
         let (group, spans, tokens) = cut;
         let (bytes, of) = (tokens.saturating_mul(of.token_bytes()), Arc::clone(of.of(source)));
         let group = self.sources.number_of(source, group);
@@ -119,7 +119,7 @@ impl MixedSchedule {
     }
 }
 
-impl Begun<'_> {
+impl BegunLists<'_> {
     /// Adds the sequences of a run. Returns the place of the first one that does not end in this segment, if there is one.
     fn add(
         &mut self,

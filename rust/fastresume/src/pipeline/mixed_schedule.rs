@@ -44,7 +44,7 @@ pub struct MixedSchedule {
 }
 
 /// How much of a stream goes to its next segment, which is smaller at the beginning.
-pub(super) struct Share {
+pub(super) struct SourceShare {
     /// The batches below which its rows may be.
     pub end_batch: u64,
     /// The part of what is decoded in one go: `number` of `count` parts of it.
@@ -165,7 +165,7 @@ impl MixedSchedule {
 
     /// How much of a stream goes to its next segment. The second segments of streams end one after another, so that not all are
     /// due at once from then on.
-    pub(super) fn share(&self, index: usize, stream: &Stream, given: u64) -> Share {
+    pub(super) fn share(&self, index: usize, stream: &Stream, given: u64) -> SourceShare {
         let (own, _) = self.queue.stream(index);
         let (mut end_batch, mut number, mut count) = (u64::MAX, 1, 1);
         match own.cut {
@@ -177,7 +177,7 @@ impl MixedSchedule {
             1 => (number, count) = (index as u64 + 1, self.queue.count() as u64),
             _ => {}
         }
-        Share { end_batch, number, count }
+        SourceShare { end_batch, number, count }
     }
 
     /// A stream goes on at a place, or behind it where its source stands next.

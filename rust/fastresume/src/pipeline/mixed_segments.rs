@@ -14,7 +14,7 @@ use crate::resume::lanes::Stream;
 use crate::resume::source_places::Run;
 
 /// A segment of a stream that is being cut.
-struct Begun {
+struct BegunSegment {
     pieces: Vec<Piece>,
     /// The first row of the row group, counted in its source.
     first: u64,
@@ -73,7 +73,7 @@ impl MixedSchedule {
         (stream, given): (&Stream, u64),
         (source, bins): (usize, Option<&Bins>),
         (order, pass_start): (&Order, u64),
-    ) -> Result<(Begun, usize)> {
+    ) -> Result<(BegunSegment, usize)> {
         let position = self.queue.ordinal(index) - pass_start;
         let unit = order.rows(position..position + 1).next().ok_or_else(nowhere)?.start;
         let row = match bins {
@@ -91,12 +91,12 @@ impl MixedSchedule {
             rows.end = rows.end.min(row.saturating_add(part));
         }
         let (first, rows) = (whole.start, row..rows.end);
-        let begun = Begun { pieces: Vec::new(), first, rows, end_batch: share.end_batch };
+        let begun = BegunSegment { pieces: Vec::new(), first, rows, end_batch: share.end_batch };
         Ok((begun, self.sources.number_of(source, group)))
     }
 }
 
-impl Begun {
+impl BegunSegment {
     /// Whether another piece has room. Where the system has no memory for it, the segment ends before it.
     fn has_room(&mut self) -> bool {
         self.pieces.is_empty() || (self.pieces.len() < MAX_PIECES && room_for(&mut self.pieces, 1).is_ok())

@@ -13,7 +13,7 @@ use crate::pipeline::memory_bound::{
     rows_of_units,
 };
 use crate::pipeline::mixed_schedule::{part_bytes, windows};
-use crate::projection::memory_estimate::Footprint;
+use crate::projection::memory_estimate::MemoryEstimate;
 use crate::resume::lanes::{Stream, WorkerId};
 use crate::resume::mixed_order::MixedOrder;
 use crate::resume::pass::Pass;
@@ -42,7 +42,7 @@ pub fn of_mixture(
     let (mut objects, mut held_rows) = (ZERO, ZERO);
     for source in order.sources() {
         let (of, Some(comb)) = (&sources.each()[source], order.comb(source)) else { continue };
-        let footprint = Footprint::new(&of.manifest, &of.layout);
+        let footprint = MemoryEstimate::new(&of.manifest, &of.layout);
         let (units, rows) = counts(counted, source, of.manifest.num_rows());
         let window_units = Saturating(order.window_rows(source).unwrap_or(0));
         let reads = Reads {

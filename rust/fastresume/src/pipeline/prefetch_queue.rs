@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 
-use crate::batch::slots::fields::{SharedSlots, Slots};
+use crate::batch::slots::fields::{FieldSlots, SharedSlots};
 use crate::error::{Result, locked};
 use crate::resume::tail::Shape;
 
@@ -13,7 +13,7 @@ use crate::resume::tail::Shape;
 pub type BatchSlots = BTreeMap<u64, SharedSlots>;
 
 /// The batches, by their numbers; a bunch is as one batch.
-pub struct Filling {
+pub struct PrefetchQueue {
     batches: BTreeMap<u64, Coming>,
     /// Batches with all their rows that no thread has begun to finish.
     complete: BTreeSet<u64>,
@@ -25,7 +25,7 @@ pub struct Filling {
 
 /// A batch, or a bunch, of which nothing is there.
 pub struct New {
-    pub slots: Slots,
+    pub slots: FieldSlots,
     pub shape: Shape,
     /// How many batches it has.
     pub batches: u64,
@@ -56,7 +56,7 @@ impl Coming {
     }
 }
 
-impl Filling {
+impl PrefetchQueue {
     /// Batches that take their memory as rows come in, or from the beginning.
     pub fn new(is_scattered: bool) -> Self {
         Self { batches: BTreeMap::new(), complete: BTreeSet::new(), bytes: 0, is_scattered }
@@ -157,7 +157,7 @@ impl Filling {
     }
 
     /// Takes a batch out, if it was ended, and whether all its rows are there.
-    pub fn take_ready(&mut self, batch: u64) -> Option<(Slots, bool)> {
+    pub fn take_ready(&mut self, batch: u64) -> Option<(FieldSlots, bool)> {
         let coming = self.is_ready(batch).then(|| self.batches.remove(&batch))??;
         self.bytes -= u128::from(coming.taken);
         let slots = locked(&coming.slots).taken();

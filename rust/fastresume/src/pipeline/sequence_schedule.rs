@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::bunch::Bunches;
-use crate::batch::list_span::{Cut, SpanCutter, no_rows};
+use crate::batch::list_span::{ListCut, SpanCutter, no_rows};
 use crate::batch::packing::PackedRows;
 use crate::batch::segment::{Places, SEGMENT_BYTES, Segment};
 use crate::batch::sources::Sources;
@@ -198,7 +198,7 @@ impl SequenceSchedule {
     }
 
     /// Takes a segment that was cut.
-    fn put(&mut self, first_batch: u64, (group, spans, tokens): Cut) {
+    fn put(&mut self, first_batch: u64, (group, spans, tokens): ListCut) {
         let (of, bytes) = (Arc::clone(self.of.of(0)), tokens.saturating_mul(self.of.token_bytes()));
         let places = Places::Lists { of, first_batch, bytes, spans };
         self.open.insert((first_batch, self.count), Segment { group, places });

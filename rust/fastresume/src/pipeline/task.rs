@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::batch::ended_bunch::EndedBunch;
 use crate::batch::segment::Segment;
-use crate::batch::slots::fields::{SharedSlots, Slots};
+use crate::batch::slots::fields::{FieldSlots, SharedSlots};
 use crate::batch::waiting::Share;
 use crate::pipeline::prefetch_queue::BatchSlots;
 use crate::resume::tail::Shape;
@@ -28,7 +28,7 @@ pub struct Decoding {
 /// What is at the front of the queue.
 pub enum Front {
     /// A batch, ready for its consumer, and its memory.
-    Batch(u64, Slots),
+    Batch(u64, FieldSlots),
     /// A batch of a bunch, and the row of this where it begins.
     OfBunch(u64, Arc<EndedBunch>, u64),
     /// Nothing more: the pass is over for this reader.

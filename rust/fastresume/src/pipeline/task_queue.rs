@@ -10,14 +10,14 @@ use crate::batch::ended_bunch::EndedBunch;
 use crate::batch::fetches::Soon;
 use crate::batch::filler::Filled;
 use crate::batch::segment::{Places, Segment, to_usize};
-use crate::batch::slots::fields::Slots;
+use crate::batch::slots::fields::FieldSlots;
 use crate::batch::slots::pending::waiting;
 use crate::batch::sources::Sources;
 use crate::batch::waiting::Share;
 use crate::batch::window::WindowPart;
 use crate::error::{Error, Result};
-use crate::memory::buffer::Pool;
-use crate::pipeline::prefetch_queue::{BatchSlots, Filling, New};
+use crate::memory::pool::Pool;
+use crate::pipeline::prefetch_queue::{BatchSlots, New, PrefetchQueue};
 use crate::pipeline::schedule::{PassOrder, Schedule};
 use crate::pipeline::task::{Decoding, Front, Task};
 use crate::pipeline::waits::Waits;
@@ -38,7 +38,7 @@ const MOST_AHEAD: usize = 64;
 
 /// The batches of one reader in the rest of a pass: from those to be decoded to those that wait for the
 /// consumer.
-pub struct Agenda {
+pub struct TaskQueue {
     pass: Arc<Pass>,
     /// Where bins are counted in the place of rows.
     bins: Option<Arc<BinRows>>,
@@ -56,7 +56,7 @@ pub struct Agenda {
     /// The window that was opened last, and the memory of its batches, which all its segments share.
     window: Option<(Arc<WindowPart>, Arc<BatchSlots>)>,
     bunches: Bunches,
-    filling: Filling,
+    filling: PrefetchQueue,
     /// What waits for its batches, where rows do, and what batches have taken that are to be ended.
     waits: Option<Waits>,
     taken: BTreeMap<u64, Vec<Share>>,
@@ -82,7 +82,7 @@ enum NextDecode {
     Segment,
 }
 
-impl Agenda {
+impl TaskQueue {
     /// The rest of a pass for a reader, whose undelivered batches may take `budget_bytes`.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Agenda {
             .unwrap_or_else(|| shape_of(&pass, &bunches, first, reader.rank).0.distinct);
         let waits = Waits::new(is_waiting, sequences, (first, rows))?;
         Ok(Self {
-            filling: Filling::new(schedule.is_scattered()),
+            filling: PrefetchQueue::new(schedule.is_scattered()),
             waits,
             taken: BTreeMap::new(),
             bunches,
@@ -432,7 +432,7 @@ impl Agenda {
             let of_rows = || Ok(shape_of(pass, bunches, batch, reader.rank));
             let (shape, batches) = bins.as_ref().map_or_else(of_rows, |of| Ok((of.of(batch)?.shape, 1)))?;
             let scattered = if is_shuffled { Some(to_usize(shape.distinct)?) } else { None };
-            let slots = Slots::new(layout, to_usize(shape.rows)?, pool, scattered)?;
+            let slots = FieldSlots::new(layout, to_usize(shape.rows)?, pool, scattered)?;
             let bytes = slots.bytes().saturating_add(Self::other_bytes(layout, shape.rows, is_shuffled));
             Ok(New { slots, shape, batches, bytes })
         })

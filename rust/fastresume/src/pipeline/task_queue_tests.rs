@@ -11,14 +11,14 @@ use crate::test_files::{ALONE, Made};
 /// Bytes of a row.
 const ROW_BYTES: u64 = 8;
 
-fn agenda(made: &Made, cut: Cut, window_rows: Option<u64>, budget_bytes: u64) -> Agenda {
+fn agenda(made: &Made, cut: Cut, window_rows: Option<u64>, budget_bytes: u64) -> TaskQueue {
     let (order, pass) = made.pass(cut, window_rows);
     let sources = Arc::new(Sources::one(Arc::clone(&made.manifest), made.layout.clone()));
-    Agenda::new(sources, PassOrder::of_rows(order), pass, ALONE, budget_bytes).unwrap()
+    TaskQueue::new(sources, PassOrder::of_rows(order), pass, ALONE, budget_bytes).unwrap()
 }
 
 /// Batches of 10 rows, in the order of the file.
-fn sequential(made: &Made, budget_bytes: u64) -> Agenda {
+fn sequential(made: &Made, budget_bytes: u64) -> TaskQueue {
     agenda(made, Cut::new(1, 1, 10).unwrap(), None, budget_bytes)
 }
 
@@ -65,12 +65,12 @@ fn ending(task: Option<Task>) -> Option<u64> {
 }
 
 /// Takes the next segment, and notes that all of it was decoded.
-fn decode_one(agenda: &mut Agenda, made: &Made) {
+fn decode_one(agenda: &mut TaskQueue, made: &Made) {
     let decoding = decoding(agenda.take(&made.layout));
     agenda.note_decoded(&decoding, Ok(Filled { rows: rows_of(&decoding.segment), ..Filled::default() }));
 }
 
-fn front(agenda: &mut Agenda, made: &Made) -> Option<u64> {
+fn front(agenda: &mut TaskQueue, made: &Made) -> Option<u64> {
     match agenda.take_front(&made.layout)? {
         Ok(Front::Batch(batch, _) | Front::OfBunch(batch, ..)) => Some(batch),
         Ok(Front::End) => panic!("the pass is over"),
@@ -215,7 +215,7 @@ impl Dice {
 /// Threads and a consumer, with their steps in any order.
 struct Play<'a> {
     made: &'a Made,
-    agenda: Agenda,
+    agenda: TaskQueue,
     budget_bytes: u64,
     dice: Dice,
     /// The tasks of the threads.

@@ -9,16 +9,16 @@ use std::time::Duration;
 use crate::batch::bin_rows::BinRows;
 use crate::batch::filler::Filler;
 use crate::batch::segment::to_usize;
-use crate::batch::slots::row_ids::Written;
+use crate::batch::slots::row_ids::RowIds;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result, Stop, caught, locked, stopped_by};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::{check_reserve, collected};
 use crate::pipeline::activity::{Activity, Doing};
 use crate::pipeline::schedule::PassOrder;
 use crate::pipeline::sequence_pass::SequencePass;
 use crate::pipeline::task::{Decoding, Front, Task};
-use crate::pipeline::task_queue::Agenda;
+use crate::pipeline::task_queue::TaskQueue;
 use crate::projection::layout::Layout;
 use crate::resume::cursor::Cursor;
 use crate::resume::lanes::WorkerId;
@@ -36,7 +36,7 @@ pub struct Delivered {
     /// The memory of each field of the layout.
     pub fields: Vec<Memory>,
     /// The numbers of its rows.
-    pub written: Written,
+    pub written: RowIds,
     /// The cursor after this batch.
     pub cursor: Cursor,
     /// The pass that it belongs to.
@@ -44,12 +44,12 @@ pub struct Delivered {
     /// Its number within the current cut.
     pub batch: u64,
     /// Which rows its units have, where units are counted in the place of rows.
-    pub units: Option<UnitRows>,
+    pub units: Option<DeliveredUnits>,
 }
 
 /// Which rows the units of a batch have.
 #[derive(Debug)]
-pub struct UnitRows {
+pub struct DeliveredUnits {
     /// Where those of each unit begin, copies among them, then their number.
     pub offsets: Vec<u64>,
     /// Whether they are documents, of which units are parts, and not the rows of the batch.
@@ -64,14 +64,16 @@ impl Delivered {
     pub fn new(
         pass: &Arc<Pass>,
         batch: u64,
-        (fields, written): (Vec<Memory>, Written),
+        (fields, written): (Vec<Memory>, RowIds),
         shape: Shape,
         bins: Option<Vec<u64>>,
     ) -> Result<Self> {
         let rows = to_usize(shape.rows)?;
         let units = match bins {
-            Some(offsets) => Some(UnitRows { offsets, are_documents: false }),
-            None => written.document_offsets(rows)?.map(|offsets| UnitRows { offsets, are_documents: true }),
+            Some(offsets) => Some(DeliveredUnits { offsets, are_documents: false }),
+            None => {
+                written.document_offsets(rows)?.map(|offsets| DeliveredUnits { offsets, are_documents: true })
+            }
         };
         Ok(Self {
             rows,
@@ -119,7 +121,7 @@ struct Work {
 }
 
 struct State {
-    agenda: Agenda,
+    agenda: TaskQueue,
     /// The number of threads that wait for a task, and whether one of them was woken and has not run yet.
     idle: usize,
     is_one_called: bool,
@@ -128,16 +130,16 @@ struct State {
 /// Decodes what one reader delivers in the rest of a pass.
 ///
 /// With no threads, polling decodes in the caller's thread. Otherwise threads start at the first poll (or at
-/// [`Pipeline::start`]). They decode ahead until `budget_bytes` of batches are in memory, and end when the
+/// [`ThreadPool::start`]). They decode ahead until `budget_bytes` of batches are in memory, and end when the
 /// pipeline is dropped. After a fork the child's copy has no threads: polling it says so.
-pub struct Pipeline {
+pub struct ThreadPool {
     work: Arc<Work>,
     threads: usize,
     running: Vec<JoinHandle<()>>,
     process: u32,
 }
 
-impl Pipeline {
+impl ThreadPool {
     /// A pipeline over the rest of `pass` for `reader`.
     ///
     /// # Errors
@@ -159,7 +161,7 @@ impl Pipeline {
             UnitOrder::Mixed(_) => pass.streams(reader)?.len() * sources.each().len(),
             UnitOrder::One(_) => 1,
         };
-        let agenda = Agenda::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
+        let agenda = TaskQueue::new(Arc::clone(&sources), order, Arc::clone(&pass), reader, budget_bytes)?;
         let work = Work {
             filler: Filler::new(sources, streams),
             pass,
@@ -264,7 +266,7 @@ impl Pipeline {
     }
 }
 
-impl Drop for Pipeline {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         let running = std::mem::take(&mut self.running);
         if self.is_forked() {
@@ -324,7 +326,7 @@ impl Work {
     fn delivered(
         &self,
         batch: u64,
-        parts: impl FnOnce(Shape, &Layout) -> Result<(Vec<Memory>, Written)>,
+        parts: impl FnOnce(Shape, &Layout) -> Result<(Vec<Memory>, RowIds)>,
     ) -> Result<Polled> {
         let bins = self.bins.as_ref().map(|bins| bins.delivered(batch)).transpose()?;
         let shape = bins.as_ref().map_or_else(|| self.pass.shape(batch, self.rank), |bins| bins.shape);
@@ -382,7 +384,7 @@ impl Work {
     }
 
     /// Notes the result of a task, and returns whether there is something for the consumer then.
-    fn note(&self, came: impl FnOnce(&mut Agenda)) -> bool {
+    fn note(&self, came: impl FnOnce(&mut TaskQueue)) -> bool {
         let mut state = locked(&self.state);
         came(&mut state.agenda);
         state.agenda.has_front()

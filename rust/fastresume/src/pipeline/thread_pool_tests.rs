@@ -11,10 +11,10 @@ const HOURS: Duration = Duration::from_secs(10_000);
 /// After this time, a consumer that was not woken counts as never woken.
 const LONG: Duration = Duration::from_secs(30);
 
-fn pipeline(made: &Made, threads: usize, budget_bytes: u64, window_rows: Option<u64>) -> Pipeline {
+fn pipeline(made: &Made, threads: usize, budget_bytes: u64, window_rows: Option<u64>) -> ThreadPool {
     let (order, pass) = made.pass(Cut::new(1, 1, 10).unwrap(), window_rows);
     let sources = Arc::new(Sources::one(Arc::clone(&made.manifest), made.layout.clone()));
-    Pipeline::new(sources, PassOrder::of_rows(order), pass, ALONE, threads, budget_bytes).unwrap()
+    ThreadPool::new(sources, PassOrder::of_rows(order), pass, ALONE, threads, budget_bytes).unwrap()
 }
 
 /// Wakes every waiter at the end, also if a test fails: the threads are joined.

@@ -13,7 +13,7 @@ use crate::pipeline::sequence_pass::{SequencePass, Tokens};
 pub struct WaitingLists {
     pass: Arc<SequencePass>,
     /// By their numbers.
-    held: BTreeMap<u64, Held>,
+    held: BTreeMap<u64, HeldLists>,
     /// Where tokens that are taken begin: the file, the pass of its source, and the token; where they end, and which lists have
     /// them. Where a source stands more than once in a pass of its mixture, its tokens may wait for several of its passes.
     places: BTreeMap<(usize, u64, u64), (u64, u64)>,
@@ -25,7 +25,7 @@ pub struct WaitingLists {
     there: usize,
 }
 
-struct Held {
+struct HeldLists {
     lists: PackedLists,
     /// So many tokens were not taken yet.
     left: u64,
@@ -57,7 +57,7 @@ impl WaitingLists {
                 self.places.insert((lists.file, lists.pass, taken.start), (taken.end, number));
             }
             self.bytes = self.bytes.saturating_add(lists.bytes());
-            self.held.insert(number, Held { lists, left });
+            self.held.insert(number, HeldLists { lists, left });
         }
         self.look();
     }
@@ -82,7 +82,7 @@ impl WaitingLists {
         for sequence in &self.sequences {
             let mut parts = Vec::new();
             for (number, tokens) in self.places_of(sequence) {
-                let Some(Held { lists, .. }) = self.held.get(&number) else { break };
+                let Some(HeldLists { lists, .. }) = self.held.get(&number) else { break };
                 lists.tokens(&tokens, &mut parts)?;
                 share.note_damage(&lists.damage);
             }
@@ -128,7 +128,7 @@ impl WaitingLists {
         let Some(held) = self.held.get_mut(&number) else { return };
         held.left = held.left.saturating_sub(tokens);
         if held.left == 0
-            && let Some(Held { lists, .. }) = self.held.remove(&number)
+            && let Some(HeldLists { lists, .. }) = self.held.remove(&number)
         {
             self.bytes = self.bytes.saturating_sub(lists.bytes());
             for taken in &lists.taken {

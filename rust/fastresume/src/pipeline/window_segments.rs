@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::batch::bin_rows::Bins;
 use crate::batch::segment::{Places, SEGMENT_BYTES, Segment, part_of};
 use crate::batch::sources::Sources;
-use crate::batch::window::{Stretch, WindowPart};
+use crate::batch::window::{WindowPart, WindowStretch};
 use crate::order::pass_order::Order;
 
 /// What the rows of a window are.
@@ -43,7 +43,7 @@ pub fn segments_of(part: &Arc<WindowPart>, of: &WindowRows<'_>) -> Vec<Segment> 
             let decoded = part_of(&files.manifest.group_rows(group), rows.start, row_bytes, SEGMENT_BYTES);
             let rows = rows.start..decoded.end.min(rows.end);
             let of_all = before + rows.start..before + rows.end;
-            let stretch = Stretch { block, ordinal: ordinals.start, rows: of_all };
+            let stretch = WindowStretch { block, ordinal: ordinals.start, rows: of_all };
             ordinals.start += rows.end - rows.start;
             match found.last_mut() {
                 Some(Segment { places: Places::Scattered { stretches, .. }, .. })

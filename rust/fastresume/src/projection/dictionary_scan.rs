@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 
-use crate::dataset::file_value::Value;
+use crate::dataset::file_value::FileValue;
 use crate::dataset::manifest::Manifest;
 use crate::decode::decoder::{JaggedRows, NULL_ROW};
 use crate::decode::flat::split::pieces;
@@ -15,9 +15,9 @@ use crate::format::page::reader::Buffers;
 use crate::memory::vectors::{collected, room_in};
 use crate::parallel;
 use crate::schema::columns::{Column, Dtype, Given, Kind};
-use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
+use crate::schema::vocabulary::Vocabulary;
 
 /// Values that take more have no dictionary.
 const MAX_DICTIONARY_BYTES: usize = 256 << 20;
@@ -85,7 +85,7 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
             None => parts.extend(groups),
             Some(Given::Null | Given::NullMember) => {}
             Some(Given::File | Given::Member) => {
-                if let Value::Text(text) = manifest.value(file, &column.name) {
+                if let FileValue::Text(text) = manifest.value(file, &column.name) {
                     locked(&found).add(&text)?;
                 }
             }
@@ -115,11 +115,9 @@ pub fn gather(manifest: &Manifest, columns: &[&Column], stop: &AtomicBool) -> Re
 /// The same error, of damage with what to write so that it is not met here.
 fn needing_all(error: Error) -> Error {
     match error {
-        Error::Data { reason, place, is_refused: false } => {
-            let reason =
-                format!("{reason}; .codes() needs all values of the files, .codes(values=[...]) none");
-            Error::Data { reason, place, is_refused: false }
-        }
+        damage @ Error::Data { is_refused: false, .. } => damage.with_reason(|reason| {
+            format!("{reason}; .codes() needs all values of the files, .codes(values=[...]) none")
+        }),
         other => other,
     }
 }
@@ -131,6 +129,10 @@ fn as_text(column: &Column) -> Column {
 }
 
 /// Adds the values of one column of one row group.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "what is iterated over becomes a set again, and is sorted in the end"
+)]
 fn add_values(
     file: &OpenFile,
     group: usize,

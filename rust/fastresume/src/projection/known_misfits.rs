@@ -4,7 +4,7 @@ use crate::dataset::manifest::Manifest;
 use crate::error::shown;
 use crate::format::metadata::integer_bounds::IntegerBounds;
 use crate::projection::field::Field;
-use crate::projection::unify::places;
+use crate::projection::schemas::places;
 use crate::schema::columns::{Column, Dtype, Kind};
 use crate::schema::shaping::Shaping;
 

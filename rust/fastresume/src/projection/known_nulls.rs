@@ -7,13 +7,13 @@ use crate::error::Error;
 use crate::format::metadata::null_count::NullCount;
 use crate::order::selection::Selection;
 use crate::projection::field::Field;
+use crate::projection::schemas::places;
 use crate::projection::tensor_plan::{Fault, Wrong, within};
-use crate::projection::unify::places;
 use crate::schema::columns::{Column, Given, Kind};
 use crate::schema::nulls::Nulls;
 
 /// A column of a field: its number among those of all fields, that of the field, and the field.
-type Part<'a> = (usize, usize, &'a Field);
+type NullPart<'a> = (usize, usize, &'a Field);
 
 /// What footers, types and paths tell of nulls.
 #[derive(Debug)]
@@ -40,10 +40,11 @@ impl KnownNulls {
             field.nulls.iter().map(move |nulls| (number, field, *nulls, holds_values))
         });
         let parts = parts.enumerate().filter(|(_, (.., holds_values))| *holds_values);
-        let parts: Vec<(Part<'_>, bool)> = parts
+        let parts: Vec<(NullPart<'_>, bool)> = parts
             .map(|(index, (number, field, nulls, _))| ((index, number, field), nulls == Nulls::Refused))
             .collect();
-        let mut found = Found { counts: vec![NullCount::default(); fields.len()], wrong: BTreeMap::new() };
+        let mut found =
+            FoundNulls { counts: vec![NullCount::default(); fields.len()], wrong: BTreeMap::new() };
         let selected = found.add_whole_files(&parts, columns, manifest, selection);
         for (schema, selected) in selected.into_iter().enumerate() {
             found.add_counted(&parts, &columns[schema], manifest, schema, selected);
@@ -54,18 +55,18 @@ impl KnownNulls {
 }
 
 /// What was found so far.
-struct Found {
+struct FoundNulls {
     /// Of each field.
     counts: Vec<NullCount>,
     /// By the column's number.
     wrong: BTreeMap<usize, Wrong>,
 }
 
-impl Found {
+impl FoundNulls {
     /// Adds what footers count in the files of a schema, of which so many rows are selected.
     fn add_counted(
         &mut self,
-        parts: &[(Part<'_>, bool)],
+        parts: &[(NullPart<'_>, bool)],
         columns: &[Column],
         manifest: &Manifest,
         schema: usize,
@@ -97,7 +98,7 @@ impl Found {
     /// Adds columns that are null in all of a file. Returns how many rows are selected of the files of each schema.
     fn add_whole_files(
         &mut self,
-        parts: &[(Part<'_>, bool)],
+        parts: &[(NullPart<'_>, bool)],
         columns: &[Vec<Column>],
         manifest: &Manifest,
         selection: &Selection,

@@ -13,11 +13,11 @@ use crate::projection::known_misfits;
 use crate::projection::known_nulls::KnownNulls;
 use crate::projection::made_tensor::made;
 use crate::projection::request::Request;
+use crate::projection::schemas::{Schemas, places};
 use crate::projection::tensor_plan::{Wrong, plan, refusal};
-use crate::projection::unify::{Schemas, places};
 use crate::schema::columns::{Column, Dtype, Kind};
-use crate::schema::dictionary::Vocabulary;
 use crate::schema::shaping::Shaping;
+use crate::schema::vocabulary::Vocabulary;
 
 /// Which columns are read, and where in a batch each goes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use crate::dataset::manifest::Manifest;
 use crate::decode::open_file::OPEN_FILES;
 use crate::format::metadata::column_metadata::{CHUNK_BYTES, LEAF_BYTES, PARSED_CHUNK_BYTES};
 use crate::format::metadata::footer_cache;
-use crate::format::metadata::size_estimate::Extent;
+use crate::format::metadata::size_estimate::SizeEstimate;
 use crate::projection::layout::Layout;
-use crate::projection::unify::places;
+use crate::projection::schemas::places;
 use crate::schema::types::Dtype;
 
 /// A sum of more is no use to anybody, and could not be added to.
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 60;
 
 /// How much the rows of a layout take where they are most, as near as footers tell.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Footprint {
+pub struct MemoryEstimate {
     /// Mean bytes of a row without large cells over all tensors, of each in the row group in which they are most.
     pub densest_row_bytes: u64,
     /// What the large cells of one row group add to that, at most: any few rows may have all of them.
@@ -39,7 +39,7 @@ pub fn held_row_bytes(manifest: &Manifest, layout: &Layout, schema: usize) -> u6
     bytes.fold(0, u64::saturating_add).min(MAX_BYTES)
 }
 
-impl Footprint {
+impl MemoryEstimate {
     /// The footprint of a layout of the columns of a manifest.
     #[must_use]
     pub fn new(manifest: &Manifest, layout: &Layout) -> Self {
@@ -56,7 +56,7 @@ impl Footprint {
                 let element_bytes = field.dtype.width() as u64 + u64::from(field.marks_elements());
                 Some(manifest.extent(schema, place)?.of_width(element_bytes, width))
             });
-            let extent = extents.fold(Extent::default(), Extent::and);
+            let extent = extents.fold(SizeEstimate::default(), SizeEstimate::and);
             let row_bytes = if field.kind.is_jagged() {
                 extent.densest.saturating_add(size_of::<u64>() as u64)
             } else {

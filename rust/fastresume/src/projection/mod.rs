@@ -5,7 +5,7 @@ pub mod fill;
 pub mod padding;
 pub mod request;
 pub mod tensor_plan;
-pub mod unify;
+pub mod schemas;
 pub mod shape;
 pub mod field;
 pub mod dictionary_scan;

@@ -7,9 +7,9 @@ use crate::projection::fill::{Fill, bits_of, nearest_to};
 use crate::projection::padding::Padding;
 use crate::projection::request::{Cast, Codes, ColumnRules, Pad, Policy};
 use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
-use crate::schema::dictionary::Vocabulary;
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
+use crate::schema::vocabulary::Vocabulary;
 
 /// What each is for, as errors say it.
 const HASHED: &str =

@@ -4,7 +4,7 @@ use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::dataset::file_value::Value;
+use crate::dataset::file_value::FileValue;
 use crate::error::{Error, Result};
 use crate::projection::patterns::{is_in, left_out, matching, no_match, pick};
 use crate::projection::request::{ColumnRules, Entry, Expression, Policy, Request};
@@ -97,14 +97,11 @@ fn unmatched(names: &[&str], request: &Request, first_file: &Path) -> Option<Err
         found.extend(texts.map(|text| (text, Some(whole.as_str()))));
     }
     let texts: Vec<&str> = found.iter().map(|(text, _)| *text).collect();
-    let of_path = texts.iter().find(|text| Value::of(first_file, text) != Value::Missing);
-    let error = match (no_match(&texts, names), of_path) {
-        (Error::Data { reason, place, is_refused }, Some(name)) => {
-            let reason = format!("{reason}; fr.col('{name}').from_path() is what the files' paths say");
-            Error::Data { reason, place, is_refused }
-        }
-        (error, _) => error,
-    };
+    let of_path = texts.iter().find(|text| FileValue::of(first_file, text) != FileValue::Missing);
+    let error = no_match(&texts, names).with_reason(|reason| match of_path {
+        Some(name) => format!("{reason}; fr.col('{name}').from_path() is what the files' paths say"),
+        None => reason.to_owned(),
+    });
     match found.as_slice() {
         [] => None,
         [(_, Some(whole))] => Some(within(whole, error)),
@@ -113,7 +110,7 @@ fn unmatched(names: &[&str], request: &Request, first_file: &Path) -> Option<Err
 }
 
 fn planned<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Result<Vec<TensorPlan<'a>>> {
-    let mut found = Found::default();
+    let mut found = FoundTensors::default();
     let Some(entries) = &request.columns else {
         names.iter().try_for_each(|name| found.add(plain(name)))?;
         return found.tensors();
@@ -176,7 +173,7 @@ fn parts_of<'a>(names: &[&'a str], expression: &'a Expression) -> Result<Vec<Par
 
 /// Adds what an expression makes.
 fn add_made<'a>(
-    found: &mut Found<'a>,
+    found: &mut FoundTensors<'a>,
     names: &[&'a str],
     structs: &[&str],
     expression: &'a Expression,
@@ -213,21 +210,18 @@ fn add_made<'a>(
 pub fn within(text: &str, error: Error) -> Error {
     match error {
         Error::Argument(reason) => Error::Argument(format!("{text}: {reason}")),
-        Error::Data { reason, place, is_refused } => {
-            Error::Data { reason: format!("{text}: {reason}"), place, is_refused }
-        }
-        other => other,
+        other => other.with_reason(|reason| format!("{text}: {reason}")),
     }
 }
 
 /// The tensors that were found so far, and where each is.
 #[derive(Default)]
-struct Found<'a> {
+struct FoundTensors<'a> {
     tensors: Vec<TensorPlan<'a>>,
     places: HashMap<String, usize>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundTensors<'a> {
     /// Adds a tensor. What an expression makes of a column takes the place of the column as it is.
     fn add(&mut self, tensor: TensorPlan<'a>) -> Result<()> {
         match self.places.entry(tensor.name.clone()) {
@@ -331,13 +325,8 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let uncounted: Vec<&str> = uncounted.iter().copied().filter(|name| !is_wrong.contains(name)).collect();
     let warning = if uncounted.is_empty() { String::new() } else { not_counted(&uncounted) };
     if let [one] = wrong {
-        return match one.error.clone() {
-            Error::Data { reason, place, is_refused } => {
-                let warning = if warning.is_empty() { warning } else { format!("; {warning}") };
-                Error::Data { reason: format!("{reason}{line}{warning}"), place, is_refused }
-            }
-            error => error,
-        };
+        let warning = if warning.is_empty() { warning } else { format!("; {warning}") };
+        return one.error.clone().with_reason(|reason| format!("{reason}{line}{warning}"));
     }
     let count = wrong.len();
     let each = wrong.iter().take(TOLD).map(|one| format!("\n  '{}': {}", one.name, one.error));

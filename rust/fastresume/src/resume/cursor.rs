@@ -229,7 +229,7 @@ impl Cursor {
     pub(super) fn steps_of_stages(&self) -> u64 {
         match &self.identity.order {
             OrderKind::Mixture(mixture) => {
-                let cuts = mixture.stages.iter().flat_map(|stage| &stage.2);
+                let cuts = mixture.stages.iter().flat_map(|stage| &stage.cuts);
                 cuts.fold(0, |steps, cut| steps.saturating_add(cut.3))
             }
             _ => 0,
@@ -255,8 +255,9 @@ impl Cursor {
     /// `State`, naming both values.
     pub fn check_identity(&self, own: &Identity, choice: &OrderChoice) -> Result<()> {
         let found = self.identity.as_ref();
-        let foreign = |what: &str, found: String, own: String| {
-            Err(Error::State(format!("the state is of another {what}: {found}, this one is {own}")))
+        let foreign = |what: &'static str, found: String, own: String| {
+            let told = format!("the state is of another {what}: {found}, this one is {own}");
+            Err(Error::Foreign { what, told })
         };
         if found.selection != own.selection {
             let own = format!("{}: name the same rows= and filter= as then", own.selection_name());

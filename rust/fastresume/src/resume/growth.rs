@@ -264,12 +264,10 @@ impl Cursor {
             if self.identity.fingerprint == own.fingerprint {
                 return Ok(self.clone());
             }
-            let difference = read.difference(&self.identity, &own)?;
-            return Err(Error::State(format!(
-                "the state is of another dataset: {}, this one is {}: {difference}",
-                self.identity.name(),
-                own.name()
-            )));
+            let (found, difference) = (self.identity.name(), read.difference(&self.identity, &own)?);
+            let told =
+                format!("the state is of another dataset: {found}, this one is {}: {difference}", own.name());
+            return Err(Error::Foreign { what: "dataset", told });
         }
         let old_rows = self.identity.num_rows;
         let mut grown = Self { identity: Arc::new(own), ..self.clone() };

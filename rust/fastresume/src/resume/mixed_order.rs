@@ -10,8 +10,8 @@ use crate::memory::vectors::{collected, push};
 use crate::order::comb::Comb;
 use crate::order::pass_order::{Order, OrderKind};
 use crate::order::selection::Selection;
+use crate::resume::axes::Axes;
 use crate::resume::cursor::Cursor;
-use crate::resume::mixed::Axes;
 use crate::resume::named_mixture::order_of;
 use crate::resume::source_places::SourcePlaces;
 
@@ -69,11 +69,11 @@ impl MixedOrder {
         let mut each: Vec<Option<Member>> = named.iter().map(|_| None).collect();
         for (place, source) in mixture.sources.iter().enumerate() {
             let Some(comb) = axes.period().comb(place) else { continue };
-            let Some(number) = named.iter().position(|own| own.name == source.0) else {
+            let Some(number) = named.iter().position(|own| own.name == source.name) else {
                 return Err(Error::State(format!(
                     "the batch holds rows of the source '{}', which the mixture does not read in this pass: name \
                      it with a weight to read that batch again",
-                    quoted(&source.0)
+                    quoted(&source.name)
                 )));
             };
             let selection = Arc::clone(&named[number].selection);

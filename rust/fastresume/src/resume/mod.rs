@@ -1,4 +1,4 @@
-//! Lanes, tail, pass and cursor. The format of the state is defined here and nowhere else.
+//! Lanes, tail, pass and cursor, and the format of the state.
 
 pub mod tail;
 pub mod lanes;
@@ -11,6 +11,6 @@ pub mod named_mixture;
 pub mod growth;
 pub mod merge;
 pub mod joined;
-pub mod mixed;
+pub mod axes;
 pub mod mixed_order;
 pub mod unit_order;

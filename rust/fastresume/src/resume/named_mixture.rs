@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result, quoted};
-use crate::order::mixture::{Axis, Growth, Mixture, Source, Stop};
+use crate::order::mixture::{Axis, Growth, Mixture, MixtureSource, MixtureStop};
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::weights::Weights;
 
@@ -44,33 +44,33 @@ pub struct NamedSource {
 
 impl NamedSource {
     /// What a state says of it when nothing was taken of it.
-    pub(super) fn begun(&self) -> Source {
-        let sizes = match self.order {
+    pub(super) fn begun(&self) -> MixtureSource {
+        let shuffle = match self.order {
             OrderKind::Shuffled { seed, block_rows, window_rows } => Some((seed, block_rows, window_rows)),
             _ => None,
         };
-        Source(self.name.clone(), self.fingerprint.clone(), self.rows, sizes, Vec::new(), Growth::default())
+        let (name, hash) = (self.name.clone(), self.fingerprint.clone());
+        MixtureSource { name, hash, rows: self.rows, shuffle, taken: Vec::new(), growth: Growth::default() }
     }
 
     /// Whether a source of a state is this one: of its files, or of the first of them, in its order.
-    fn is_of(&self, found: &Source) -> Result<bool> {
-        let is_same = (&found.1, found.2) == (&self.fingerprint, self.rows);
-        let files = self.files.as_ref().filter(|_| !is_same && found.2 <= self.rows);
-        let is_of = is_same || files.map_or(Ok(false), |files| files.began_with(&found.1, found.2))?;
+    fn is_of(&self, found: &MixtureSource) -> Result<bool> {
+        let is_same = (&found.hash, found.rows) == (&self.fingerprint, self.rows);
+        let files = self.files.as_ref().filter(|_| !is_same && found.rows <= self.rows);
+        let is_of = is_same || files.map_or(Ok(false), |files| files.began_with(&found.hash, found.rows))?;
         Ok(is_of && self.choice.contradiction(&order_of(found)).is_none())
     }
 
     /// Refuses the state of another dataset under this name.
-    fn check(&self, found: &Source) -> Result<()> {
-        let foreign = |what: &str, found: String, own: String| {
+    fn check(&self, found: &MixtureSource) -> Result<()> {
+        let foreign = |what: &'static str, found: String, own: String| {
             let name = quoted(&self.name);
-            Err(Error::State(format!(
-                "source '{name}': the state is of another {what}: {found}, this one is {own}"
-            )))
+            let told = format!("source '{name}': the state is of another {what}: {found}, this one is {own}");
+            Err(Error::Foreign { what, told })
         };
-        if (&found.1, found.2) != (&self.fingerprint, self.rows) {
+        if (&found.hash, found.rows) != (&self.fingerprint, self.rows) {
             let has_grown = match &self.files {
-                Some(files) => files.began_with(&found.1, found.2)?,
+                Some(files) => files.began_with(&found.hash, found.rows)?,
                 None => false,
             };
             if !has_grown || !self.appends {
@@ -82,7 +82,7 @@ impl NamedSource {
                     ""
                 };
                 let own = named(&self.fingerprint, self.rows) + told;
-                return foreign("dataset", named(&found.1, found.2), own);
+                return foreign("dataset", named(&found.hash, found.rows), own);
             }
         }
         match self.choice.contradiction(&order_of(found)) {
@@ -94,8 +94,8 @@ impl NamedSource {
 
 /// The order of each pass of a source.
 #[must_use]
-pub fn order_of(source: &Source) -> OrderKind {
-    source.3.map_or(OrderKind::Sequential, |(seed, block_rows, window_rows)| OrderKind::Shuffled {
+pub fn order_of(source: &MixtureSource) -> OrderKind {
+    source.shuffle.map_or(OrderKind::Sequential, |(seed, block_rows, window_rows)| OrderKind::Shuffled {
         seed,
         block_rows,
         window_rows,
@@ -110,7 +110,7 @@ pub struct NamedMixture {
     /// Their weights, as [`whole_weights`](crate::order::weights::whole_weights) gives them.
     pub weights: Weights,
     /// Where a pass ends.
-    pub stop: Stop,
+    pub stop: MixtureStop,
     /// The sources that are read in other passes.
     pub others: Vec<NamedSource>,
     /// The names that sources had, each with the one that it has now; with none where a source of these files begins anew.
@@ -118,12 +118,12 @@ pub struct NamedMixture {
 }
 
 /// A source of a state for each name.
-type Places<'a> = BTreeMap<&'a str, usize>;
+type SourcePlacesByName<'a> = BTreeMap<&'a str, usize>;
 
 impl NamedMixture {
     /// A mixture of these sources in all its passes, none of which was renamed.
     #[must_use]
-    pub fn new(sources: Vec<NamedSource>, weights: Weights, stop: Stop) -> Self {
+    pub fn new(sources: Vec<NamedSource>, weights: Weights, stop: MixtureStop) -> Self {
         Self { sources, weights, stop, others: Vec::new(), renamed: Vec::new() }
     }
 
@@ -150,11 +150,14 @@ impl NamedMixture {
         for source in &self.sources {
             let Some(&place) = known.get(&*source.name) else { continue };
             source.check(&told.sources[place]).map_err(|error| match (error, self.moved(told, &known)) {
-                (Error::State(why), Ok(moved)) if moved.iter().any(|(_, own)| *own == source.name) => {
-                    Error::State(format!(
-                        "{why}. The state has it under another name: {}",
-                        self.line(told, &moved)
-                    ))
+                (Error::Foreign { what, told: why }, Ok(moved))
+                    if moved.iter().any(|(_, own)| *own == source.name) =>
+                {
+                    let line = self.line(told, &moved);
+                    Error::Foreign {
+                        what,
+                        told: format!("{why}. The state has it under another name: {line}"),
+                    }
                 }
                 (error, _) => error,
             })?;
@@ -214,13 +217,17 @@ impl NamedMixture {
         }
         let mut told = mixture.clone();
         for (new, old) in &taken {
-            (*new).clone_into(&mut told.sources[known[old]].0);
+            (*new).clone_into(&mut told.sources[known[old]].name);
         }
         Ok((!taken.is_empty()).then_some(told))
     }
 
     /// The sources of a state that are here under other names, with these: those of which it is known.
-    fn moved<'a>(&'a self, mixture: &'a Mixture, known: &Places<'_>) -> Result<Vec<(usize, &'a str)>> {
+    fn moved<'a>(
+        &'a self,
+        mixture: &'a Mixture,
+        known: &SourcePlacesByName<'_>,
+    ) -> Result<Vec<(usize, &'a str)>> {
         let mut free: BTreeSet<usize> = (0..mixture.sources.len()).collect();
         let mut strays = Vec::new();
         for source in self.each() {
@@ -232,7 +239,7 @@ impl NamedMixture {
             }
         }
         let mut found = Vec::new();
-        free.retain(|&place| !self.is_let_go(&mixture.sources[place].0));
+        free.retain(|&place| !self.is_let_go(&mixture.sources[place].name));
         for source in strays {
             for &place in &free {
                 if source.is_of(&mixture.sources[place])? {
@@ -252,14 +259,14 @@ impl NamedMixture {
     fn check_new(
         &self,
         mixture: &Mixture,
-        known: &Places<'_>,
+        known: &SourcePlacesByName<'_>,
         taken: impl FnOnce() -> Result<Vec<Axis>>,
     ) -> Result<()> {
         let own: BTreeSet<&str> = self.each().map(|source| &*source.name).collect();
         let new: Vec<_> = self.each().filter(|source| !known.contains_key(&*source.name)).collect();
         let is_left = |name: &str| !own.contains(name) && !self.is_let_go(name);
         let mut left: Vec<usize> =
-            (0..mixture.sources.len()).filter(|&place| is_left(&mixture.sources[place].0)).collect();
+            (0..mixture.sources.len()).filter(|&place| is_left(&mixture.sources[place].name)).collect();
         if new.is_empty() || left.is_empty() {
             return Ok(());
         }
@@ -269,7 +276,7 @@ impl NamedMixture {
         let mut moved = self.moved(mixture, known)?;
         moved.retain(|(place, own)| left.contains(place) && !known.contains_key(own));
         if let Some(&(place, own)) = moved.first() {
-            let old = literal(&mixture.sources[place].0);
+            let old = literal(&mixture.sources[place].name);
             return Err(Error::State(format!(
                 "source {} is not in the state, which has its files, order and seed as {old}, with {} rows delivered: \
                  they would be repeated: {}; or renamed={{{old}: None}} to read them again from the first row",
@@ -279,7 +286,7 @@ impl NamedMixture {
             )));
         }
         if new.len() == own.len() {
-            let of_state = listed(mixture.sources.iter().map(|source| literal(&source.0)));
+            let of_state = listed(mixture.sources.iter().map(|source| literal(&source.name)));
             return Err(Error::State(format!(
                 "the state is of a mixture of other sources: {of_state}; this one has {}. If they have other names and \
                  other files, write Mixture(..., renamed={{old: new}}); to start over, load no state",
@@ -289,7 +296,7 @@ impl NamedMixture {
         let pairs = new.iter().flat_map(|&source| left.iter().map(move |&place| (place, source)));
         let alike = pairs.clone().find_map(|(place, source)| {
             let found = &mixture.sources[place];
-            let has_its_files = (&found.1, found.2) == (&source.fingerprint, source.rows);
+            let has_its_files = (&found.hash, found.rows) == (&source.fingerprint, source.rows);
             let contradiction = source.choice.contradiction(&order_of(found)).filter(|_| has_its_files);
             contradiction.map(|what| (place, source, Some(what)))
         });
@@ -298,7 +305,8 @@ impl NamedMixture {
         else {
             return Ok(());
         };
-        let (old, name, rows) = (literal(&mixture.sources[place].0), literal(&source.name), rows_of(place));
+        let (old, name, rows) =
+            (literal(&mixture.sources[place].name), literal(&source.name), rows_of(place));
         let told = match order {
             Some((what, found, chosen)) => {
                 format!(
@@ -311,7 +319,7 @@ impl NamedMixture {
                      are one source, these rows would be repeated"
             ),
         };
-        let let_go = left.iter().map(|&place| (&*mixture.sources[place].0, None)).collect();
+        let let_go = left.iter().map(|&place| (&*mixture.sources[place].name, None)).collect();
         Err(Error::State(format!(
             "source {name} is not in the state: {told}: {}; or {} to begin {name} at its first row",
             self.line(mixture, &[(place, &*source.name)]),
@@ -321,7 +329,7 @@ impl NamedMixture {
 
     /// What to write, so that these sources of a state go on as those of now.
     fn line(&self, mixture: &Mixture, moved: &[(usize, &str)]) -> String {
-        let name_of = |place: usize| mixture.sources[place].0.as_str();
+        let name_of = |place: usize| mixture.sources[place].name.as_str();
         let (mut pairs, mut own_names) = (BTreeMap::new(), BTreeSet::new());
         for &(place, own) in moved {
             if !pairs.contains_key(name_of(place)) && own_names.insert(own) {
@@ -351,8 +359,8 @@ impl NamedMixture {
     }
 }
 
-fn places_of(mixture: &Mixture) -> Places<'_> {
-    mixture.sources.iter().enumerate().rev().map(|(place, source)| (&*source.0, place)).collect()
+fn places_of(mixture: &Mixture) -> SourcePlacesByName<'_> {
+    mixture.sources.iter().enumerate().rev().map(|(place, source)| (&*source.name, place)).collect()
 }
 
 /// A name as Python writes it.

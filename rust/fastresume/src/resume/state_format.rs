@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result, quoted};
@@ -34,10 +35,10 @@ struct Text {
     /// The ends of generations, and after how many cuts of the pass others came behind them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     generations: Vec<(u64, u64)>,
-    order: serde_json::Value,
+    order: Value,
     /// What a stream's round is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    round: Option<serde_json::Value>,
+    round: Option<Value>,
     selection: Option<String>,
 }
 
@@ -73,10 +74,10 @@ impl Cursor {
     /// # Errors
     /// `State` if it is not a cursor, of another version, or damaged.
     pub fn parse(text: &str) -> Result<Self> {
-        let value: serde_json::Value =
+        let value: Value =
             serde_json::from_str(text).map_err(|cause| damaged(format!("it is not JSON: {cause}")))?;
         match value.get("fastresume") {
-            Some(serde_json::Value::Number(version)) if version.as_u64() == Some(FORMAT) => {}
+            Some(Value::Number(version)) if version.as_u64() == Some(FORMAT) => {}
             Some(version) => {
                 return Err(Error::State(format!(
                     "the state has version {}, this release reads version {FORMAT}",
@@ -165,6 +166,19 @@ impl Cursor {
         [before, self.json_of_consumed(), after].concat()
     }
 
+    /// What the text says, by name.
+    #[must_use]
+    pub fn values(&self) -> Value {
+        // The text is ours, and whole.
+        serde_json::from_str(&self.to_json()).unwrap_or_default()
+    }
+
+    /// What the text says of the order.
+    #[must_use]
+    pub fn values_of_order(&self) -> Value {
+        serde_json::to_value(&self.identity.order).unwrap_or_default()
+    }
+
     /// The part of the text with the intervals: nearly all of it if there are many.
     #[must_use]
     pub fn json_of_consumed(&self) -> String {
@@ -178,7 +192,7 @@ impl Cursor {
     /// does not depend on the number of intervals.
     #[must_use]
     pub fn json_around_consumed(&self) -> (String, String) {
-        let Identity { fingerprint, num_rows, selection, order } = self.identity.as_ref();
+        let Identity { fingerprint, num_rows, selection, .. } = self.identity.as_ref();
         let text = Text {
             check: None,
             consumed: Vec::new(),
@@ -193,7 +207,7 @@ impl Cursor {
             fastresume: FORMAT,
             first_epoch: self.first_epoch,
             generations: self.generations.iter().map(|found| (found.end, found.cuts as u64)).collect(),
-            order: serde_json::to_value(order).unwrap_or_default(),
+            order: self.values_of_order(),
             round: self.round.as_deref().cloned(),
             selection: selection.clone(),
         };

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use crate::error::{Error, Result, quoted};
+
 /// The tail policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Tail {
@@ -41,6 +43,23 @@ impl Shape {
 }
 
 impl Tail {
+    /// The policy of a name.
+    ///
+    /// # Errors
+    /// `Argument` if none has it.
+    pub fn named(name: &str) -> Result<Self> {
+        match name {
+            "drop" => Ok(Self::Drop),
+            "short" => Ok(Self::Short),
+            "pad" => Ok(Self::Pad),
+            "carry" => Ok(Self::Carry),
+            _ => Err(Error::Argument(format!(
+                "tail must be 'drop', 'short', 'pad' or 'carry', found '{}'",
+                quoted(name)
+            ))),
+        }
+    }
+
     /// Whether `rest` rows (fewer than a global batch) give every rank one more batch.
     #[must_use]
     pub fn gives_batch(self, rest: u64, world_size: u64) -> bool {

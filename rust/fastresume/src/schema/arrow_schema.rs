@@ -41,22 +41,22 @@ const DEFAULT_UNIT: u8 = 1;
 
 /// The fields of a schema, or the children of a field.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct ArrowFields {
-    fields: Vec<ArrowField>,
+pub struct ArrowSchema {
+    fields: Vec<ArrowSchemaField>,
     by_name: HashMap<String, usize>,
 }
 
 /// A field of an Arrow schema.
 #[derive(Debug, PartialEq, Eq)]
-pub struct ArrowField {
+pub struct ArrowSchemaField {
     /// The length of its lists, if it is a fixed-size list: at least one.
     pub size: Option<usize>,
     /// The unit, if it is a duration.
     pub unit: Option<&'static str>,
-    children: ArrowFields,
+    children: ArrowSchema,
 }
 
-impl ArrowFields {
+impl ArrowSchema {
     /// The fields of the schema in a footer's text.
     ///
     /// # Errors
@@ -106,20 +106,20 @@ impl ArrowFields {
             let children = Self::read(buffer, buffer.table(field, FIELD_CHILDREN)?, depth, left)?;
             // If two fields have one name, the last one is kept: neither column can be selected.
             found.by_name.insert(name, number);
-            found.fields.push(ArrowField { size, unit, children });
+            found.fields.push(ArrowSchemaField { size, unit, children });
         }
         Ok(found)
     }
 
     /// The field of this name.
-    pub fn get(&self, name: &str) -> Option<&ArrowField> {
+    pub fn get(&self, name: &str) -> Option<&ArrowSchemaField> {
         self.fields.get(*self.by_name.get(name)?)
     }
 }
 
-impl ArrowField {
+impl ArrowSchemaField {
     /// Its children.
-    pub fn members(&self) -> &ArrowFields {
+    pub fn members(&self) -> &ArrowSchema {
         &self.children
     }
 

@@ -16,7 +16,7 @@ type Loop = fn(&[u8], &mut [u8]) -> bool;
 
 /// The cast of a column's numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Delivery {
+pub struct NumberCast {
     stored: Dtype,
     delivered: Dtype,
     how: How,
@@ -34,7 +34,7 @@ enum How {
     Lowered(u64),
 }
 
-impl Delivery {
+impl NumberCast {
     /// A cast from one type to another; `None` if there is none. Integers of less than 32 bits are stored in
     /// 32.
     #[must_use]

@@ -9,11 +9,11 @@ use parquet::basic::{ConvertedType, LogicalType, Repetition};
 use parquet::schema::types::{SchemaDescriptor, Type};
 use serde::{Deserialize, Serialize};
 
-use crate::schema::arrow_schema::{ArrowField, ArrowFields};
-use crate::schema::dictionary::Vocabulary;
+use crate::schema::arrow_schema::{ArrowSchema, ArrowSchemaField};
 use crate::schema::shaping::Shaping;
 use crate::schema::types::LeafType;
 pub use crate::schema::types::{Dtype, Kind, Stored};
+use crate::schema::vocabulary::Vocabulary;
 
 /// A column of a file: a leaf of its schema, or the validity of a struct.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -169,7 +169,7 @@ impl Column {
 /// The columns of a file, in the file's order; a struct stands before its fields. `arrow` adds what the Arrow
 /// schema says of lists.
 #[must_use]
-pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowFields) -> Vec<Column> {
+pub fn columns(schema: &SchemaDescriptor, arrow: &ArrowSchema) -> Vec<Column> {
     let mut found = FoundColumns { schema, columns: Vec::new(), leaf: 0 };
     for root in schema.root_schema().get_fields() {
         found.add(root, root.name(), Above::default(), arrow.get(root.name()));
@@ -232,7 +232,7 @@ struct FoundColumns<'a> {
 
 impl FoundColumns<'_> {
     /// Adds the columns of a node and of those below it.
-    fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowField>) {
+    fn add(&mut self, node: &Type, name: &str, above: Above, arrow: Option<&ArrowSchemaField>) {
         let above = if is(node, Repetition::REPEATED) { above.repeated(None) } else { above.optional(node) };
         if node.is_primitive() {
             self.add_leaf(node, name, &above, arrow);
@@ -240,7 +240,7 @@ impl FoundColumns<'_> {
             self.add_list(node, repeated, name, above, arrow);
         } else if let Some([key, values @ ..]) = entries_of(node) {
             let above = above.repeated(None);
-            let entry = arrow.and_then(ArrowField::element);
+            let entry = arrow.and_then(ArrowSchemaField::element);
             self.add(key, &format!("{name}.key"), above.clone(), entry.and_then(|entry| entry.member(0)));
             for value in values {
                 let arrow = entry.and_then(|entry| entry.member(1));
@@ -262,10 +262,10 @@ impl FoundColumns<'_> {
         repeated: &Type,
         name: &str,
         above: Above,
-        arrow: Option<&ArrowField>,
+        arrow: Option<&ArrowSchemaField>,
     ) {
         let above = above.repeated(arrow.and_then(|list| list.size));
-        let arrow = arrow.and_then(ArrowField::element);
+        let arrow = arrow.and_then(ArrowSchemaField::element);
         match (element_of(list, repeated), inner_list(repeated)) {
             (Some(element), _) => self.add(element, name, above, arrow),
             (None, Some(inner)) => self.add_list(repeated, inner, name, above, arrow),
@@ -274,7 +274,7 @@ impl FoundColumns<'_> {
         }
     }
 
-    fn add_members(&mut self, group: &Type, name: &str, above: &Above, arrow: Option<&ArrowField>) {
+    fn add_members(&mut self, group: &Type, name: &str, above: &Above, arrow: Option<&ArrowSchemaField>) {
         let above = above.clone().within(name, group);
         for member in group.get_fields() {
             let arrow = arrow.and_then(|group| group.members().get(member.name()));
@@ -282,7 +282,7 @@ impl FoundColumns<'_> {
         }
     }
 
-    fn add_leaf(&mut self, node: &Type, name: &str, above: &Above, arrow: Option<&ArrowField>) {
+    fn add_leaf(&mut self, node: &Type, name: &str, above: &Above, arrow: Option<&ArrowSchemaField>) {
         let leaf = self.leaf;
         self.leaf += 1;
         if leaf >= self.schema.num_columns() {

@@ -5,6 +5,6 @@ pub mod buckets;
 pub mod types;
 pub mod arrow_schema;
 pub mod cast;
-pub mod dictionary;
+pub mod vocabulary;
 pub mod shaping;
 pub mod columns;

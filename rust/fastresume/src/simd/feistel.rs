@@ -25,7 +25,7 @@ pub fn below(word: u64, end: u64) -> u64 {
 
 /// What the rounds add, computed for each value of each half: these are few compared with the pairs of both.
 #[derive(Debug)]
-pub struct Rounds {
+pub struct FeistelRounds {
     /// The number of values of the left half, and of the right one: at most 2^31.
     sides: [u32; 2],
     /// For each round: what is added to one half, for each value of the other one. There are as many numbers
@@ -33,7 +33,7 @@ pub struct Rounds {
     added: [Vec<u32>; ROUNDS],
 }
 
-impl Rounds {
+impl FeistelRounds {
     /// Rounds with these keys, for halves with these numbers of values, at most 2^31.
     ///
     /// # Panics
@@ -141,7 +141,7 @@ mod tests {
     fn rounds_are_taken_back_alike_by_any_processor_and_as_they_were_made() {
         let keys = std::array::from_fn(|round| (round as u64 + 7).wrapping_mul(FIRST_FACTOR));
         for sides in [[16, 16], [17, 16], [1000, 999], [(1 << 17) + 5, (1 << 16) - 1]] {
-            let rounds = Rounds::new(&keys, sides);
+            let rounds = FeistelRounds::new(&keys, sides);
             for halves in [[0, 0], [sides[0] - 1, 3], [sides[0] / 2, sides[1] / 2]] {
                 for count in [0, 1, 7, 8, 9, 100, 256] {
                     let count = count.min(usize::try_from(sides[1] - halves[1]).unwrap());

@@ -1,4 +1,4 @@
-//! The inner loops of decoding, for any processor and for AVX2; the core's only unsafe code.
+//! The inner loops of decoding, for any processor and for AVX2. Beside them, mapped files and blocks that grow are unsafe.
 //!
 //! Each loop is compiled twice: for any processor, and for one with AVX2. The choice is made at run time.
 //!
@@ -24,7 +24,7 @@ mod transpose;
 
 pub use self::cache_lines::{fetch_bytes, fetch_places};
 pub use self::expand::{EXPAND_SPARE, expand, write_bits};
-pub use self::feistel::{FIRST_FACTOR, ROUNDS, Rounds, SECOND_FACTOR, below};
+pub use self::feistel::{FIRST_FACTOR, FeistelRounds, ROUNDS, SECOND_FACTOR, below};
 pub use self::gather::{gather, look_up_groups};
 #[cfg(any(test, feature = "fuzzing"))]
 pub use self::gather::{gather_groups, load_groups};

@@ -9,14 +9,14 @@ use crate::memory::vectors::filled;
 use crate::source::mapped::MappedFile;
 
 /// Something that gives bytes at ranges: a local file now, an object store behind the same seam.
-pub trait Source: Send + Sync {
+pub trait ByteSource: Send + Sync {
     /// The size in bytes.
     fn size(&self) -> u64;
 
     /// Fills `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// `Source` if they can't be read; `Data` if the source ends before them.
+    /// `ByteSource` if they can't be read; `Data` if the source ends before them.
     fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
     /// Exactly `length` bytes from `offset`.
@@ -47,7 +47,7 @@ pub trait Source: Send + Sync {
     /// Refuses a source that is not what it was when it was opened.
     ///
     /// # Errors
-    /// `Source`, naming what changed.
+    /// `ByteSource`, naming what changed.
     fn check_unchanged(&self) -> Result<()> {
         Ok(())
     }
@@ -55,8 +55,8 @@ pub trait Source: Send + Sync {
     /// The same bytes, of which these ranges are on their way from now on; none where reading them waits for no network.
     ///
     /// # Errors
-    /// `Source` if they can't be asked for.
-    fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn Source>>> {
+    /// `ByteSource` if they can't be asked for.
+    fn fetching(&self, ranges: &[Range<u64>]) -> Result<Option<Arc<dyn ByteSource>>> {
         let _ = ranges;
         Ok(None)
     }

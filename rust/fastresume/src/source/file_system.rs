@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result, shown};
 use crate::source::address::scheme;
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::local::LocalFile;
 use crate::source::status::Status;
 use crate::source::store::Store;
@@ -49,7 +49,7 @@ impl FileSystem {
     ///
     /// # Errors
     /// `Source` if it can't be opened, or is a directory, pipe or device; `Argument` as for `store_of`.
-    pub fn open(&self, path: &Path, listed: Option<&Status>) -> Result<(Arc<dyn Source>, Status)> {
+    pub fn open(&self, path: &Path, listed: Option<&Status>) -> Result<(Arc<dyn ByteSource>, Status)> {
         if let (Some(store), Some(status)) = (self.store_of(path)?, listed) {
             return Ok((store.open(path, status)?, status.clone()));
         }

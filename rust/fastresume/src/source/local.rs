@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::mapped::MappedFile;
 use crate::source::status::{SECOND_NS, Status, Version};
 
@@ -68,7 +68,7 @@ impl LocalFile {
     }
 }
 
-impl Source for LocalFile {
+impl ByteSource for LocalFile {
     fn size(&self) -> u64 {
         self.status.size
     }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::Result;
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 use crate::source::status::Status;
 
 /// An object, as a listing tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Object {
+pub struct ListedObject {
     /// The whole address.
     pub path: PathBuf,
     /// Its size and tag.
@@ -31,7 +31,7 @@ pub trait Store: Debug + Send + Sync {
     /// # Errors
     /// `Source` if the store does not answer, or not to this user; `Argument` if no store has such addresses, or an
     /// option is wrong; `Interrupted` once `stop` is set.
-    fn list(&self, address: &Path, stop: &AtomicBool) -> Result<Vec<Object>>;
+    fn list(&self, address: &Path, stop: &AtomicBool) -> Result<Vec<ListedObject>>;
 
     /// Whether there is an object of this address, or one below it.
     ///
@@ -55,5 +55,5 @@ pub trait Store: Debug + Send + Sync {
     ///
     /// # Errors
     /// `Argument` as for `list`. The store is not asked.
-    fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn Source>>;
+    fn open(&self, address: &Path, status: &Status) -> Result<Arc<dyn ByteSource>>;
 }

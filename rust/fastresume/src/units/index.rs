@@ -15,10 +15,10 @@ use crate::memory::vectors::{append, push};
 use crate::order::selection::Selection;
 use crate::parallel;
 use crate::source::local;
-use crate::units::index_cache::{IndexCache, Key};
-use crate::units::row_costs::{Asked, CostSource, RowCosts, row_at};
+use crate::units::index_cache::{IndexCache, IndexKey};
+use crate::units::row_costs::{AskedCosts, CostSource, RowCosts, row_at};
 use crate::units::sequence_table::ANCHORS;
-use crate::units::stretches::{Most, OfGroups, Stretch, of_costs};
+use crate::units::stretches::{MostOfStretch, OfGroups, Stretch, of_costs};
 
 /// The most row groups of one file that a thread takes at a time: the file is opened once for them.
 const GROUPS_AT_A_TIME: usize = 16;
@@ -43,7 +43,7 @@ pub enum Rule {
     /// Bins are made of them.
     Bins {
         /// What a bin has at most.
-        most: Most,
+        most: MostOfStretch,
         /// Whether a row that costs more is an error.
         is_error: bool,
     },
@@ -97,7 +97,7 @@ pub struct Index {
 }
 
 /// Row groups of one file.
-type Part = (usize, Range<usize>);
+type IndexPart = (usize, Range<usize>);
 
 impl UnitRows<'_> {
     /// The index of all files. Files that the cache knows are not read.
@@ -176,7 +176,7 @@ impl UnitRows<'_> {
             Some(cache) => {
                 let sound = unknown.iter().filter(|file| !damaged.contains(file));
                 let new = sound.filter_map(|&file| Some((keys[file]?, files[file].clone()))).collect();
-                let present: BTreeSet<Key> = keys.iter().flatten().copied().collect();
+                let present: BTreeSet<IndexKey> = keys.iter().flatten().copied().collect();
                 let used = (0..count).filter(|file| unknown.binary_search(file).is_err());
                 let used = used.filter_map(|file| keys[file]).collect();
                 cache.keep(new, (&used, &present), (&manifest.file_system, stop))
@@ -216,8 +216,8 @@ impl UnitRows<'_> {
     }
 
     /// What threads take at a time: row groups of a file that have selected rows.
-    fn parts(self, files: impl Iterator<Item = Part>, threads: usize) -> Vec<Part> {
-        let files: Vec<Part> = files.collect();
+    fn parts(self, files: impl Iterator<Item = IndexPart>, threads: usize) -> Vec<IndexPart> {
+        let files: Vec<IndexPart> = files.collect();
         let all: usize = files.iter().map(|(_, groups)| groups.len()).sum();
         let some = (all / (threads.max(1) * TURNS)).clamp(1, GROUPS_AT_A_TIME);
         let starts = self.selection.group_starts();
@@ -255,7 +255,7 @@ impl UnitRows<'_> {
             let rows = manifest.group_rows(group);
             let chosen = selection.rows(starts[group]..starts[group + 1]);
             let own = chosen.map(|run| run.start - rows.start..run.end - rows.start);
-            let asked = Asked {
+            let asked = AskedCosts {
                 file: opened.as_ref(),
                 place: manifest.place_of(group),
                 group_rows: rows.end - rows.start,
@@ -277,7 +277,7 @@ impl UnitRows<'_> {
     }
 
     /// What entries of the cache are of, for each file that the system knows.
-    fn keys(self, rule: Rule, stop: &AtomicBool) -> Result<Vec<Option<Key>>> {
+    fn keys(self, rule: Rule, stop: &AtomicBool) -> Result<Vec<Option<IndexKey>>> {
         let Self { manifest, selection, source } = self;
         parallel::each(manifest.files().len(), FILES_AT_A_TIME, WAITING_THREADS, stop, |file| {
             let of = &manifest.files()[file];
@@ -304,7 +304,7 @@ impl UnitRows<'_> {
                 }
             }
             let parts: [&[u8]; 3] = [&of.size.to_le_bytes(), version.as_bytes(), &of.footer_hash];
-            Ok(Some(Key::new(&of.path, &parts, &how)))
+            Ok(Some(IndexKey::new(&of.path, &parts, &how)))
         })
     }
 

@@ -10,13 +10,13 @@ use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
-use crate::dataset::kept_file::{Form, Held, KeptFile};
+use crate::dataset::kept_file::{FileForm, Held, KeptFile};
 use crate::error::{Error, Result};
 use crate::source::file_system::FileSystem;
 use crate::units::stretches::OfGroups;
 
 /// The number changes with what is kept of a file.
-static FORM: Form = Form {
+static FORM: FileForm = FileForm {
     what: "the index of units",
     magic: b"fastresume index of units 1\n",
     name: b"fastresume index of units ",
@@ -30,7 +30,7 @@ type Hash = [u8; 16];
 
 /// What an entry is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Key {
+pub struct IndexKey {
     /// The file's path.
     file: Hash,
     /// Its size, version and footer.
@@ -39,7 +39,7 @@ pub struct Key {
     how: Hash,
 }
 
-impl Key {
+impl IndexKey {
     /// That of a file.
     #[must_use]
     pub fn new(path: &Path, version: &[&[u8]], how: &blake3::Hasher) -> Self {
@@ -58,8 +58,8 @@ fn half(hash: &blake3::Hash) -> Hash {
 
 /// What is known of a file.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Entry {
-    key: Key,
+struct IndexEntry {
+    key: IndexKey,
     groups: OfGroups,
 }
 
@@ -68,7 +68,7 @@ pub struct IndexCache {
     path: PathBuf,
     held: Held,
     /// In the order in which they were used, the last one last.
-    entries: Vec<Entry>,
+    entries: Vec<IndexEntry>,
 }
 
 impl IndexCache {
@@ -88,7 +88,7 @@ impl IndexCache {
 
     /// What is known of files, by their keys.
     #[must_use]
-    pub fn known(&self) -> BTreeMap<Key, &OfGroups> {
+    pub fn known(&self) -> BTreeMap<IndexKey, &OfGroups> {
         self.entries.iter().map(|entry| (entry.key, &entry.groups)).collect()
     }
 
@@ -99,17 +99,17 @@ impl IndexCache {
     /// `Source` if it can't be written; `Interrupted` once `stop` is set.
     pub fn keep(
         self,
-        new: Vec<(Key, OfGroups)>,
-        (used, present): (&BTreeSet<Key>, &BTreeSet<Key>),
+        new: Vec<(IndexKey, OfGroups)>,
+        (used, present): (&BTreeSet<IndexKey>, &BTreeSet<IndexKey>),
         (files, stop): (&FileSystem, &AtomicBool),
     ) -> Result<()> {
         let there: BTreeSet<(Hash, Hash)> = present.iter().map(|key| (key.file, key.version)).collect();
-        let is_there = |entry: &Entry| there.contains(&(entry.key.file, entry.key.version));
+        let is_there = |entry: &IndexEntry| there.contains(&(entry.key.file, entry.key.version));
         if new.is_empty() && self.entries.iter().all(is_there) {
             return Ok(());
         }
         let kept = KeptFile { path: &self.path, form: &FORM };
-        let made: BTreeSet<Key> = new.iter().map(|(key, _)| *key).collect();
+        let made: BTreeSet<IndexKey> = new.iter().map(|(key, _)| *key).collect();
         let content = |bytes: &[u8]| {
             // Another process may have added some since.
             let mut before = parsed(&kept, bytes);
@@ -117,18 +117,18 @@ impl IndexCache {
             let (last, mut entries): (Vec<_>, Vec<_>) =
                 before.into_iter().partition(|entry| used.contains(&entry.key));
             entries.extend(last);
-            entries.extend(new.into_iter().map(|(key, groups)| Entry { key, groups }));
+            entries.extend(new.into_iter().map(|(key, groups)| IndexEntry { key, groups }));
             postcard::to_allocvec(&bounded(entries)).map_err(|cause: postcard::Error| kept.failed(cause))
         };
         kept.write(content, (files, self.held, stop)).map_err(|cause| match cause {
-            Error::Interrupted | Error::Source(_) => cause,
+            Error::Interrupted | Error::Source(_) | Error::Missing(_) => cause,
             other => kept.failed(other),
         })
     }
 }
 
 /// The entries that were used last of each file.
-fn bounded(mut entries: Vec<Entry>) -> Vec<Entry> {
+fn bounded(mut entries: Vec<IndexEntry>) -> Vec<IndexEntry> {
     let mut counts: BTreeMap<Hash, usize> = BTreeMap::new();
     let is_kept: Vec<bool> = entries
         .iter()
@@ -144,7 +144,7 @@ fn bounded(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries
 }
 
-fn parsed(kept: &KeptFile<'_>, bytes: &[u8]) -> Vec<Entry> {
+fn parsed(kept: &KeptFile<'_>, bytes: &[u8]) -> Vec<IndexEntry> {
     kept.content(bytes).and_then(|content| postcard::from_bytes(content).ok()).unwrap_or_default()
 }
 
@@ -153,8 +153,8 @@ mod tests {
     use super::*;
     use crate::units::stretches::Stretch;
 
-    fn key(file: u8, version: u8, how: u8) -> Key {
-        Key { file: [file; 16], version: [version; 16], how: [how; 16] }
+    fn key(file: u8, version: u8, how: u8) -> IndexKey {
+        IndexKey { file: [file; 16], version: [version; 16], how: [how; 16] }
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
         let (files, go) = (FileSystem::default(), AtomicBool::new(false));
         let open = || IndexCache::beside(&folder.join("m"), &files, &go).unwrap();
         let groups = |rows| vec![vec![Stretch { rows, cost: 5 }]];
-        let keep = |new: &[Key], used: &[Key], present: &[Key]| {
+        let keep = |new: &[IndexKey], used: &[IndexKey], present: &[IndexKey]| {
             let new =
                 new.iter().map(|key| (*key, groups(key.how.into_iter().map(u64::from).sum()))).collect();
             let (used, present) = (used.iter().copied().collect(), present.iter().copied().collect());
@@ -179,7 +179,7 @@ mod tests {
         for how in 0..20 {
             keep(&[key(1, 1, how)], &[], &[one, two]);
         }
-        let last: Vec<Key> = (12..20).map(|how| key(1, 1, how)).collect();
+        let last: Vec<IndexKey> = (12..20).map(|how| key(1, 1, how)).collect();
         assert_eq!(keep(&[], &[], &[one]), last);
         // What is used outlives what was made later.
         keep(&[key(1, 1, 30)], &[last[0]], &[one]);

@@ -40,7 +40,7 @@ pub struct RowCosts {
 }
 
 /// A row group, and which of its rows are asked for.
-pub struct Asked<'a> {
+pub struct AskedCosts<'a> {
     /// The file, or why it can't be opened.
     pub file: std::result::Result<&'a OpenFile, &'a Error>,
     /// Where the row group is.
@@ -87,7 +87,7 @@ impl CostSource {
     pub fn read(
         &self,
         columns: &[&Column],
-        asked: &Asked<'_>,
+        asked: &AskedCosts<'_>,
         buffers: &mut Buffers,
         stop: &AtomicBool,
     ) -> Result<RowCosts> {
@@ -133,7 +133,7 @@ impl CostSource {
     fn of_all(
         &self,
         columns: &[&Column],
-        asked: &Asked<'_>,
+        asked: &AskedCosts<'_>,
         rows: &Intervals,
         surveys: &[Survey],
         buffers: &mut Buffers,
@@ -173,7 +173,7 @@ pub fn row_at(rows: &Intervals, place: usize) -> u64 {
 }
 
 /// Rows of a row group.
-type Rows<'a> = (&'a Asked<'a>, &'a Intervals);
+type CostRows<'a> = (&'a AskedCosts<'a>, &'a Intervals);
 
 /// Memory for what is decoded by each of some decoders.
 fn memory(survey: &Survey, buffers: &Buffers) -> Vec<Buffers> {
@@ -183,7 +183,7 @@ fn memory(survey: &Survey, buffers: &Buffers) -> Vec<Buffers> {
 /// The lengths of the lists of rows.
 fn lengths(
     column: &Column,
-    (asked, rows): Rows<'_>,
+    (asked, rows): CostRows<'_>,
     survey: Option<&Survey>,
     buffers: &mut Buffers,
     stop: &AtomicBool,
@@ -219,7 +219,7 @@ fn lengths_of(decoder: &mut dyn JaggedDecoder, rows: &Intervals, stop: &AtomicBo
 /// The numbers in rows.
 fn numbers(
     column: &Column,
-    (asked, rows): Rows<'_>,
+    (asked, rows): CostRows<'_>,
     survey: Option<&Survey>,
     buffers: &mut Buffers,
     stop: &AtomicBool,

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::memory::vectors::push;
-use crate::units::stretches::{Most, OfGroups};
+use crate::units::stretches::{MostOfStretch, OfGroups};
 
 /// What lies between two anchors of the index at most, but for one row that is longer.
-pub const ANCHORS: Most = Most { cost: 1 << 16, rows: 1 << 10 };
+pub const ANCHORS: MostOfStretch = MostOfStretch { cost: 1 << 16, rows: 1 << 10 };
 
 /// The sequences of all files, which follow one another: a sequence never goes on in another file.
 ///
@@ -35,14 +35,14 @@ pub struct SequenceTable {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Base {
     /// The rows of its file before it, and their tokens.
-    place: Place,
+    place: SequencePlace,
     /// The first of its anchors, which is itself.
     first: usize,
 }
 
 /// A row of a file: how many lie before it, and how many tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+struct SequencePlace {
     rows: u64,
     tokens: u64,
 }
@@ -74,7 +74,7 @@ impl SequenceTable {
         };
         let (mut units, mut ordinals) = (0, 0);
         for groups in files {
-            let mut place = Place { rows: 0, tokens: 0 };
+            let mut place = SequencePlace { rows: 0, tokens: 0 };
             for group in groups {
                 let mut base = None;
                 for stretch in group {
@@ -94,8 +94,8 @@ impl SequenceTable {
     }
 
     /// Adds an anchor at a place, with its base; the base of the next one.
-    fn add(&mut self, place: Place, base: Option<Place>) -> Result<Place> {
-        let from = |base: Place| {
+    fn add(&mut self, place: SequencePlace, base: Option<SequencePlace>) -> Result<SequencePlace> {
+        let from = |base: SequencePlace| {
             let rows = u32::try_from(place.rows - base.rows).ok()?;
             Some((base, (rows, u32::try_from(place.tokens - base.tokens).ok()?)))
         };
@@ -177,9 +177,9 @@ impl SequenceTable {
     }
 
     /// The row of an anchor of a file; its end behind the last one.
-    fn anchor(&self, file: usize, number: usize) -> Place {
+    fn anchor(&self, file: usize, number: usize) -> SequencePlace {
         let bases = &self.bases[self.file_bases[file]..self.file_bases[file + 1]];
-        let whole = Place {
+        let whole = SequencePlace {
             rows: self.first_ordinals[file + 1] - self.first_ordinals[file],
             tokens: self.tokens[file],
         };
@@ -190,7 +190,7 @@ impl SequenceTable {
         }
         let base = bases.partition_point(|base| base.first <= number).saturating_sub(1);
         let (place, (rows, tokens)) = (bases[base].place, self.anchors[number]);
-        Place { rows: place.rows + u64::from(rows), tokens: place.tokens + u64::from(tokens) }
+        SequencePlace { rows: place.rows + u64::from(rows), tokens: place.tokens + u64::from(tokens) }
     }
 
     /// The file of a sequence; those without any come before it.
@@ -206,7 +206,9 @@ mod tests {
     use crate::units::stretches::{Stretch, of_costs};
 
     fn groups(lengths: &[&[u64]]) -> OfGroups {
-        let near = |costs: &&[u64]| of_costs(costs.iter().copied(), Most { cost: 1 << 40, rows: 2 }).unwrap();
+        let near = |costs: &&[u64]| {
+            of_costs(costs.iter().copied(), MostOfStretch { cost: 1 << 40, rows: 2 }).unwrap()
+        };
         lengths.iter().map(near).collect()
     }
 

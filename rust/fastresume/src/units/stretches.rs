@@ -16,7 +16,7 @@ pub struct Stretch {
 
 /// The most that a stretch has; a row that costs more is one of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Most {
+pub struct MostOfStretch {
     /// What its rows cost together.
     pub cost: u64,
     /// Its rows.
@@ -30,7 +30,7 @@ pub type OfGroups = Vec<Vec<Stretch>>;
 ///
 /// # Errors
 /// `Argument` if the system does not give so much memory.
-pub fn of_costs(costs: impl IntoIterator<Item = u64>, most: Most) -> Result<Vec<Stretch>> {
+pub fn of_costs(costs: impl IntoIterator<Item = u64>, most: MostOfStretch) -> Result<Vec<Stretch>> {
     let (mut found, mut last) = (Vec::new(), Stretch { rows: 0, cost: 0 });
     for cost in costs {
         let sum = last.cost.checked_add(cost).filter(|&sum| sum <= most.cost && last.rows < most.rows);
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn each_stretch_has_as_many_rows_as_it_can() {
         let rows = |costs: &[u64], cost, rows| -> Vec<(u64, u64)> {
-            let found = of_costs(costs.iter().copied(), Most { cost, rows }).unwrap();
+            let found = of_costs(costs.iter().copied(), MostOfStretch { cost, rows }).unwrap();
             found.iter().map(|of| (of.rows, of.cost)).collect()
         };
         assert_eq!(rows(&[], 3, 2), []);

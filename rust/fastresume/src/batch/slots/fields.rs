@@ -6,9 +6,9 @@ use crate::batch::slots::interleave::{Move, split};
 use crate::batch::slots::jagged::JaggedSlot;
 use crate::batch::slots::pending::{PendingRows, repeat, waiting};
 use crate::batch::slots::placed_rows::{PlacedFields, PlacedRows};
-use crate::batch::slots::row_ids::Written;
+use crate::batch::slots::row_ids::RowIds;
 use crate::error::Result;
-use crate::memory::buffer::{Memory, Pool};
+use crate::memory::pool::{Memory, Pool};
 use crate::projection::field::Field;
 use crate::projection::layout::Layout;
 
@@ -18,13 +18,13 @@ pub(crate) const TURNED_LAST_BYTES: usize = 4 << 20;
 
 /// The memory of one batch: one slot per field, and the numbers of the rows that were written.
 #[derive(Debug)]
-pub struct Slots {
+pub struct FieldSlots {
     fields: Vec<FieldSlot>,
-    written: Written,
+    written: RowIds,
 }
 
 /// A batch that several threads write to.
-pub type SharedSlots = Arc<Mutex<Slots>>;
+pub type SharedSlots = Arc<Mutex<FieldSlots>>;
 
 #[derive(Debug)]
 enum FieldSlot {
@@ -46,7 +46,7 @@ struct Flat {
     parts: Vec<PendingRows>,
 }
 
-impl Slots {
+impl FieldSlots {
     /// Memory for `rows` rows, from the pool; its contents are not defined. `scattered` rows bring their own
     /// memory, and so do columns that are transposed when the batch is finished.
     ///
@@ -76,7 +76,7 @@ impl Slots {
                 FieldSlot::Scalar(flat(values, comes_later)?, flat(mask, comes_later)?)
             });
         }
-        Ok(Self { fields, written: Written::new(scattered.unwrap_or(0)) })
+        Ok(Self { fields, written: RowIds::new(scattered.unwrap_or(0)) })
     }
 
     /// The memory, taken out.
@@ -105,7 +105,7 @@ impl Slots {
     }
 
     /// The values of all scalar fields, and where the numbers of written rows are noted.
-    pub fn values(&mut self) -> (Vec<&mut [u8]>, &mut Written) {
+    pub fn values(&mut self) -> (Vec<&mut [u8]>, &mut RowIds) {
         let values = self.fields.iter_mut().filter_map(|slot| slot.flat(false));
         (values.map(|flat| flat.memory.bytes_mut()).collect(), &mut self.written)
     }
@@ -134,7 +134,7 @@ impl Slots {
     }
 
     /// Where the numbers of written rows are noted.
-    pub fn written(&mut self) -> &mut Written {
+    pub fn written(&mut self) -> &mut RowIds {
         &mut self.written
     }
 
@@ -214,7 +214,7 @@ impl Slots {
     /// jagged one has values, offsets and mask, with offsets and mask of inner rows, or the marks of elements, behind the
     /// values. There is no mask where none is asked for.
     #[must_use]
-    pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, Written) {
+    pub fn into_parts(self, layout: &Layout) -> (Vec<Memory>, RowIds) {
         let mut memory = Vec::with_capacity(2 * self.fields.len());
         for (slot, field) in self.fields.into_iter().zip(layout.fields()) {
             let mask = match slot {

@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::{iter, mem};
 
 use crate::batch::slots::interleave::Move;
-use crate::batch::slots::jagged_partition::JaggedPiece;
+use crate::batch::slots::jagged_piece::JaggedPiece;
 use crate::batch::slots::pending::{repeat, waiting};
 use crate::decode::decoder::{ElementMarks, JaggedRows, NULL_ROW};
 use crate::error::Result;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::{collected, filled, room_for};
 
 /// The most bytes and rows for which memory is reserved before they are decoded.
@@ -318,8 +318,8 @@ impl JaggedSlot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::slots::jagged_partition::{Lot, sort};
-    use crate::memory::buffer::Pool;
+    use crate::batch::slots::jagged_piece::{Lot, sort};
+    use crate::memory::pool::Pool;
 
     /// Adds rows of the given lengths; their bytes count upwards.
     fn add(rows: &mut JaggedRows, lengths: &[u8], next: &mut u8) {

@@ -7,7 +7,7 @@ use bytemuck::{cast_slice, cast_slice_mut};
 
 use crate::batch::slots::interleave::{Columns, Move, scatter, scatter_raised, stride};
 use crate::error::Result;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 
 /// Columns that are decoded side by side for matrices lie in about this many strips of memory. The strips are
 /// freed one by one as batches are finished.

@@ -187,7 +187,7 @@ impl Columns<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::buffer::Memory;
+    use crate::memory::pool::Memory;
 
     #[test]
     fn rows_of_many_fields_and_segments_come_to_their_places() {

@@ -9,7 +9,7 @@ use crate::memory::vectors::{collected, filled, push, room_for, with_room};
 
 /// The row numbers of a batch: noted as rows are written, worked out on request.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct RowIds {
     /// Ranges of consecutive rows: where each begins in the batch, and the row numbers.
     runs: Vec<(u64, Range<u64>)>,
     /// Scattered rows: segment by segment, ascending in each.
@@ -33,7 +33,7 @@ pub struct Damage {
     pub cause: Arc<str>,
 }
 
-impl Written {
+impl RowIds {
     /// Nothing yet; so many rows will come scattered.
     #[must_use]
     pub fn new(scattered: usize) -> Self {
@@ -204,17 +204,17 @@ mod tests {
 
     #[test]
     fn runs_are_told_in_the_order_of_the_batch_and_again_where_it_is_filled_up() {
-        let mut written = Written::default();
+        let mut written = RowIds::default();
         written.note(3, 50..52).unwrap();
         written.note(0, 7..10).unwrap();
         assert_eq!(written.runs(5).unwrap(), [7..10, 50..52]);
         assert_eq!(written.runs(9).unwrap(), [7..10, 50..52, 7..10, 50..51]);
-        assert_eq!(Written::default().runs(3).unwrap(), []);
+        assert_eq!(RowIds::default().runs(3).unwrap(), []);
     }
 
     #[test]
     fn scattered_rows_of_several_segments_are_told_by_their_numbers() {
-        let mut written = Written::default();
+        let mut written = RowIds::default();
         let numbers = Arc::from([100..102, 110..111, 130..140]);
         let moves = [(1, 4), (2, 0), (5, 2), (0, 3), (1, 1)].map(|(from, to)| Move { from, to });
         assert_eq!(written.note_scattered(&moves[..3], &numbers).unwrap(), 0);
@@ -226,11 +226,11 @@ mod tests {
 
     #[test]
     fn documents_are_told_sequence_by_sequence_and_again_where_a_batch_is_filled_up() {
-        let mut written = Written::default();
+        let mut written = RowIds::default();
         written.note_documents([7, 8].into_iter()).unwrap();
         written.note_documents([8].into_iter()).unwrap();
         assert_eq!(written.document_offsets(5).unwrap().unwrap(), [0, 2, 3, 5, 6, 8]);
         assert_eq!(written.runs(8).unwrap(), [7, 8, 8, 7, 8, 8, 7, 8].map(|row| row..row + 1));
-        assert_eq!(Written::default().document_offsets(2).unwrap(), None);
+        assert_eq!(RowIds::default().document_offsets(2).unwrap(), None);
     }
 }

@@ -8,15 +8,15 @@ use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::{
-    MAX_EXPANDED_BYTES, PrefixedTexts, Texts, behind_lengths, plain, too_long,
+    ByteArrays, MAX_EXPANDED_BYTES, PrefixedTexts, behind_lengths, plain, too_long,
 };
 use crate::format::encoding::page_values::PageValues;
-use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, not_in_dictionary};
+use crate::format::encoding::rle::{CHUNK, DecodedRun, RleHybrid, not_in_dictionary};
 use crate::format::encoding::varint::ends;
 use crate::memory::vectors::{room_for, with_room};
 
 /// A flat column of strings or binary values.
-pub struct StringDecoder<'a> {
+pub struct ByteArrayDecoder<'a> {
     pages: FlatPages<'a>,
     values: TextValues,
 }
@@ -24,7 +24,7 @@ pub struct StringDecoder<'a> {
 /// The byte arrays of pages.
 #[derive(Debug)]
 pub struct TextValues {
-    dictionary: Texts,
+    dictionary: ByteArrays,
     form: ByteArrayForm,
 }
 
@@ -34,9 +34,9 @@ enum ByteArrayForm {
     /// PLAIN: each value behind its length; the next one begins at this byte.
     Plain(usize),
     /// Dictionary indices.
-    Dictionary(Hybrid),
+    Dictionary(RleHybrid),
     /// All values decoded at once, and how many were read.
-    Decoded(Texts, usize),
+    Decoded(ByteArrays, usize),
     /// Each begins as the one before.
     Prefixed(PrefixedTexts),
     /// None in any page of the chunk, since all are null.
@@ -47,19 +47,19 @@ enum ByteArrayForm {
 
 impl Default for TextValues {
     fn default() -> Self {
-        Self { dictionary: Texts::default(), form: ByteArrayForm::Plain(0) }
+        Self { dictionary: ByteArrays::default(), form: ByteArrayForm::Plain(0) }
     }
 }
 
 impl TextValues {
     /// Those of a chunk in which all are null: what its pages hold besides levels is not looked at.
     pub fn absent() -> Self {
-        Self { dictionary: Texts::default(), form: ByteArrayForm::Absent }
+        Self { dictionary: ByteArrays::default(), form: ByteArrayForm::Absent }
     }
 
     /// Those of a chunk whose every value is this one: what its pages hold besides levels is not looked at.
     pub fn given(value: Vec<u8>) -> Self {
-        Self { dictionary: Texts::default(), form: ByteArrayForm::Given(value) }
+        Self { dictionary: ByteArrays::default(), form: ByteArrayForm::Given(value) }
     }
 
     /// Whether a few bytes of a page can expand to many bytes of values.
@@ -127,7 +127,7 @@ impl PageValues for TextValues {
     }
 
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
-        let mut texts = Texts { bytes: with_room(bytes.len())?, ends: with_room(count)? };
+        let mut texts = ByteArrays { bytes: with_room(bytes.len())?, ends: with_room(count)? };
         let mut position = 0;
         for _ in 0..count {
             texts.bytes.extend_from_slice(plain(bytes, &mut position)?);
@@ -147,7 +147,7 @@ impl PageValues for TextValues {
         self.form = match encoding {
             Encoding::PLAIN => ByteArrayForm::Plain(start),
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
-                ByteArrayForm::Dictionary(Hybrid::indices(bytes, start)?)
+                ByteArrayForm::Dictionary(RleHybrid::indices(bytes, start)?)
             }
             Encoding::DELTA_LENGTH_BYTE_ARRAY => ByteArrayForm::Decoded(behind_lengths(from, count)?, 0),
             Encoding::DELTA_BYTE_ARRAY => ByteArrayForm::Prefixed(PrefixedTexts::new(from, count)?),
@@ -196,13 +196,13 @@ fn check_absent(count: usize) -> Result<()> {
     Err(Error::data(format!("the column's type is null, and a page has {count} values that are not")))
 }
 
-impl<'a> StringDecoder<'a> {
+impl<'a> ByteArrayDecoder<'a> {
     pub fn new(pages: FlatPages<'a>) -> Self {
         Self { pages, values: TextValues::default() }
     }
 }
 
-impl JaggedDecoder for StringDecoder<'_> {
+impl JaggedDecoder for ByteArrayDecoder<'_> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.pages.skip(&mut self.values, rows)
     }

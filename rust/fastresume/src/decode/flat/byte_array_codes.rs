@@ -8,16 +8,16 @@ use crate::decode::decoder::{ScalarDecoder, Target};
 use crate::decode::flat::byte_array::TextValues;
 use crate::decode::flat::pages::FlatPages;
 use crate::decode::flat::primitive::fill;
-use crate::decode::numbers::{Elements, STEP, steps};
+use crate::decode::numbers::{NumberElements, STEP, steps};
 use crate::error::Result;
 use crate::format::encoding::bitmap::Marks;
 use crate::format::encoding::byte_array::plain;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::look_up;
-use crate::format::encoding::rle::Hybrid;
+use crate::format::encoding::rle::RleHybrid;
 use crate::memory::vectors::room_for;
 use crate::schema::buckets::Buckets;
-use crate::schema::dictionary::Vocabulary;
+use crate::schema::vocabulary::Vocabulary;
 use crate::simd;
 
 /// How strings become numbers.
@@ -52,7 +52,7 @@ pub struct HashedValues {
     /// The numbers of the dictionary's entries.
     dictionary: Vec<u64>,
     /// The indices, if the page has dictionary indices.
-    indices: Option<Hybrid>,
+    indices: Option<RleHybrid>,
     /// The byte arrays of other pages.
     texts: TextValues,
 }
@@ -63,7 +63,7 @@ impl HashedValues {
     }
 }
 
-impl Elements<u64> for HashedValues {
+impl NumberElements<u64> for HashedValues {
     fn values(&mut self) -> &mut impl PageValues {
         self
     }
@@ -118,7 +118,7 @@ impl PageValues for HashedValues {
 
     fn open(&mut self, encoding: Encoding, bytes: &[u8], start: usize, count: usize) -> Result<()> {
         self.indices = match encoding {
-            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => Some(Hybrid::indices(bytes, start)?),
+            Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => Some(RleHybrid::indices(bytes, start)?),
             _ => {
                 self.texts.open(encoding, bytes, start, count)?;
                 None

@@ -6,19 +6,19 @@ use std::slice::ChunksExactMut;
 
 use parquet::basic::Encoding;
 
-use crate::decode::convert::{Converter, RowShape};
+use crate::decode::converter::{Converter, RowShape};
 use crate::decode::decoder::{ScalarDecoder, Target, mark_all};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{CHUNK, DecodedRun, Hybrid, MAX_VALUES, not_in_dictionary};
+use crate::format::encoding::rle::{CHUNK, DecodedRun, MAX_VALUES, RleHybrid, not_in_dictionary};
 use crate::format::encoding::varint::{ends, goes_on};
 use crate::memory::vectors::room_for;
 
 /// A flat column of fixed-length values, delivered as rows of one length.
-pub struct FixedDecoder<'a> {
+pub struct FixedLenDecoder<'a> {
     pages: FlatPages<'a>,
     values: FixedValues,
     converter: Converter,
@@ -44,7 +44,7 @@ enum FixedLenForm {
     /// PLAIN: one after another, from byte `.0` on.
     Plain(usize),
     /// Dictionary indices.
-    Dictionary(Hybrid),
+    Dictionary(RleHybrid),
     /// `BYTE_STREAM_SPLIT`: where the values begin, how many there are, how many were read.
     Split(usize, usize, usize),
     /// All values decoded at once; byte `.0` is the next one.
@@ -149,7 +149,7 @@ impl PageValues for FixedValues {
             Encoding::PLAIN => FixedLenForm::Plain(start),
             Encoding::BYTE_STREAM_SPLIT => FixedLenForm::Split(start, there / length, 0),
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
-                FixedLenForm::Dictionary(Hybrid::indices(bytes, start)?)
+                FixedLenForm::Dictionary(RleHybrid::indices(bytes, start)?)
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
@@ -196,7 +196,7 @@ impl PageValues for FixedValues {
     }
 }
 
-impl<'a> FixedDecoder<'a> {
+impl<'a> FixedLenDecoder<'a> {
     /// Values of `length` bytes (not 0), which may be integers, delivered as `converter` makes them.
     pub fn new(
         pages: FlatPages<'a>,
@@ -208,7 +208,7 @@ impl<'a> FixedDecoder<'a> {
     }
 }
 
-impl ScalarDecoder for FixedDecoder<'_> {
+impl ScalarDecoder for FixedLenDecoder<'_> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.pages.skip(&mut self.values, rows)
     }

@@ -1,6 +1,6 @@
 //! Columns of one value wherever a struct is there, and null where it is not.
 
-use crate::decode::convert::RowShape;
+use crate::decode::converter::RowShape;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target, mark_all};
 use crate::error::Result;
 use crate::memory::vectors::{room_for, with_room};

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::bitmap::{Bitmap, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::format::encoding::rle::Hybrid;
+use crate::format::encoding::rle::RleHybrid;
 use crate::format::page::pages::Pages;
 use crate::format::page::reader::PageStart;
 use crate::schema::nulls::Nulls;
@@ -18,7 +18,7 @@ pub struct FlatPages<'a> {
     nulls: Nulls,
     levels: Levels,
     /// Which rows of the current page have a value, if only some do.
-    there: Bits,
+    there: Bitmap,
     /// The number of rows of the current page, and how many of them were passed.
     in_page: usize,
     at: usize,
@@ -62,7 +62,7 @@ impl<'a> FlatPages<'a> {
             meaning,
             nulls,
             levels: Levels::default(),
-            there: Bits::default(),
+            there: Bitmap::default(),
             in_page: 0,
             at: 0,
             row: 0,
@@ -183,7 +183,7 @@ impl<'a> FlatPages<'a> {
 /// Refuses levels that the type of a column has not, but for a run of `count` of no bits, which some writers put there.
 fn check_no_levels(bytes: &[u8], place: Range<usize>, count: usize) -> Result<()> {
     let is_run = || {
-        let run = Hybrid::new(place.start, 0).ok()?;
+        let run = RleHybrid::new(place.start, 0).ok()?;
         run.check_end(bytes.get(..place.end)?, count).ok()
     };
     if place.is_empty() || is_run().is_some() {

@@ -4,12 +4,12 @@ use bytemuck::Pod;
 
 use crate::decode::decoder::{ScalarDecoder, Target, Wanted, mark_all};
 use crate::decode::flat::pages::{FlatPages, Presence};
-use crate::decode::numbers::{Elements, Numbers, as_numbers, narrowed};
+use crate::decode::numbers::{NumberElements, Numbers, as_numbers, narrowed};
 use crate::error::Result;
 use crate::format::encoding::primitive::Word;
 
 /// A flat column whose pages hold `P`, delivered as `V`.
-pub struct FlatDecoder<'a, P, V> {
+pub struct PrimitiveDecoder<'a, P, V> {
     pages: FlatPages<'a>,
     numbers: Numbers<P, V>,
     /// The places of picked values among the rows of their page, and among its values.
@@ -19,7 +19,7 @@ pub struct FlatDecoder<'a, P, V> {
     picked: Vec<V>,
 }
 
-impl<'a, P: Word, V: Pod> FlatDecoder<'a, P, V> {
+impl<'a, P: Word, V: Pod> PrimitiveDecoder<'a, P, V> {
     pub fn new(pages: FlatPages<'a>, numbers: Numbers<P, V>) -> Self {
         Self { pages, numbers, places: Vec::new(), there: Vec::new(), picked: Vec::new() }
     }
@@ -30,7 +30,7 @@ impl<'a, P: Word, V: Pod> FlatDecoder<'a, P, V> {
 ///
 /// # Errors
 /// The errors of the pages and of the numbers.
-pub fn fill<V: Pod, E: Elements<V>>(
+pub fn fill<V: Pod, E: NumberElements<V>>(
     pages: &mut FlatPages<'_>,
     numbers: &mut E,
     target: Target<'_>,
@@ -64,7 +64,7 @@ pub fn fill<V: Pod, E: Elements<V>>(
     Ok(())
 }
 
-impl<P: Word, V: Pod> ScalarDecoder for FlatDecoder<'_, P, V> {
+impl<P: Word, V: Pod> ScalarDecoder for PrimitiveDecoder<'_, P, V> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.pages.skip(&mut self.numbers, rows)
     }

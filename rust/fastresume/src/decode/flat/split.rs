@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
-use crate::decode::flat::byte_array::StringDecoder;
+use crate::decode::flat::byte_array::ByteArrayDecoder;
 use crate::decode::flat::byte_array_codes::Numbering;
 use crate::error::Result;
 use crate::memory::vectors::{push, room_for};
@@ -23,14 +23,14 @@ pub enum Pieces {
 
 /// A column of texts, delivered as lists of what stands between separators.
 pub struct SplitDecoder<'a> {
-    texts: StringDecoder<'a>,
+    texts: ByteArrayDecoder<'a>,
     separator: Arc<[u8]>,
     pieces: Pieces,
     some: JaggedRows,
 }
 
 impl<'a> SplitDecoder<'a> {
-    pub fn new(texts: StringDecoder<'a>, separator: Arc<[u8]>, pieces: Pieces) -> Self {
+    pub fn new(texts: ByteArrayDecoder<'a>, separator: Arc<[u8]>, pieces: Pieces) -> Self {
         Self { texts, separator, pieces, some: JaggedRows::default() }
     }
 

@@ -3,7 +3,7 @@
 
 use parquet::basic::Encoding;
 
-use crate::decode::convert::RowShape;
+use crate::decode::converter::RowShape;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target, mark_all};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
 /// The validity of structs, as the definition levels of one of their fields tell it.
-pub struct PresenceDecoder<'a> {
+pub struct ValidityDecoder<'a> {
     pages: FlatPages<'a>,
 }
 
@@ -38,14 +38,14 @@ impl PageValues for Unread {
     }
 }
 
-impl<'a> PresenceDecoder<'a> {
+impl<'a> ValidityDecoder<'a> {
     /// The rows of these pages, in which a null is no error.
     pub fn new(pages: FlatPages<'a>) -> Self {
         Self { pages }
     }
 }
 
-impl ScalarDecoder for PresenceDecoder<'_> {
+impl ScalarDecoder for ValidityDecoder<'_> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.pages.skip(&mut Unread, rows)
     }

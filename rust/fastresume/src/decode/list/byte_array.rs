@@ -2,24 +2,24 @@
 
 use crate::decode::decoder::NULL_ROW;
 use crate::decode::flat::byte_array::TextValues;
-use crate::decode::list::leaf::{Elements, Leaf, Places};
+use crate::decode::list::leaf::{Elements, Leaf, LeafPlaces};
 use crate::decode::numbers::as_numbers;
 use crate::error::{Error, Result};
 use crate::format::encoding::byte_array::{MAX_EXPANDED_BYTES, too_long};
 use crate::format::encoding::page_values::PageValues;
 
 /// Strings or binary values, delivered as bytes with their lengths.
-pub struct TextLeaf {
+pub struct ByteArrayLeaf {
     values: TextValues,
 }
 
-impl TextLeaf {
+impl ByteArrayLeaf {
     pub fn new(values: TextValues) -> Self {
         Self { values }
     }
 }
 
-impl Leaf for TextLeaf {
+impl Leaf for ByteArrayLeaf {
     const ARE_TEXTS: bool = true;
 
     fn width(&self) -> usize {
@@ -33,10 +33,10 @@ impl Leaf for TextLeaf {
     fn read(
         &mut self,
         elements: &Elements<'_>,
-        places: Places<'_>,
+        places: LeafPlaces<'_>,
         _row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
-        let Places { values, lengths: Some(lengths) } = places else {
+        let LeafPlaces { values, lengths: Some(lengths) } = places else {
             return Err(Error::data("texts have no place for their lengths"));
         };
         let (before, first) = (values.len(), lengths.len());

@@ -1,9 +1,9 @@
 //! The elements of lists that are made of the bytes of values: decimals, INT96, buckets, and bytes as they are.
 
-use crate::decode::convert::{Converter, RowShape};
+use crate::decode::converter::{Converter, RowShape};
 use crate::decode::flat::byte_array::TextValues;
 use crate::decode::flat::fixed_len::FixedValues;
-use crate::decode::list::leaf::{Elements, Leaf, Places};
+use crate::decode::list::leaf::{Elements, Leaf, LeafPlaces};
 use crate::error::Result;
 use crate::format::encoding::page_values::{Page, PageValues};
 
@@ -64,7 +64,7 @@ impl<B: ByteValues> Leaf for ConvertedLeaf<B> {
     fn read(
         &mut self,
         elements: &Elements<'_>,
-        places: Places<'_>,
+        places: LeafPlaces<'_>,
         row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
         let (before, width, shape) = (places.values.len(), self.width(), self.shape);

@@ -1,7 +1,7 @@
 //! Jagged columns that are delivered as rows of one length: fixed-size lists, and decimals stored as byte
 //! arrays.
 
-use crate::decode::convert::{Converter, RowShape};
+use crate::decode::converter::{Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::error::{Error, Result};
 use crate::schema::nulls::Nulls;
@@ -19,7 +19,7 @@ pub enum FixedRows {
 }
 
 /// A jagged column, delivered as rows of one length.
-pub struct EqualDecoder<'a> {
+pub struct FixedSizeDecoder<'a> {
     decoder: Box<dyn JaggedDecoder + 'a>,
     rows: FixedRows,
     shape: RowShape,
@@ -30,7 +30,7 @@ pub struct EqualDecoder<'a> {
     row: usize,
 }
 
-impl<'a> EqualDecoder<'a> {
+impl<'a> FixedSizeDecoder<'a> {
     pub fn new(decoder: Box<dyn JaggedDecoder + 'a>, rows: FixedRows, shape: RowShape, nulls: Nulls) -> Self {
         Self { decoder, rows, shape, nulls, decoded: JaggedRows::default(), row: 0 }
     }
@@ -67,7 +67,7 @@ impl<'a> EqualDecoder<'a> {
     }
 }
 
-impl ScalarDecoder for EqualDecoder<'_> {
+impl ScalarDecoder for FixedSizeDecoder<'_> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.row += rows;
         self.decoder.skip(rows)

@@ -1,7 +1,7 @@
 //! Checks lists of lists of one length: whether the repetition levels of a row have the fixed shape.
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::bitmap::{Bitmap, Marks};
 use crate::format::encoding::levels::Levels;
 
 /// The fixed shape, and how much of a row was checked.
@@ -11,9 +11,9 @@ pub struct Grid {
     sizes: Vec<usize>,
     elements: usize,
     /// For each level below the outermost, which elements of a row begin no list of that level.
-    expected: Vec<Bits>,
+    expected: Vec<Bitmap>,
     /// Which elements of the current page begin no list.
-    found: Vec<Bits>,
+    found: Vec<Bitmap>,
     /// The number of elements of the current row that were checked.
     seen: usize,
 }
@@ -24,13 +24,13 @@ impl Grid {
         let elements = sizes.iter().product();
         let strides = (1..sizes.len()).map(|level| sizes[level..].iter().product::<usize>());
         let expected = strides.map(|stride| {
-            let mut inside = Bits::default();
+            let mut inside = Bitmap::default();
             inside.clear(elements);
             (0..elements).step_by(stride).for_each(|first| inside.add_run(first + 1..first + stride));
             inside
         });
-        let expected: Vec<Bits> = expected.collect();
-        let found = expected.iter().map(|_| Bits::default()).collect();
+        let expected: Vec<Bitmap> = expected.collect();
+        let found = expected.iter().map(|_| Bitmap::default()).collect();
         (sizes.len() > 1).then(|| Self { sizes: sizes.to_vec(), elements, expected, found, seen: 0 })
     }
 
@@ -55,7 +55,7 @@ impl Grid {
         }
         let end = self.seen + count;
         let is_whole = there == count && end <= self.elements;
-        let is_same = |(expected, found): (&Bits, &Bits)| {
+        let is_same = |(expected, found): (&Bitmap, &Bitmap)| {
             expected.part(self.seen..end).words().eq(found.part(first..first + count).words())
         };
         if !is_whole || !self.expected.iter().zip(&self.found).all(is_same) {

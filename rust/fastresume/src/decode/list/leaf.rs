@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::format::encoding::bitmap::Marks;
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 
 /// Elements of lists that follow each other in a page.
 pub struct Elements<'e> {
@@ -19,7 +19,7 @@ pub struct Elements<'e> {
 }
 
 /// Where elements are written, behind those that are there.
-pub struct Places<'e> {
+pub struct LeafPlaces<'e> {
     pub values: &'e mut Memory,
     /// The lengths of texts.
     pub lengths: Option<&'e mut Memory>,
@@ -43,7 +43,7 @@ pub trait Leaf {
     fn read(
         &mut self,
         elements: &Elements<'_>,
-        places: Places<'_>,
+        places: LeafPlaces<'_>,
         row_of: impl Fn(usize) -> usize,
     ) -> Result<()>;
 }

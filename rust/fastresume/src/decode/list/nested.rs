@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, NULL_ROW};
 use crate::decode::list::grid::uneven;
-use crate::decode::list::leaf::{Elements, Leaf, Places};
+use crate::decode::list::leaf::{Elements, Leaf, LeafPlaces};
 use crate::decode::list::pages::{LevelRange, ListPages, PageBits, RowWalk, each_begun};
 use crate::decode::numbers::as_numbers;
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::bitmap::Bitmap;
 use crate::memory::vectors::room_for;
 use crate::schema::nulls::Nulls;
 
@@ -27,14 +27,14 @@ pub struct ElementNulls {
 /// A column of lists; the lengths of the lists in them are inner rows.
 ///
 /// Where the innermost lists have one length each, their lengths are checked, and left out.
-pub struct ListDecoder<'a, L> {
+pub struct NestedDecoder<'a, L> {
     pages: ListPages<'a>,
     nulls: ElementNulls,
     leaf: L,
     /// The lengths of the innermost lists, from the outermost of these on, where all of a level have one.
     sizes: Vec<usize>,
     /// Which elements are valid, if some are null.
-    there: Bits,
+    there: Bitmap,
 }
 
 /// Where what rows have besides their values is among their inner rows.
@@ -57,12 +57,12 @@ impl Layers {
     }
 }
 
-impl<'a, L: Leaf> ListDecoder<'a, L> {
+impl<'a, L: Leaf> NestedDecoder<'a, L> {
     /// A decoder of lists; `sizes` are the lengths of the innermost lists, where all of a level have one.
     pub fn new(pages: ListPages<'a>, nulls: ElementNulls, leaf: L, sizes: Vec<usize>) -> Self {
         let marks_elements = nulls.marks_elements && nulls.nulls == Nulls::Masked && !L::ARE_TEXTS;
         let nulls = ElementNulls { marks_elements, ..nulls };
-        Self { pages, nulls, leaf, sizes, there: Bits::default() }
+        Self { pages, nulls, leaf, sizes, there: Bitmap::default() }
     }
 
     fn layers(&self) -> Layers {
@@ -133,11 +133,11 @@ impl<'a, L: Leaf> ListDecoder<'a, L> {
         let null = self.nulls.nulls.bits(0).unwrap_or(0);
         let elements = Elements { page: self.pages.page(), count, there, null, rows: stretch.rows.len() };
         let Some(texts) = inner[layers.texts].first_mut() else {
-            let places = Places { values, lengths: None };
+            let places = LeafPlaces { values, lengths: None };
             return self.leaf.read(&elements, places, |element| row_at(ends, end_of(element)));
         };
         let begun = texts.values.len();
-        let places = Places { values, lengths: Some(&mut texts.values) };
+        let places = LeafPlaces { values, lengths: Some(&mut texts.values) };
         self.leaf.read(&elements, places, |_| stretch.rows.start)?;
         end_texts(texts, begun, (ends, first), before)
     }
@@ -253,7 +253,7 @@ fn null_row(what: &str, row: usize) -> Error {
     ))
 }
 
-impl<L: Leaf> JaggedDecoder for ListDecoder<'_, L> {
+impl<L: Leaf> JaggedDecoder for NestedDecoder<'_, L> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.pages.skip(self.leaf.values(), rows)
     }

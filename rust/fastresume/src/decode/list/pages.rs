@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::decode::list::grid::Grid;
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::{Bits, WORD, lowest};
+use crate::format::encoding::bitmap::{Bitmap, WORD, lowest};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::rle::MAX_VALUES;
@@ -52,13 +52,13 @@ pub struct ListPages<'a> {
 #[derive(Debug, Default)]
 pub struct PageBits {
     /// Set where a row begins.
-    pub starts: Bits,
+    pub starts: Bitmap,
     /// Where a row begins: set if the row is not null.
-    pub valid: Bits,
+    pub valid: Bitmap,
     /// Set where there is an element, which may be null; in lists of lists, an element of an innermost list.
-    pub elements: Bits,
+    pub elements: Bitmap,
     /// Set where there is a value.
-    pub values: Bits,
+    pub values: Bitmap,
     /// Whether an element is null.
     pub has_null_elements: bool,
     /// The same for the lists in lists, level by level from the outermost on.
@@ -69,13 +69,13 @@ pub struct PageBits {
 #[derive(Debug, Default)]
 pub struct InnerBits {
     /// Set where such a list begins.
-    pub begins: Bits,
+    pub begins: Bitmap,
     /// Where such a list begins: set if the list is not null.
-    pub valid: Bits,
+    pub valid: Bitmap,
     /// Set where there is such a list.
-    there: Bits,
+    there: Bitmap,
     /// Set where none is continued.
-    starts: Bits,
+    starts: Bitmap,
 }
 
 /// The levels of one page that belong to requested rows.
@@ -290,7 +290,7 @@ impl<'a> ListPages<'a> {
 
 /// Refuses levels that continue a list without elements. `goes_on` says whether the first level may continue
 /// a list. On return it says whether a level behind the last may.
-fn check(starts: &Bits, elements: &Bits, goes_on: &mut bool) -> Result<()> {
+fn check(starts: &Bitmap, elements: &Bitmap, goes_on: &mut bool) -> Result<()> {
     let mut before = u64::from(*goes_on);
     for (index, (&start, &element)) in starts.words().iter().zip(elements.words()).enumerate() {
         let follows = element << 1 | before;
@@ -329,12 +329,12 @@ impl PageBits {
     }
 
     /// What lies in the rows of one level of inner rows: the lists of that level, or, behind them, the elements.
-    pub fn in_rows(&self, number: usize) -> &Bits {
+    pub fn in_rows(&self, number: usize) -> &Bitmap {
         self.inner.get(number).map_or(&self.elements, |inner| &inner.begins)
     }
 
     /// Which of the elements of a range have a value.
-    pub fn there(&self, stretch: &LevelRange, there: &mut Bits) {
+    pub fn there(&self, stretch: &LevelRange, there: &mut Bitmap) {
         let [elements, values] = [&self.elements, &self.values].map(|bits| bits.part(stretch.levels.clone()));
         there.clear(elements.ones());
         let mut passed = 0;
@@ -350,7 +350,7 @@ impl PageBits {
 #[inline]
 pub fn each_begun(
     levels: &Range<usize>,
-    [starts, valid, of]: [&Bits; 3],
+    [starts, valid, of]: [&Bitmap; 3],
     mut begin: impl FnMut(usize, u8),
 ) -> usize {
     let [starts, valid, of] = [starts, valid, of].map(|bits| bits.part(levels.clone()));

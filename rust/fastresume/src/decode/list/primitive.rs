@@ -4,24 +4,24 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 
-use crate::decode::list::leaf::{Elements, Leaf, Places};
+use crate::decode::list::leaf::{Elements, Leaf, LeafPlaces};
 use crate::decode::numbers::{self, as_numbers, narrowed};
 use crate::error::Result;
 use crate::format::encoding::page_values::PageValues;
 
 /// Numbers that are delivered as `V`.
-pub struct NumberLeaf<V, E> {
+pub struct PrimitiveLeaf<V, E> {
     numbers: E,
     delivered: PhantomData<V>,
 }
 
-impl<V: Pod, E: numbers::Elements<V>> NumberLeaf<V, E> {
+impl<V: Pod, E: numbers::NumberElements<V>> PrimitiveLeaf<V, E> {
     pub fn new(numbers: E) -> Self {
         Self { numbers, delivered: PhantomData }
     }
 }
 
-impl<V: Pod, E: numbers::Elements<V>> Leaf for NumberLeaf<V, E> {
+impl<V: Pod, E: numbers::NumberElements<V>> Leaf for PrimitiveLeaf<V, E> {
     fn width(&self) -> usize {
         size_of::<V>()
     }
@@ -33,7 +33,7 @@ impl<V: Pod, E: numbers::Elements<V>> Leaf for NumberLeaf<V, E> {
     fn read(
         &mut self,
         elements: &Elements<'_>,
-        places: Places<'_>,
+        places: LeafPlaces<'_>,
         row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
         let before = places.values.len();

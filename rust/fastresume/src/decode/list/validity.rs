@@ -2,9 +2,9 @@
 
 use crate::decode::decoder::{ScalarDecoder, Target, mark_all};
 use crate::decode::flat::validity::Unread;
-use crate::decode::list::leaf::{Elements, Leaf, Places};
+use crate::decode::list::leaf::{Elements, Leaf, LeafPlaces};
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::bitmap::Bitmap;
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::PageValues;
 use crate::format::encoding::rle::MAX_VALUES;
@@ -27,7 +27,7 @@ impl Leaf for MarkLeaf {
     fn read(
         &mut self,
         elements: &Elements<'_>,
-        places: Places<'_>,
+        places: LeafPlaces<'_>,
         _row_of: impl Fn(usize) -> usize,
     ) -> Result<()> {
         let before = places.values.len();
@@ -53,13 +53,13 @@ pub struct RowLevels {
 }
 
 /// The validity of lists, or of the structs around them: one boolean per row.
-pub struct ListPresenceDecoder<'a> {
+pub struct ListValidityDecoder<'a> {
     pages: Pages<'a>,
     meaning: RowLevels,
     levels: Levels,
     /// Where a row of the current page begins, and whether what begins there is not null.
-    starts: Bits,
-    there: Bits,
+    starts: Bitmap,
+    there: Bitmap,
     /// The number of levels of the current page, and how many of them were read.
     in_page: usize,
     at: usize,
@@ -67,10 +67,10 @@ pub struct ListPresenceDecoder<'a> {
     row: usize,
 }
 
-impl<'a> ListPresenceDecoder<'a> {
+impl<'a> ListValidityDecoder<'a> {
     /// The rows of these pages.
     pub fn new(pages: Pages<'a>, meaning: RowLevels) -> Self {
-        let (levels, starts, there) = (Levels::default(), Bits::default(), Bits::default());
+        let (levels, starts, there) = (Levels::default(), Bitmap::default(), Bitmap::default());
         Self { pages, meaning, levels, starts, there, in_page: 0, at: 0, row: 0 }
     }
 
@@ -120,7 +120,7 @@ impl<'a> ListPresenceDecoder<'a> {
     }
 }
 
-impl ScalarDecoder for ListPresenceDecoder<'_> {
+impl ScalarDecoder for ListValidityDecoder<'_> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         let mut left = rows;
         while left > 0 {

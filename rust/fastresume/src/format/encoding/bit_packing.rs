@@ -8,7 +8,7 @@ use crate::simd;
 
 /// Some bit-packed integers, which lie in groups of eight.
 #[derive(Debug, Clone, Copy)]
-pub struct Packed<'p> {
+pub struct BitPacking<'p> {
     /// The bytes from the first group on; they may go on beyond the last one.
     pub bytes: &'p [u8],
     /// Bits of each integer, at most 32.
@@ -18,7 +18,7 @@ pub struct Packed<'p> {
     pub count: usize,
 }
 
-impl Packed<'_> {
+impl BitPacking<'_> {
     /// The integers, unpacked to a buffer with room for all groups that they lie in.
     pub fn unpack<'b>(&self, buffer: &'b mut [u32]) -> &'b [u32] {
         // Whole groups are unpacked at once; some integers of the first and the last are not asked for.
@@ -137,7 +137,7 @@ pub mod tests {
             for index in [0, 1, 7, 8, 9, 100, 191, 199, 200] {
                 for count in [0, 1, 7, 8, 9, 60, 200] {
                     let count = count.min(200 - index);
-                    let packed = Packed { bytes: &bytes, width, index, count };
+                    let packed = BitPacking { bytes: &bytes, width, index, count };
                     let mut output = vec![1; count];
                     packed.look_up(&table, &mut output).unwrap();
                     let expected = values[index..index + count].iter();
@@ -152,7 +152,7 @@ pub mod tests {
                 let right = std::mem::replace(&mut values[at], wrong);
                 let bytes = pack(&values, width);
                 for index in [0, 2, 8, 96, 101, 193] {
-                    let packed = Packed { bytes: &bytes, width, index, count: 200 - index };
+                    let packed = BitPacking { bytes: &bytes, width, index, count: 200 - index };
                     let found = packed.look_up(&table, &mut vec![0; 200 - index]);
                     let is_named = found == Err(u32::try_from(wrong).unwrap());
                     assert_eq!((found.is_err(), is_named), (at >= index, at >= index), "{width} bits, {at}");

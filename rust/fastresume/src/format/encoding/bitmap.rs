@@ -9,13 +9,13 @@ pub const WORD: usize = u64::BITS as usize;
 
 /// A bitmap, from the lowest bit of the first word on.
 #[derive(Debug, Default)]
-pub struct Bits {
+pub struct Bitmap {
     /// One word more than the bits need; bits behind the last one are 0.
     words: Vec<u64>,
     length: usize,
 }
 
-impl Bits {
+impl Bitmap {
     /// Sets it to `length` zeros.
     pub fn clear(&mut self, length: usize) {
         self.words.clear();
@@ -191,8 +191,8 @@ mod tests {
     use super::*;
 
     /// A bitmap of runs of ones and whole words.
-    fn made(length: usize) -> (Bits, Vec<u8>) {
-        let (mut bits, mut expected) = (Bits::default(), vec![0; length]);
+    fn made(length: usize) -> (Bitmap, Vec<u8>) {
+        let (mut bits, mut expected) = (Bitmap::default(), vec![0; length]);
         bits.clear(1000);
         bits.add_run(0..1000);
         bits.clear(length);
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_is_set_by_words_ends_with_its_last_bit() {
-        let mut bits = Bits::default();
+        let mut bits = Bitmap::default();
         bits.set(70, |_| u64::MAX);
         assert_eq!(bits.words(), [u64::MAX, 63]);
         assert_eq!((bits.all().ones(), bits.all().first_zero()), (70, None));

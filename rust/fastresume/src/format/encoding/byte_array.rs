@@ -13,12 +13,12 @@ pub const MAX_EXPANDED_BYTES: usize = 1 << 27;
 
 /// Byte arrays one behind another, and where each ends.
 #[derive(Debug, Default)]
-pub struct Texts {
+pub struct ByteArrays {
     pub bytes: Vec<u8>,
     pub ends: Vec<usize>,
 }
 
-impl Texts {
+impl ByteArrays {
     /// The byte array of this index, if there is one.
     pub fn get(&self, index: usize) -> Option<&[u8]> {
         let start = if index == 0 { 0 } else { *self.ends.get(index - 1)? };
@@ -42,10 +42,10 @@ pub fn plain<'a>(bytes: &'a [u8], position: &mut usize) -> Result<&'a [u8]> {
 ///
 /// # Errors
 /// `Data` if they are damaged; `Argument` if the system does not give so much memory.
-pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<Texts> {
+pub fn behind_lengths(bytes: &[u8], count: usize) -> Result<ByteArrays> {
     let (lengths, start) = integers(bytes, count)?;
     let held = bytes.get(start..).unwrap_or_default();
-    let mut texts = Texts { bytes: with_room(held.len())?, ends: with_room(lengths.len())? };
+    let mut texts = ByteArrays { bytes: with_room(held.len())?, ends: with_room(lengths.len())? };
     texts.bytes.extend_from_slice(held);
     let mut end = 0_usize;
     for length in lengths {
@@ -81,7 +81,7 @@ fn integers(bytes: &[u8], count: usize) -> Result<(Vec<i64>, usize)> {
 #[derive(Debug)]
 pub struct PrefixedTexts {
     prefixes: Vec<i64>,
-    suffixes: Texts,
+    suffixes: ByteArrays,
     /// How many were read, and the last one.
     read: usize,
     text: Vec<u8>,

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::{Bits, WORD, lowest};
+use crate::format::encoding::bitmap::{Bitmap, WORD, lowest};
 use crate::format::encoding::rle::MAX_VALUES;
 use crate::format::encoding::varint::{ends, varint};
 
@@ -15,7 +15,7 @@ use crate::format::encoding::varint::{ends, varint};
 /// # Errors
 /// `Data` if the bytes end before them or go on behind them, or one is larger than the largest and stands in a run.
 pub fn read_hybrid<const WIDTH: usize>(
-    planes: &mut [Bits],
+    planes: &mut [Bitmap],
     bytes: &[u8],
     count: usize,
     largest: u8,
@@ -84,7 +84,7 @@ fn check_end(bytes: &[u8], position: usize) -> Result<()> {
 /// Adds levels of one bit while a short run and a few packed groups alternate, as they do where nulls are
 /// scattered. Returns the byte and the level behind them.
 #[inline]
-fn add_turns(levels: &mut Bits, bytes: &[u8], mut position: usize, range: Range<usize>) -> (usize, usize) {
+fn add_turns(levels: &mut Bitmap, bytes: &[u8], mut position: usize, range: Range<usize>) -> (usize, usize) {
     let mut place = range.start;
     while place + 2 * WORD <= range.end
         && let Some([run, level, groups, packed @ ..]) =
@@ -108,7 +108,7 @@ fn add_turns(levels: &mut Bits, bytes: &[u8], mut position: usize, range: Range<
 
 /// Adds levels that are packed from the lowest bit on.
 #[inline]
-fn add_packed<const WIDTH: usize>(planes: &mut [Bits], bytes: &[u8], range: Range<usize>) {
+fn add_packed<const WIDTH: usize>(planes: &mut [Bitmap], bytes: &[u8], range: Range<usize>) {
     // In whole groups of eight, so that each step begins at a byte.
     let step = WORD / WIDTH / 8 * 8;
     let (mut place, mut start) = (range.start, 0);

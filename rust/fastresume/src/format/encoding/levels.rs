@@ -8,7 +8,7 @@
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::Bits;
+use crate::format::encoding::bitmap::Bitmap;
 use crate::format::encoding::level_runs::{from_the_top, read_hybrid, too_high};
 
 /// The levels of one page; the memory is reused from page to page.
@@ -18,7 +18,7 @@ pub struct Levels {
     /// The level of all values, if all are known to be the same: then `planes` are not used.
     same: Option<u8>,
     /// Bit k of each level.
-    planes: Vec<Bits>,
+    planes: Vec<Bitmap>,
 }
 
 impl Levels {
@@ -33,7 +33,7 @@ impl Levels {
     }
 
     /// Sets the bits of the levels that are at least this one.
-    pub fn at_least(&self, level: u8, found: &mut Bits) {
+    pub fn at_least(&self, level: u8, found: &mut Bitmap) {
         if let Some(same) = self.same {
             found.clear(self.count);
             found.add_run(0..if same >= level { self.count } else { 0 });
@@ -102,7 +102,7 @@ impl Levels {
             Error::data(format!("a page's levels end at byte {end}, the page has {}", bytes.len()))
         })?;
         self.count = count;
-        self.planes.resize_with(width, Bits::default);
+        self.planes.resize_with(width, Bitmap::default);
         if is_hybrid {
             macro_rules! by_width {
                 ($($width:literal)*) => {
@@ -141,7 +141,7 @@ impl Levels {
         if self.same.is_some() || (usize::from(largest) + 1) >> self.planes.len() > 0 {
             return Ok(());
         }
-        let mut above = Bits::default();
+        let mut above = Bitmap::default();
         self.at_least(largest + 1, &mut above);
         if above.words().iter().any(|&word| word != 0) {
             return Err(too_high(largest + 1, largest));
@@ -216,7 +216,7 @@ mod tests {
                 for count in [first + 1, first + 50, expected.len() - 9, expected.len()] {
                     let levels = read(&as_far_as(&runs, width, count), count, largest).unwrap();
                     for least in [0, 1, largest / 2, largest] {
-                        let mut found = Bits::default();
+                        let mut found = Bitmap::default();
                         levels.at_least(least, &mut found);
                         let mut marks = vec![0; count];
                         found.all().write(&mut marks);
@@ -242,7 +242,7 @@ mod tests {
                 let (bytes, expected) = hybrid(&runs, usize::from(largest));
                 for count in (1..200).step_by(3).chain([expected.len() - 3, expected.len()]) {
                     let bytes = as_far_as(&runs, usize::from(largest), count);
-                    let mut found = Bits::default();
+                    let mut found = Bitmap::default();
                     read(&bytes, count, largest).unwrap().at_least(1, &mut found);
                     let found: Vec<u8> = found.all().each().map(u8::from).collect();
                     let expected = expected[..count].iter().map(|&level| level.min(1));
@@ -263,7 +263,7 @@ mod tests {
                 hybrid(&[(largest, 8, false), (largest, 64, true)], largest.count_ones() as usize);
             let levels = read(&bytes, expected.len(), largest).unwrap();
             for least in [largest + 1, largest + 2, 2 * largest + 2, 255] {
-                let mut found = Bits::default();
+                let mut found = Bitmap::default();
                 levels.at_least(least, &mut found);
                 let expected = (expected.len(), 0);
                 assert_eq!(
@@ -280,7 +280,7 @@ mod tests {
         let (bytes, _) = hybrid(&[(2, 500, false)], 2);
         let levels = read(&bytes, 400, 3).unwrap();
         assert_eq!(levels.same(), Some(2));
-        let mut found = Bits::default();
+        let mut found = Bitmap::default();
         levels.at_least(2, &mut found);
         assert_eq!((found.all().ones(), found.len()), (400, 400));
         levels.at_least(3, &mut found);
@@ -294,7 +294,7 @@ mod tests {
         for how in [(Encoding::RLE, Some(0)), (Encoding::RLE, None)] {
             levels.read(&[0; 4], 0, 0, 3, how).unwrap();
             for least in 0..4 {
-                let mut found = Bits::default();
+                let mut found = Bitmap::default();
                 levels.at_least(least, &mut found);
                 assert_eq!((found.len(), found.all().ones(), found.all().first_zero()), (0, 0, None));
             }
@@ -336,7 +336,7 @@ mod tests {
         let how = (Encoding::BIT_PACKED, None);
         // 3, 0, 1, 2, 3 in two bits each.
         assert_eq!(levels.read(&[0, 0b1100_0110, 0b1100_0000], 1, 5, 3, how).unwrap(), 3);
-        let mut found = Bits::default();
+        let mut found = Bitmap::default();
         for (least, expected) in [(1, [1, 0, 1, 1, 1]), (2, [1, 0, 0, 1, 1]), (3, [1, 0, 0, 0, 1])] {
             levels.at_least(least, &mut found);
             let mut marks = [9; 5];

@@ -10,7 +10,7 @@ use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::fallback;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{EncodedRun, Hybrid, MAX_VALUES, not_in_dictionary};
+use crate::format::encoding::rle::{EncodedRun, MAX_VALUES, RleHybrid, not_in_dictionary};
 use crate::format::encoding::varint::{ends, goes_on};
 use crate::memory::vectors::room_for;
 
@@ -35,7 +35,7 @@ words!(u8 u16 u32 u64);
 
 /// The values of the pages of a column chunk, and how far they were read. The caller holds the pages.
 #[derive(Debug)]
-pub struct Values<P> {
+pub struct PrimitiveValues<P> {
     is_integer: bool,
     /// The number of values in the dictionary.
     dictionary: usize,
@@ -54,16 +54,16 @@ enum PrimitiveForm {
     /// PLAIN booleans: from bit `.0` on.
     Bits(usize),
     /// Dictionary indices.
-    Dictionary(Hybrid),
+    Dictionary(RleHybrid),
     /// RLE booleans, which end before byte `.1`.
-    Runs(Hybrid, usize),
+    Runs(RleHybrid, usize),
     /// `BYTE_STREAM_SPLIT`: where the values begin, how many there are, how many were read.
     Split(usize, usize, usize),
     /// All values decoded at once, and how many were read.
     Decoded(usize),
 }
 
-impl<P: Word> Values<P> {
+impl<P: Word> PrimitiveValues<P> {
     /// The values of a chunk with no page open; `is_integer` allows delta encoding.
     pub fn new(is_integer: bool) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl<P: Word> Values<P> {
     }
 
     /// The next indices of a page of dictionary indices, and the dictionary's values.
-    pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut Hybrid, &'p [P])> {
+    pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut RleHybrid, &'p [P])> {
         let PrimitiveForm::Dictionary(indices) = &mut self.form else { return None };
         Some((indices, entries(page.dictionary, self.dictionary)))
     }
@@ -183,7 +183,7 @@ impl<P: Word> Values<P> {
     }
 }
 
-impl<P: Word> PageValues for Values<P> {
+impl<P: Word> PageValues for PrimitiveValues<P> {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         check_dictionary(bytes, count, size_of::<P>())?;
         self.dictionary = count;
@@ -206,11 +206,11 @@ impl<P: Word> PageValues for Values<P> {
             }
             // A dictionary of booleans makes no sense, and could hold other bytes.
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
-                PrimitiveForm::Dictionary(Hybrid::indices(bytes, start)?)
+                PrimitiveForm::Dictionary(RleHybrid::indices(bytes, start)?)
             }
             Encoding::RLE if is_truth => {
                 let (first, end) = (start + 4, runs_end(bytes, start)?);
-                let runs = Hybrid::new(first, 1)?;
+                let runs = RleHybrid::new(first, 1)?;
                 if count > 0 {
                     runs.check_end(&bytes[..end], count)?;
                 }
@@ -298,7 +298,12 @@ fn entries<P: Pod>(dictionary: &[u8], count: usize) -> &[P] {
 ///
 /// # Errors
 /// `Data` if there are fewer, or the dictionary is too small.
-pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+pub fn look_up<P: Pod>(
+    hybrid: &mut RleHybrid,
+    bytes: &[u8],
+    dictionary: &[P],
+    output: &mut [P],
+) -> Result<()> {
     let mut done = 0;
     let missing = |index| not_in_dictionary(index, dictionary.len());
     while done < output.len() {
@@ -320,7 +325,7 @@ pub fn look_up<P: Pod>(hybrid: &mut Hybrid, bytes: &[u8], dictionary: &[P], outp
 
 /// The dictionary values that some of the next `count` indices name.
 fn pick_up<P: Copy>(
-    hybrid: &mut Hybrid,
+    hybrid: &mut RleHybrid,
     bytes: &[u8],
     dictionary: &[P],
     (places, count): (&[u32], usize),
@@ -346,7 +351,7 @@ mod tests {
         // A group of eight ones; behind it the page has another one that is in none of its runs.
         let page = |length| [length, 0, 0, 0, 3, 0xff, 3, 0xff];
         let read = |bytes: &[u8], count| {
-            let mut values = Values::<u8>::new(false);
+            let mut values = PrimitiveValues::<u8>::new(false);
             values.open(Encoding::RLE, bytes, 0, count)?;
             let mut found = vec![0; count];
             values.read(Page { bytes, dictionary: &[] }, &mut found).map(|()| found)

@@ -3,7 +3,7 @@
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bit_packing::{Packed, integer};
+use crate::format::encoding::bit_packing::{BitPacking, integer};
 use crate::format::encoding::varint::{ends, goes_on, varint};
 
 /// The number of integers that are unpacked at a time.
@@ -14,16 +14,16 @@ pub const MAX_VALUES: usize = 1 << 26;
 
 /// The integers of a hybrid, and how far they were read. The caller holds the bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Hybrid {
+pub struct RleHybrid {
     /// Bits of each integer, at most 32.
     width: usize,
     /// Where the next run begins.
     position: usize,
-    run: Run,
+    run: HybridRun,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Run {
+enum HybridRun {
     Repeated {
         value: u32,
         left: usize,
@@ -40,7 +40,7 @@ enum Run {
 pub enum EncodedRun<'p> {
     /// This value, so many times.
     Repeated(u32, usize),
-    Packed(Packed<'p>),
+    Packed(BitPacking<'p>),
 }
 
 /// The next run of a hybrid, unpacked.
@@ -51,7 +51,7 @@ pub enum DecodedRun<'b> {
     Unpacked(&'b [u32]),
 }
 
-impl Hybrid {
+impl RleHybrid {
     /// The integers of `width` bits that begin at byte `position`.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Hybrid {
         if width > 32 {
             return Err(Error::data(format!("a page packs integers of {width} bits, 32 are the most")));
         }
-        Ok(Self { width, position, run: Run::Repeated { value: 0, left: 0 } })
+        Ok(Self { width, position, run: HybridRun::Repeated { value: 0, left: 0 } })
     }
 
     /// Dictionary indices, behind the byte that states their width.
@@ -80,14 +80,14 @@ impl Hybrid {
     pub fn stretch<'p>(&mut self, bytes: &'p [u8], most: usize) -> Result<EncodedRun<'p>> {
         self.enter_run(bytes)?;
         Ok(match &mut self.run {
-            Run::Repeated { value, left } => {
+            HybridRun::Repeated { value, left } => {
                 let count = most.min(*left);
                 *left -= count;
                 EncodedRun::Repeated(*value, count)
             }
-            Run::Packed { start, index, left } => {
+            HybridRun::Packed { start, index, left } => {
                 let count = most.min(*left);
-                let packed = Packed { bytes: &bytes[*start..], width: self.width, index: *index, count };
+                let packed = BitPacking { bytes: &bytes[*start..], width: self.width, index: *index, count };
                 *index += count;
                 *left -= count;
                 EncodedRun::Packed(packed)
@@ -107,8 +107,8 @@ impl Hybrid {
     ) -> Result<DecodedRun<'b>> {
         self.enter_run(bytes)?;
         let room = match self.run {
-            Run::Repeated { .. } => most,
-            Run::Packed { index, .. } => CHUNK - index % 8,
+            HybridRun::Repeated { .. } => most,
+            HybridRun::Packed { index, .. } => CHUNK - index % 8,
         };
         Ok(match self.stretch(bytes, most.min(room))? {
             EncodedRun::Repeated(value, count) => DecodedRun::Repeated(value, count),
@@ -126,18 +126,18 @@ impl Hybrid {
         while let Some(&place) = places.get(done) {
             self.skip(bytes, place as usize - passed)?;
             self.enter_run(bytes)?;
-            let (Run::Repeated { left, .. } | Run::Packed { left, .. }) = self.run;
+            let (HybridRun::Repeated { left, .. } | HybridRun::Packed { left, .. }) = self.run;
             let first = place as usize;
             // One by one: runs are short, and each of them is looked at anyway.
             let inside = places[done..].iter().take_while(|&&place| (place as usize) - first < left).count();
             let (places, found) = (&places[done..done + inside], &mut found[done..done + inside]);
             let count = places[inside - 1] as usize - first + 1;
             match &mut self.run {
-                Run::Repeated { value, left } => {
+                HybridRun::Repeated { value, left } => {
                     found.fill(*value);
                     *left -= count;
                 }
-                Run::Packed { start, index, left } => {
+                HybridRun::Packed { start, index, left } => {
                     let packed = &bytes[*start..];
                     for (found, &place) in found.iter_mut().zip(places) {
                         *found = integer(packed, self.width, *index + place as usize - first);
@@ -160,12 +160,12 @@ impl Hybrid {
         while count > 0 {
             self.enter_run(bytes)?;
             let passed = match &mut self.run {
-                Run::Repeated { left, .. } => {
+                HybridRun::Repeated { left, .. } => {
                     let passed = count.min(*left);
                     *left -= passed;
                     passed
                 }
-                Run::Packed { index, left, .. } => {
+                HybridRun::Packed { index, left, .. } => {
                     let passed = count.min(*left);
                     *index += passed;
                     *left -= passed;
@@ -193,7 +193,7 @@ impl Hybrid {
     /// Reads the header of the next run that holds anything, if the present one is used up.
     fn enter_run(&mut self, bytes: &[u8]) -> Result<()> {
         loop {
-            if let Run::Repeated { left: 1.., .. } | Run::Packed { left: 1.., .. } = self.run {
+            if let HybridRun::Repeated { left: 1.., .. } | HybridRun::Packed { left: 1.., .. } = self.run {
                 return Ok(());
             }
             let header = self.varint(bytes)?;
@@ -203,7 +203,7 @@ impl Hybrid {
                 let value = bytes.get(self.position..self.position + value_bytes).ok_or_else(ends)?;
                 let value = value.iter().rev().fold(0, |value, &byte| value << 8 | u32::from(byte));
                 self.position += value_bytes;
-                self.run = Run::Repeated { value, left: count };
+                self.run = HybridRun::Repeated { value, left: count };
             } else {
                 let start = self.position;
                 let there = bytes.len() - start;
@@ -212,7 +212,7 @@ impl Hybrid {
                 // Some writers leave out the padding of the last group.
                 let is_whole = stated <= there;
                 let left = if is_whole { count.saturating_mul(8) } else { there * 8 / self.width };
-                self.run = Run::Packed { start, index: 0, left };
+                self.run = HybridRun::Packed { start, index: 0, left };
             }
         }
     }
@@ -252,7 +252,7 @@ mod tests {
         for skipped in [0, 1, 39, 40, 71, 72, 73, 100] {
             for step in [1, 2, 3, 7, 31, 50, 200] {
                 let places = every(step, skipped);
-                let mut hybrid = Hybrid::new(0, 5).unwrap();
+                let mut hybrid = RleHybrid::new(0, 5).unwrap();
                 hybrid.skip(&bytes, skipped).unwrap();
                 let mut found = vec![99; places.len()];
                 hybrid.pick(&bytes, &places, &mut found).unwrap();
@@ -265,9 +265,9 @@ mod tests {
                 }
             }
         }
-        let mut hybrid = Hybrid::new(0, 5).unwrap();
+        let mut hybrid = RleHybrid::new(0, 5).unwrap();
         assert!(hybrid.pick(&bytes, &[113], &mut [0]).is_err());
-        assert!(Hybrid::new(0, 5).unwrap().pick(&bytes, &[], &mut []).is_ok());
+        assert!(RleHybrid::new(0, 5).unwrap().pick(&bytes, &[], &mut []).is_ok());
     }
 
     #[test]
@@ -280,7 +280,7 @@ mod tests {
             bytes.extend(pack(&values, width));
             for skipped in 0..20 {
                 for most in [1, 13, 500, CHUNK - 1, CHUNK, 2000] {
-                    let mut hybrid = Hybrid::new(0, width).unwrap();
+                    let mut hybrid = RleHybrid::new(0, width).unwrap();
                     hybrid.skip(&bytes, skipped).unwrap();
                     let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
                     while found.len() < values.len() - skipped {
@@ -306,7 +306,7 @@ mod tests {
         let expected = [3, 3, 3, 3, 3, 0, 1, 2, 3, 4, 5, 6, 7, 1, 1];
         for skipped in 0..expected.len() {
             for most in 1..9 {
-                let mut hybrid = Hybrid::new(0, 3).unwrap();
+                let mut hybrid = RleHybrid::new(0, 3).unwrap();
                 hybrid.skip(&bytes, skipped).unwrap();
                 let (mut found, mut buffer) = (Vec::new(), [0; CHUNK]);
                 while found.len() + skipped < expected.len() {

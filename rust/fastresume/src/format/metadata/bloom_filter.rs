@@ -5,8 +5,8 @@
 use twox_hash::XxHash64;
 
 use crate::error::{Error, Result};
-use crate::format::metadata::thrift::{Walk, Wire};
-use crate::source::byte_source::Source;
+use crate::format::metadata::thrift::{ThriftWalk, Wire};
+use crate::source::byte_source::ByteSource;
 
 /// A header has some 20 bytes; this leaves room.
 const HEADER_BYTES: u64 = 256;
@@ -19,7 +19,7 @@ const SALT: [u64; 8] =
 
 /// A bloom filter in a file. One block is read for each value that is looked up.
 pub struct BloomFilter<'s> {
-    source: &'s dyn Source,
+    source: &'s dyn ByteSource,
     start: u64,
     blocks: u64,
 }
@@ -30,11 +30,11 @@ impl<'s> BloomFilter<'s> {
     ///
     /// # Errors
     /// `Data` if it is damaged or lies outside of the file; `Source` if it can't be read.
-    pub fn open(source: &'s dyn Source, offset: u64, told: Option<u64>) -> Result<Option<Self>> {
+    pub fn open(source: &'s dyn ByteSource, offset: u64, told: Option<u64>) -> Result<Option<Self>> {
         let left = source.size().saturating_sub(offset);
         let bytes = source.read(offset, usize::try_from(left.min(HEADER_BYTES)).unwrap_or(usize::MAX))?;
         let (mut stated, mut known) = (-1, 0);
-        let mut walk = Walk::new(&bytes);
+        let mut walk = ThriftWalk::new(&bytes);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
                 (1, Wire::I32) => stated = walk.integer32()?,

@@ -10,7 +10,7 @@ use crate::format::metadata::writer::Writer;
 
 /// Where the pages of a column chunk lie, and what its values are.
 #[derive(Debug, Clone)]
-pub struct Chunk {
+pub struct ColumnChunk {
     /// The offset of the first page.
     pub start: u64,
     /// The offset after the last page.
@@ -37,7 +37,7 @@ pub struct Chunk {
     pub writer: Writer,
 }
 
-impl Chunk {
+impl ColumnChunk {
     /// Whether each row has one value, which may be null.
     pub fn is_flat(&self) -> bool {
         self.levels.0 == 0

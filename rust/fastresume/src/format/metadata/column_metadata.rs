@@ -27,7 +27,7 @@ pub const CHUNK_BYTES: usize = size_of::<StatedChunk>();
 
 /// A leaf column of a file's schema.
 #[derive(Debug)]
-pub struct Leaf {
+pub struct LeafColumn {
     /// Its index among the leaves, in the file's order.
     number: usize,
     pub described: ColumnDescPtr,
@@ -39,7 +39,7 @@ pub struct Leaf {
     pub unreadable: Option<Unreadable>,
 }
 
-impl Leaf {
+impl LeafColumn {
     /// Leaves by their numbers.
     ///
     /// # Errors
@@ -60,22 +60,22 @@ impl Leaf {
 
 /// The leaves of one file that are read, and their column chunks.
 #[derive(Debug)]
-pub struct Leaves {
+pub struct ColumnMetadata {
     /// In ascending order of their indices.
-    each: Vec<Leaf>,
+    each: Vec<LeafColumn>,
     writer: Writer,
     group_rows: Vec<u64>,
     /// The column chunks of all leaves, row group after row group.
     chunks: Vec<StatedChunk>,
 }
 
-impl Leaves {
+impl ColumnMetadata {
     /// The footer's metadata of leaves, whose indices ascend. Statistics are kept for 64-bit integers only.
     ///
     /// # Errors
     /// `Data` if the footer is damaged, or the file has fewer leaves.
     pub fn of(footer: &Footer, numbers: &[usize]) -> Result<Self> {
-        let mut each = Leaf::all(footer.file(), numbers)?;
+        let mut each = LeafColumn::all(footer.file(), numbers)?;
         let bounded = each.iter().filter(|leaf| leaf.described.physical_type() == Physical::INT64);
         let bounded: Vec<usize> = bounded.map(|leaf| leaf.number).collect();
         let options = ParquetMetaDataOptions::new()
@@ -103,7 +103,7 @@ impl Leaves {
     /// # Errors
     /// `Data` if there are fewer leaves.
     pub fn of_rows(footer: &Footer, numbers: &[usize], group_rows: Vec<u64>) -> Result<Self> {
-        let each = Leaf::all(footer.file(), numbers)?;
+        let each = LeafColumn::all(footer.file(), numbers)?;
         let mut chunks = with_room(group_rows.len().saturating_mul(each.len()))?;
         for &rows in &group_rows {
             chunks.extend(each.iter().map(|_| StatedChunk::untold(rows)));
@@ -115,7 +115,7 @@ impl Leaves {
     ///
     /// # Errors
     /// `Data` if it is not among those that were read.
-    pub fn leaf(&self, number: usize) -> Result<&Leaf> {
+    pub fn leaf(&self, number: usize) -> Result<&LeafColumn> {
         self.each.get(self.place(number)?).ok_or_else(|| not_there(number))
     }
 

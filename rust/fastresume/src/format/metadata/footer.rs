@@ -10,9 +10,9 @@ use parquet::file::metadata::{
 
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::lookalike;
-use crate::format::metadata::thrift::Walk;
+use crate::format::metadata::thrift::ThriftWalk;
 use crate::format::metadata::thrift_types::{Sifted, Unreadable, sift, sift_row_group};
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 
 /// The deepest schema that is accepted. The parser recurses, so a deeper one could exhaust the stack.
 const MAX_SCHEMA_DEPTH: usize = 100;
@@ -74,7 +74,7 @@ impl FooterBytes {
     /// # Errors
     /// `Data` if the file is empty, truncated, encrypted or not Parquet, or if its footer is damaged; `Source` if
     /// it can't be read.
-    pub fn read(source: &dyn Source) -> Result<Self> {
+    pub fn read(source: &dyn ByteSource) -> Result<Self> {
         let size = source.size();
         if size < (TAIL_BYTES + MAGIC.len()) as u64 {
             let content = source.read(0, usize_of(size))?;
@@ -198,7 +198,7 @@ fn usize_of(count: u64) -> usize {
 /// Refuses a footer whose schema the parser could not take.
 fn check_schema_of(bytes: &[u8]) -> Result<()> {
     const SCHEMA: i16 = 2;
-    Walk::new(bytes).fields(|walk, number, _| {
+    ThriftWalk::new(bytes).fields(|walk, number, _| {
         if number == SCHEMA {
             check_schema(walk)?;
         }
@@ -208,7 +208,7 @@ fn check_schema_of(bytes: &[u8]) -> Result<()> {
 
 /// Refuses a schema that is nested too deep for a recursive parser, or that counts children which are not
 /// there.
-fn check_schema(walk: &mut Walk<'_>) -> Result<()> {
+fn check_schema(walk: &mut ThriftWalk<'_>) -> Result<()> {
     const NAME: i16 = 4;
     const NUM_CHILDREN: i16 = 5;
     // For each open group, how many of its children are still to come, and the bytes of its path.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use crate::error::{Result, locked};
-use crate::format::metadata::column_metadata::Leaves;
+use crate::format::metadata::column_metadata::ColumnMetadata;
 use crate::format::metadata::footer::{FooterBytes, HASH_BYTES};
 
 /// The most memory of the cache: leaves of some hundred files, whatever their number.
@@ -14,43 +14,43 @@ pub const MAX_BYTES: usize = 16 << 20;
 ///
 /// The first entries stay. A loop over all files, again and again, would find none of the latest ones.
 #[derive(Debug, Default)]
-pub struct Footers(Mutex<CachedFooters>);
+pub struct FooterCache(Mutex<CachedFooters>);
 
 type FooterKey = ([u8; HASH_BYTES], Vec<usize>);
 
 #[derive(Debug, Default)]
 struct CachedFooters {
-    by_key: HashMap<FooterKey, Arc<Leaves>>,
+    by_key: HashMap<FooterKey, Arc<ColumnMetadata>>,
     bytes: usize,
 }
 
-impl Footers {
+impl FooterCache {
     /// The leaves of a file by their ascending indices; the footer is parsed if they are not cached.
     ///
     /// # Errors
-    /// As for `FooterBytes::parse` and `Leaves::of`.
-    pub fn leaves(&self, footer: FooterBytes, numbers: Vec<usize>) -> Result<Arc<Leaves>> {
+    /// As for `FooterBytes::parse` and `ColumnMetadata::of`.
+    pub fn leaves(&self, footer: FooterBytes, numbers: Vec<usize>) -> Result<Arc<ColumnMetadata>> {
         let key = (footer.hash, numbers);
         if let Some(leaves) = self.get(&key) {
             return Ok(leaves);
         }
-        let leaves = Arc::new(Leaves::of(&footer.parse()?, &key.1)?);
+        let leaves = Arc::new(ColumnMetadata::of(&footer.parse()?, &key.1)?);
         self.keep(key, &leaves);
         Ok(leaves)
     }
 
     /// The leaves of the file with this footer, if they are cached.
     #[must_use]
-    pub fn known(&self, hash: [u8; HASH_BYTES], numbers: &[usize]) -> Option<Arc<Leaves>> {
+    pub fn known(&self, hash: [u8; HASH_BYTES], numbers: &[usize]) -> Option<Arc<ColumnMetadata>> {
         self.get(&(hash, numbers.to_vec()))
     }
 
-    fn get(&self, key: &FooterKey) -> Option<Arc<Leaves>> {
+    fn get(&self, key: &FooterKey) -> Option<Arc<ColumnMetadata>> {
         locked(&self.0).by_key.get(key).cloned()
     }
 
     /// Keeps leaves, if there is room.
-    fn keep(&self, key: FooterKey, leaves: &Arc<Leaves>) {
+    fn keep(&self, key: FooterKey, leaves: &Arc<ColumnMetadata>) {
         let bytes = leaves.bytes();
         let mut kept = locked(&self.0);
         if kept.bytes.saturating_add(bytes) <= MAX_BYTES
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
 
     /// Leaves that take at least `bytes` bytes.
-    fn leaves(bytes: usize) -> Arc<Leaves> {
-        Arc::new(Leaves::of_no_columns(vec![1; bytes / size_of::<u64>()]))
+    fn leaves(bytes: usize) -> Arc<ColumnMetadata> {
+        Arc::new(ColumnMetadata::of_no_columns(vec![1; bytes / size_of::<u64>()]))
     }
 
     #[test]
     fn leaves_are_kept_until_there_is_no_more_room() {
-        let footers = Footers::default();
+        let footers = FooterCache::default();
         let key = |hash: u8| ([hash; HASH_BYTES], vec![1, 2]);
         let (small, large) = (leaves(80), leaves(MAX_BYTES / 3));
         footers.keep(key(0), &small);

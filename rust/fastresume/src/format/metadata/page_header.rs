@@ -5,8 +5,8 @@
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::Chunk;
-use crate::format::metadata::thrift::{Walk, Wire};
+use crate::format::metadata::column_chunk::ColumnChunk;
+use crate::format::metadata::thrift::{ThriftWalk, Wire};
 
 /// A page that states more than this, compressed or not, is taken for damaged, unless the footer states as much of
 /// the whole column chunk: cells may be large, and a page of a thousand of them has all of these.
@@ -29,7 +29,7 @@ const RLE: i32 = 3;
 
 /// What stands in a page header.
 #[derive(Debug, Clone, Default)]
-pub struct Header {
+pub struct PageHeader {
     kind: i32,
     /// The kind of page that its details are for.
     details: i32,
@@ -48,7 +48,7 @@ pub struct Header {
     is_compressed: bool,
 }
 
-impl Header {
+impl PageHeader {
     /// The header at the start of `bytes`, and its length.
     pub fn parse(bytes: &[u8]) -> Result<(Self, usize)> {
         // What is required and missing stays negative.
@@ -62,7 +62,7 @@ impl Header {
             is_compressed: true,
             ..Self::default()
         };
-        let mut walk = Walk::new(bytes);
+        let mut walk = ThriftWalk::new(bytes);
         walk.fields(|walk, number, wire| {
             match (number, wire) {
                 (1, Wire::I32) => header.kind = walk.integer32()?,
@@ -153,7 +153,7 @@ impl Header {
     ///
     /// # Errors
     /// `Data`, naming them.
-    pub fn check(&self, chunk: &Chunk) -> Result<()> {
+    pub fn check(&self, chunk: &ColumnChunk) -> Result<()> {
         // Nulls that were not counted are -1 by parquet-java (apache/parquet-java#3585); they are counted by levels anyway.
         let nulls = if self.num_nulls == NOT_COUNTED { 0 } else { self.num_nulls };
         let counts = [self.num_values, nulls, self.num_rows];
@@ -211,7 +211,7 @@ impl Header {
     }
 
     /// Refuses encodings that the footer does not list.
-    fn check_encodings(&self, chunk: &Chunk) -> Result<()> {
+    fn check_encodings(&self, chunk: &ColumnChunk) -> Result<()> {
         let (repetition, definition) = chunk.levels;
         if !self.is_data() {
             return Ok(());
@@ -230,7 +230,7 @@ impl Header {
         Ok(())
     }
 
-    fn read_data_page(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+    fn read_data_page(&mut self, walk: &mut ThriftWalk<'_>) -> Result<()> {
         self.details = DATA_PAGE;
         (self.definition_encoding, self.repetition_encoding) = (-1, -1);
         walk.fields(|walk, number, wire| {
@@ -245,7 +245,7 @@ impl Header {
         })
     }
 
-    fn read_dictionary(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+    fn read_dictionary(&mut self, walk: &mut ThriftWalk<'_>) -> Result<()> {
         self.details = DICTIONARY_PAGE;
         walk.fields(|walk, number, wire| {
             match (number, wire) {
@@ -257,7 +257,7 @@ impl Header {
         })
     }
 
-    fn read_data_page_v2(&mut self, walk: &mut Walk<'_>) -> Result<()> {
+    fn read_data_page_v2(&mut self, walk: &mut ThriftWalk<'_>) -> Result<()> {
         self.details = DATA_PAGE_V2;
         (self.num_nulls, self.num_rows) = (i32::MIN, -1);
         (self.definition_bytes, self.repetition_bytes) = (-1, -1);
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_header_that_leaves_out_what_every_page_has_is_refused() {
-        let chunk = Chunk {
+        let chunk = ColumnChunk {
             start: 0,
             end: 1000,
             index: None,
@@ -317,7 +317,7 @@ mod tests {
             writer: Writer::default(),
         };
         let is_taken = |page: &[u8]| {
-            let (header, _) = Header::parse(page).unwrap();
+            let (header, _) = PageHeader::parse(page).unwrap();
             header.check(&chunk).is_ok() && header.encoding().is_ok() && header.level_encodings().is_ok()
         };
         // Each field is a byte for its number and type, and one for its value. A data page has three fields before its own: 4

@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::format::metadata::column_chunk::Chunk;
-use crate::format::metadata::thrift::{Walk, Wire};
-use crate::source::byte_source::Source;
+use crate::format::metadata::column_chunk::ColumnChunk;
+use crate::format::metadata::thrift::{ThriftWalk, Wire};
+use crate::source::byte_source::ByteSource;
 
 /// The longest index that is accepted: it has some 20 bytes for a page.
 pub const MAX_INDEX_BYTES: u64 = 64 << 20;
@@ -31,7 +31,7 @@ pub struct PagePlace {
 /// # Errors
 /// `Data` if the index lies outside of the file, or its pages outside of the chunk or out of order. The same if the
 /// first page does not begin with row 0.
-pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Result<Vec<PagePlace>> {
+pub fn read_index(source: &dyn ByteSource, place: Range<u64>, chunk: &ColumnChunk) -> Result<Vec<PagePlace>> {
     let length = place.end.saturating_sub(place.start);
     if length > MAX_INDEX_BYTES {
         return Err(Error::data(format!(
@@ -40,7 +40,7 @@ pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Resu
     }
     let bytes = source.read(place.start, usize::try_from(length).unwrap_or(usize::MAX))?;
     let mut pages = Vec::new();
-    let mut walk = Walk::new(&bytes);
+    let mut walk = ThriftWalk::new(&bytes);
     walk.fields(|walk, number, wire| {
         if (number, wire) != (1, Wire::List) {
             return Ok(false);
@@ -81,7 +81,7 @@ pub fn read_index(source: &dyn Source, place: Range<u64>, chunk: &Chunk) -> Resu
     }
 }
 
-fn read_place(walk: &mut Walk<'_>) -> Result<Option<PagePlace>> {
+fn read_place(walk: &mut ThriftWalk<'_>) -> Result<Option<PagePlace>> {
     let (mut offset, mut first_row) = (-1, -1);
     walk.fields(|walk, number, wire| {
         match (number, wire) {
@@ -113,7 +113,7 @@ struct PageBounds {
 
 /// The lists of a column index, each with an element for each page.
 #[derive(Debug, Default)]
-struct Lists {
+struct IndexLists {
     are_null: Vec<bool>,
     lows: Vec<Range<usize>>,
     highs: Vec<Range<usize>>,
@@ -125,7 +125,7 @@ impl PageIndex {
     ///
     /// # Errors
     /// `Data` if it lies outside of the file, is damaged, or has another number of pages.
-    pub fn read(source: &dyn Source, place: Range<u64>, pages: usize) -> Result<Self> {
+    pub fn read(source: &dyn ByteSource, place: Range<u64>, pages: usize) -> Result<Self> {
         let length = place.end.saturating_sub(place.start);
         if length > MAX_INDEX_BYTES {
             return Err(Error::data(format!(
@@ -133,7 +133,7 @@ impl PageIndex {
             )));
         }
         let bytes = source.read(place.start, usize::try_from(length).unwrap_or(usize::MAX))?;
-        let Lists { are_null, lows, highs, nulls } = Lists::read(&bytes)?;
+        let IndexLists { are_null, lows, highs, nulls } = IndexLists::read(&bytes)?;
         let counts = [are_null.len(), lows.len(), highs.len(), nulls.as_ref().map_or(pages, Vec::len)];
         if let Some(other) = counts.into_iter().find(|&count| count != pages) {
             return Err(Error::data(format!(
@@ -167,10 +167,10 @@ impl PageIndex {
     }
 }
 
-impl Lists {
+impl IndexLists {
     fn read(bytes: &[u8]) -> Result<Self> {
         let mut found = Self::default();
-        Walk::new(bytes).fields(|walk, number, wire| {
+        ThriftWalk::new(bytes).fields(|walk, number, wire| {
             if wire != Wire::List || !matches!(number, 1 | 2 | 3 | 5) {
                 return Ok(false);
             }

@@ -4,8 +4,8 @@
 //! <https://github.com/apache/parquet-format/blob/master/LogicalTypes.md>
 
 use crate::error::Result;
-use crate::format::metadata::thrift::{Walk, Wire};
-use crate::format::metadata::thrift_writer::FieldWriter;
+use crate::format::metadata::thrift::{ThriftWalk, Wire};
+use crate::format::metadata::thrift_writer::ThriftWriter;
 
 const REQUIRED: i32 = 0;
 
@@ -19,7 +19,7 @@ const KNOWN_TYPES: i32 = 8;
 const DECIMAL: i32 = 5;
 
 /// What an element is in the tree of a schema.
-pub enum Node {
+pub enum SchemaElement {
     Group,
     Leaf,
     /// A leaf whose physical type, of this number, is not known: it is written as bytes.
@@ -63,22 +63,22 @@ struct Logical {
 ///
 /// # Errors
 /// `Data` if it is damaged.
-pub fn sift(walk: &mut Walk<'_>, is_root: bool, out: &mut Vec<u8>) -> Result<Node> {
+pub fn sift(walk: &mut ThriftWalk<'_>, is_root: bool, out: &mut Vec<u8>) -> Result<SchemaElement> {
     let mut element = Element::read(walk)?;
     let has_children = element.children.unwrap_or(0) > 0;
     let node = match element.physical.filter(|_| !has_children) {
-        None => Node::Group,
-        Some(code) if is_known(code) => Node::Leaf,
-        Some(code) => Node::UnknownLeaf(code),
+        None => SchemaElement::Group,
+        Some(code) if is_known(code) => SchemaElement::Leaf,
+        Some(code) => SchemaElement::UnknownLeaf(code),
     };
     match node {
-        Node::Group => {
+        SchemaElement::Group => {
             let used = |logical: &Logical| matches!(logical.member, 2 | 3);
             element.logical = element.logical.filter(used);
             element.converted = element.converted.filter(|code| (1..=3).contains(code));
         }
-        Node::Leaf => element.drop_annotations_of_others(),
-        Node::UnknownLeaf(_) => {
+        SchemaElement::Leaf => element.drop_annotations_of_others(),
+        SchemaElement::UnknownLeaf(_) => {
             (element.physical, element.logical, element.converted) = (Some(BYTE_ARRAY), None, None);
         }
     }
@@ -93,7 +93,7 @@ pub fn is_known(code: i32) -> bool {
 }
 
 impl<'a> Element<'a> {
-    fn read(walk: &mut Walk<'a>) -> Result<Self> {
+    fn read(walk: &mut ThriftWalk<'a>) -> Result<Self> {
         let mut found = Self::default();
         walk.fields(|walk, number, wire| {
             match (number, wire) {
@@ -140,9 +140,9 @@ impl<'a> Element<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut fields = FieldWriter::new(out);
+        let mut fields = ThriftWriter::new(out);
         let numbers = [(1, self.physical), (2, self.length), (3, self.repetition)];
-        let write = |fields: &mut FieldWriter<'_>, numbers: &[(i16, Option<i32>)]| {
+        let write = |fields: &mut ThriftWriter<'_>, numbers: &[(i16, Option<i32>)]| {
             for &(number, value) in numbers {
                 if let Some(value) = value {
                     fields.integer(number, Wire::I32, value.into());
@@ -170,7 +170,7 @@ impl<'a> Element<'a> {
 }
 
 impl Logical {
-    fn read(walk: &mut Walk<'_>) -> Result<Option<Self>> {
+    fn read(walk: &mut ThriftWalk<'_>) -> Result<Option<Self>> {
         let mut found = None;
         walk.fields(|walk, member, wire| {
             if wire != Wire::Struct || found.is_some() {
@@ -225,9 +225,9 @@ impl Logical {
     }
 
     fn write(self, out: &mut Vec<u8>) {
-        let mut member = FieldWriter::new(out);
+        let mut member = ThriftWriter::new(out);
         member.begin(self.member, Wire::Struct);
-        let mut fields = FieldWriter::new(member.out());
+        let mut fields = ThriftWriter::new(member.out());
         let of_mark = |is_true| if is_true { Wire::True } else { Wire::False };
         if let Some(bits) = self.bits {
             fields.begin(1, Wire::Byte);
@@ -242,9 +242,9 @@ impl Logical {
         }
         if let Some(number) = self.unit {
             fields.begin(2, Wire::Struct);
-            let mut unit = FieldWriter::new(fields.out());
+            let mut unit = ThriftWriter::new(fields.out());
             unit.begin(number, Wire::Struct);
-            FieldWriter::new(unit.out()).end();
+            ThriftWriter::new(unit.out()).end();
             unit.end();
         }
         fields.end();

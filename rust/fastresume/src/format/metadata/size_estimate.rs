@@ -5,9 +5,9 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 use serde::{Deserialize, Serialize};
 
 use crate::format::metadata::column_chunk::start_of;
-use crate::format::metadata::page_header::Header;
+use crate::format::metadata::page_header::PageHeader;
 use crate::schema::columns::{Column, Dtype, Kind};
-use crate::source::byte_source::Source;
+use crate::source::byte_source::ByteSource;
 
 /// The bytes of an offset, where the values of a row end.
 const OFFSET_BYTES: u64 = size_of::<i64>() as u64;
@@ -26,7 +26,7 @@ const LENGTH_BYTES: u64 = size_of::<u32>() as u64;
 
 /// The size of the rows of a jagged column as they are delivered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extent {
+pub struct SizeEstimate {
     /// Bytes of all rows.
     pub bytes: u64,
     /// Mean bytes of a row without large cells, rounded up, in the row group where that is largest.
@@ -35,7 +35,7 @@ pub struct Extent {
     pub large: u64,
 }
 
-impl Extent {
+impl SizeEstimate {
     /// The size of the rows of a jagged column in a row group. `entry_bytes` is the mean size of a dictionary
     /// entry, used where the footer does not say how much strings take.
     #[must_use]
@@ -85,7 +85,7 @@ impl Extent {
 /// such page, or if the footer says how much the strings take. A page that can't be read is an error only
 /// when its values are read.
 #[must_use]
-pub fn entry_bytes(source: &dyn Source, chunk: &ColumnChunkMetaData) -> Option<u64> {
+pub fn entry_bytes(source: &dyn ByteSource, chunk: &ColumnChunkMetaData) -> Option<u64> {
     let is_dictionary = |encoding| matches!(encoding, Encoding::PLAIN_DICTIONARY | Encoding::RLE_DICTIONARY);
     if chunk.unencoded_byte_array_data_bytes().is_some() || !chunk.encodings().any(is_dictionary) {
         return None;
@@ -93,7 +93,7 @@ pub fn entry_bytes(source: &dyn Source, chunk: &ColumnChunkMetaData) -> Option<u
     let start = to_count(start_of(chunk));
     let length = HEADER_BYTES.min(source.size().saturating_sub(start));
     let bytes = source.read(start, usize::try_from(length).ok()?).ok()?;
-    let (header, _) = Header::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary())?;
+    let (header, _) = PageHeader::parse(&bytes).ok().filter(|(header, _)| header.is_dictionary())?;
     let entries = header.values() as u64;
     let stored = header.uncompressed_bytes().min(to_count(chunk.uncompressed_size()));
     (entries > 0).then(|| stored.saturating_sub(entries.saturating_mul(LENGTH_BYTES)).div_ceil(entries))
@@ -130,7 +130,7 @@ mod tests {
     use parquet::schema::types::SchemaDescriptor;
 
     use super::*;
-    use crate::schema::arrow_schema::ArrowFields;
+    use crate::schema::arrow_schema::ArrowSchema;
     use crate::schema::columns;
 
     type Edit = fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder;
@@ -150,13 +150,13 @@ mod tests {
         builder.set_column_metadata(chunks.collect()).build().unwrap()
     }
 
-    fn of_groups(groups: &[(i64, [Edit; 3])]) -> Vec<Option<Extent>> {
+    fn of_groups(groups: &[(i64, [Edit; 3])]) -> Vec<Option<SizeEstimate>> {
         let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(MESSAGE).unwrap())));
         let groups: Vec<_> = groups.iter().map(|&(rows, edits)| group(&schema, rows, edits)).collect();
-        let columns = columns::columns(&schema, &ArrowFields::default());
+        let columns = columns::columns(&schema, &ArrowSchema::default());
         let extent = |column: &Column| {
-            let extents = groups.iter().map(|group| Extent::of_column(column, group, 0));
-            extents.reduce(Extent::and).filter(|_| column.kind.is_jagged())
+            let extents = groups.iter().map(|group| SizeEstimate::of_column(column, group, 0));
+            extents.reduce(SizeEstimate::and).filter(|_| column.kind.is_jagged())
         };
         columns.iter().map(extent).collect()
     }
@@ -179,15 +179,16 @@ mod tests {
             ),
             (2, [|of| of, |of| of.set_num_values(2), |of| of.set_total_uncompressed_size(70)]),
         ]);
-        let lists = Extent { bytes: 4 * 12 + 8 * 5, densest: (4 * 10 + 8 * 3_u64).div_ceil(3), large: 0 };
-        let texts = Extent { bytes: 570 + 8 * 5, densest: (500 + 8 * 3_u64).div_ceil(3), large: 0 };
+        let lists =
+            SizeEstimate { bytes: 4 * 12 + 8 * 5, densest: (4 * 10 + 8 * 3_u64).div_ceil(3), large: 0 };
+        let texts = SizeEstimate { bytes: 570 + 8 * 5, densest: (500 + 8 * 3_u64).div_ceil(3), large: 0 };
         assert_eq!(found, [None, Some(lists), Some(texts)]);
         let told = [500, 0].map(|entry_bytes| {
             let edits: [Edit; 3] =
                 [|of| of, |of| of, |of| of.set_num_values(4).set_total_uncompressed_size(70)];
             let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(MESSAGE).unwrap())));
-            let texts = &columns::columns(&schema, &ArrowFields::default())[2];
-            Extent::of_column(texts, &group(&schema, 4, edits), entry_bytes).bytes
+            let texts = &columns::columns(&schema, &ArrowSchema::default())[2];
+            SizeEstimate::of_column(texts, &group(&schema, 4, edits), entry_bytes).bytes
         });
         assert_eq!(told, [4 * (500 + 8), 70 + 4 * 8], "of a dictionary's entries, or as they are stored");
         let lies = of_groups(&[(

@@ -62,14 +62,14 @@ impl Wire {
             11 => Self::Map,
             12 => Self::Struct,
             13 => Self::Uuid,
-            _ => return Err(Damage::Wire(code)),
+            _ => return Err(ThriftDamage::Wire(code)),
         })
     }
 }
 
 /// The kind of an error. It is small, because a result is made at each byte.
 #[derive(Debug, Clone, Copy)]
-enum Damage {
+enum ThriftDamage {
     Truncated,
     LongNumber,
     FieldNumber,
@@ -77,9 +77,9 @@ enum Damage {
     Depth,
 }
 
-type ThriftResult<T> = std::result::Result<T, Damage>;
+type ThriftResult<T> = std::result::Result<T, ThriftDamage>;
 
-impl Damage {
+impl ThriftDamage {
     #[cold]
     fn told(self) -> Error {
         Error::data(match self {
@@ -94,17 +94,17 @@ impl Damage {
 
 /// That a message goes on behind the bytes that there are of it.
 pub fn truncated() -> Error {
-    Damage::Truncated.told()
+    ThriftDamage::Truncated.told()
 }
 
 /// A position in the bytes of a compact protocol message.
 #[derive(Debug, Clone)]
-pub struct Walk<'a> {
+pub struct ThriftWalk<'a> {
     bytes: &'a [u8],
     position: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> ThriftWalk<'a> {
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0 }
     }
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
 
     #[inline]
     fn byte(&mut self) -> ThriftResult<u8> {
-        let byte = *self.bytes.get(self.position).ok_or(Damage::Truncated)?;
+        let byte = *self.bytes.get(self.position).ok_or(ThriftDamage::Truncated)?;
         self.position += 1;
         Ok(byte)
     }
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
                 self.position += count;
                 Ok(())
             }
-            _ => Err(Damage::Truncated),
+            _ => Err(ThriftDamage::Truncated),
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> Walk<'a> {
                 return Ok(value);
             }
         }
-        Err(Damage::LongNumber)
+        Err(ThriftDamage::LongNumber)
     }
 
     #[inline]
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
 
     /// A signed integer (zigzag).
     pub fn integer(&mut self) -> Result<i64> {
-        self.zigzag().map_err(Damage::told)
+        self.zigzag().map_err(ThriftDamage::told)
     }
 
     /// A signed 32-bit integer.
@@ -174,8 +174,8 @@ impl<'a> Walk<'a> {
 
     /// The bytes of a binary value.
     pub fn binary(&mut self) -> Result<&'a [u8]> {
-        let length = self.varint().map_err(Damage::told)?;
-        self.advance(length).map_err(Damage::told)?;
+        let length = self.varint().map_err(ThriftDamage::told)?;
+        self.advance(length).map_err(ThriftDamage::told)?;
         let end = self.position;
         // That many bytes were passed.
         Ok(&self.bytes[end - usize::try_from(length).unwrap_or(end)..end])
@@ -183,7 +183,7 @@ impl<'a> Walk<'a> {
 
     /// A number of one byte.
     pub fn listed_byte(&mut self) -> Result<u8> {
-        self.byte().map_err(Damage::told)
+        self.byte().map_err(ThriftDamage::told)
     }
 
     /// The bytes from here on up to where another walk through them is.
@@ -193,12 +193,12 @@ impl<'a> Walk<'a> {
 
     /// A boolean in a list: a byte.
     pub fn listed_boolean(&mut self) -> Result<bool> {
-        self.byte().map(|byte| byte == 1).map_err(Damage::told)
+        self.byte().map(|byte| byte == 1).map_err(ThriftDamage::told)
     }
 
     /// The element type and the stated length of a list; the length is not checked yet.
     pub fn list(&mut self) -> Result<(Wire, u64)> {
-        self.list_head().map_err(Damage::told)
+        self.list_head().map_err(ThriftDamage::told)
     }
 
     fn list_head(&mut self) -> ThriftResult<(Wire, u64)> {
@@ -215,7 +215,7 @@ impl<'a> Walk<'a> {
     /// `visit` reads the field and returns true, or returns false to have it skipped.
     pub fn fields(&mut self, mut visit: impl FnMut(&mut Self, i16, Wire) -> Result<bool>) -> Result<()> {
         let mut number = 0_i16;
-        while let Some(wire) = self.field(&mut number).map_err(Damage::told)? {
+        while let Some(wire) = self.field(&mut number).map_err(ThriftDamage::told)? {
             if !visit(self, number, wire)? {
                 self.pass(wire)?;
             }
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
 
     /// Skips a value of this wire type.
     pub fn pass(&mut self, wire: Wire) -> Result<()> {
-        self.skip(wire, MAX_DEPTH).map_err(Damage::told)
+        self.skip(wire, MAX_DEPTH).map_err(ThriftDamage::told)
     }
 
     #[inline]
@@ -238,12 +238,12 @@ impl<'a> Walk<'a> {
             0 => i16::try_from(self.zigzag()?).ok(),
             delta => number.checked_add(i16::from(delta)),
         };
-        *number = next.ok_or(Damage::FieldNumber)?;
+        *number = next.ok_or(ThriftDamage::FieldNumber)?;
         Wire::new(head & 0x0f).map(Some)
     }
 
     fn skip(&mut self, wire: Wire, depth: usize) -> ThriftResult<()> {
-        let depth = depth.checked_sub(1).ok_or(Damage::Depth)?;
+        let depth = depth.checked_sub(1).ok_or(ThriftDamage::Depth)?;
         match wire {
             Wire::True | Wire::False => Ok(()),
             Wire::Byte => self.advance(1),
@@ -298,7 +298,7 @@ mod tests {
         // field 1: i32 = -3; field 3: list<struct> of 2 structs {1: true}; field 4: binary "ab"; end
         let bytes = [0x15, 0x05, 0x29, 0x2c, 0x11, 0x00, 0x11, 0x00, 0x18, 0x02, b'a', b'b', 0x00];
         let mut seen = Vec::new();
-        let mut walk = Walk::new(&bytes);
+        let mut walk = ThriftWalk::new(&bytes);
         walk.fields(|walk, number, wire| {
             seen.push((number, wire));
             if number == 1 {
@@ -314,10 +314,10 @@ mod tests {
     #[test]
     fn endless_nesting_and_lengths_are_refused() {
         let deep = [0x1c_u8; 4000];
-        assert!(Walk::new(&deep).fields(|_, _, _| Ok(false)).is_err());
+        assert!(ThriftWalk::new(&deep).fields(|_, _, _| Ok(false)).is_err());
         let long = [0x18, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x00];
-        assert!(Walk::new(&long).fields(|_, _, _| Ok(false)).is_err());
+        assert!(ThriftWalk::new(&long).fields(|_, _, _| Ok(false)).is_err());
         let wide = [0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
-        assert!(Walk::new(&wide).fields(|_, _, _| Ok(false)).is_err());
+        assert!(ThriftWalk::new(&wide).fields(|_, _, _| Ok(false)).is_err());
     }
 }

@@ -10,9 +10,9 @@
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
-use crate::format::metadata::schema_element::{self, BYTE_ARRAY, Node};
-use crate::format::metadata::thrift::{Walk, Wire};
-use crate::format::metadata::thrift_writer::{FieldWriter, put_integer, put_list, put_text};
+use crate::format::metadata::schema_element::{self, BYTE_ARRAY, SchemaElement};
+use crate::format::metadata::thrift::{ThriftWalk, Wire};
+use crate::format::metadata::thrift_writer::{ThriftWriter, put_integer, put_list, put_text};
 use crate::memory::vectors::room_for;
 
 /// What a field holds.
@@ -155,8 +155,8 @@ pub struct Sifted {
 /// `Data` if its structure is damaged.
 pub fn sift(footer: &[u8]) -> Result<Sifted> {
     let mut sifted = Sifted::new(Vec::new());
-    let kept = sifted.structure(&mut Walk::new(footer), FILE)?;
-    let mut more = FieldWriter::resumed(&mut sifted.bytes, i16::MAX);
+    let kept = sifted.structure(&mut ThriftWalk::new(footer), FILE)?;
+    let mut more = ThriftWriter::resumed(&mut sifted.bytes, i16::MAX);
     if !kept.has(VERSION) {
         more.integer(VERSION, Wire::I32, 1);
     }
@@ -174,7 +174,7 @@ pub fn sift(footer: &[u8]) -> Result<Sifted> {
 /// `Data` if its structure is damaged.
 pub fn sift_row_group(row_group: &[u8], bytes: &mut Vec<u8>) -> Result<BTreeMap<usize, Unreadable>> {
     let mut sifted = Sifted::new(std::mem::take(bytes));
-    sifted.structure(&mut Walk::new(row_group), ROW_GROUP)?;
+    sifted.structure(&mut ThriftWalk::new(row_group), ROW_GROUP)?;
     sifted.bytes.push(0);
     *bytes = sifted.bytes;
     Ok(sifted.unreadable)
@@ -182,9 +182,9 @@ pub fn sift_row_group(row_group: &[u8], bytes: &mut Vec<u8>) -> Result<BTreeMap<
 
 /// Which of the numbers up to 15 of fields were kept.
 #[derive(Default)]
-struct Kept(u32, Option<i64>);
+struct KeptFields(u32, Option<i64>);
 
-impl Kept {
+impl KeptFields {
     fn has(&self, number: i16) -> bool {
         self.0 >> number & 1 == 1
     }
@@ -196,8 +196,8 @@ impl Sifted {
     }
 
     /// Keeps the fields of a struct, whose end is not written.
-    fn structure(&mut self, walk: &mut Walk<'_>, fields: Fields) -> Result<Kept> {
-        let (mut kept, mut last) = (Kept::default(), 0);
+    fn structure(&mut self, walk: &mut ThriftWalk<'_>, fields: Fields) -> Result<KeptFields> {
+        let (mut kept, mut last) = (KeptFields::default(), 0);
         walk.fields(|walk, number, wire| {
             let Some((_, kind)) = fields.iter().find(|(known, _)| *known == number) else { return Ok(false) };
             if let Noted = kind {
@@ -205,7 +205,7 @@ impl Sifted {
                 return Ok(false);
             }
             let place = self.bytes.len();
-            FieldWriter::resumed(&mut self.bytes, last).begin(number, wire);
+            ThriftWriter::resumed(&mut self.bytes, last).begin(number, wire);
             let is_kept = match (kind, wire) {
                 (Codec, Wire::I32) => {
                     let code = walk.integer()?;
@@ -228,7 +228,13 @@ impl Sifted {
     }
 
     /// Keeps a value, if it has its own type; gives whether it has.
-    fn value(&mut self, walk: &mut Walk<'_>, kind: FieldType, wire: Wire, kept: &mut Kept) -> Result<bool> {
+    fn value(
+        &mut self,
+        walk: &mut ThriftWalk<'_>,
+        kind: FieldType,
+        wire: Wire,
+        kept: &mut KeptFields,
+    ) -> Result<bool> {
         let before = walk.clone();
         match (kind, wire) {
             (Struct(fields, needed), Wire::Struct) => {
@@ -243,9 +249,9 @@ impl Sifted {
                     order = order.or(Some(if wire == Wire::Struct { number } else { i16::MAX }));
                     Ok(false)
                 })?;
-                let mut fields = FieldWriter::new(&mut self.bytes);
+                let mut fields = ThriftWriter::new(&mut self.bytes);
                 fields.begin(order.unwrap_or(i16::MAX), Wire::Struct);
-                FieldWriter::new(fields.out()).end();
+                ThriftWriter::new(fields.out()).end();
                 fields.end();
                 return Ok(true);
             }
@@ -295,7 +301,7 @@ impl Sifted {
     }
 
     /// Keeps the elements of a list that have their own type.
-    fn list(&mut self, walk: &mut Walk<'_>, kind: FieldType) -> Result<bool> {
+    fn list(&mut self, walk: &mut ThriftWalk<'_>, kind: FieldType) -> Result<bool> {
         let mut before = walk.clone();
         let (element, length) = walk.list()?;
         let own = match kind {
@@ -314,7 +320,7 @@ impl Sifted {
         let mut count = 0;
         for _ in 0..length {
             let end = self.bytes.len();
-            if self.value(walk, kind, own, &mut Kept::default())? {
+            if self.value(walk, kind, own, &mut KeptFields::default())? {
                 count += 1;
             } else {
                 self.bytes.truncate(end);
@@ -329,7 +335,7 @@ impl Sifted {
     }
 
     /// Notes row groups, and writes an empty list; gives whether they are some.
-    fn row_groups(&mut self, walk: &mut Walk<'_>) -> Result<bool> {
+    fn row_groups(&mut self, walk: &mut ThriftWalk<'_>) -> Result<bool> {
         let mut before = walk.clone();
         let (element, length) = walk.list()?;
         if element != Wire::Struct && length > 0 {
@@ -341,7 +347,7 @@ impl Sifted {
             return Err(Error::data("damaged footer: it lists row groups twice"));
         }
         put_list(&mut self.bytes, Wire::Struct, 0);
-        let place = |walk: &Walk<'_>| {
+        let place = |walk: &ThriftWalk<'_>| {
             u32::try_from(walk.position()).map_err(|_| Error::data("a footer of more than 4 GiB"))
         };
         for _ in 0..length {
@@ -373,13 +379,13 @@ impl Sifted {
     }
 
     /// Keeps the elements of the schema, and notes the leaves whose types are not known.
-    fn schema(&mut self, walk: &mut Walk<'_>, length: u64) -> Result<()> {
+    fn schema(&mut self, walk: &mut ThriftWalk<'_>, length: u64) -> Result<()> {
         let mut leaf = 0;
         for index in 0..length {
             match schema_element::sift(walk, index == 0, &mut self.bytes)? {
-                Node::Group => continue,
-                Node::Leaf => {}
-                Node::UnknownLeaf(code) => {
+                SchemaElement::Group => continue,
+                SchemaElement::Leaf => {}
+                SchemaElement::UnknownLeaf(code) => {
                     self.unreadable.insert(leaf, Unreadable::Type(code));
                 }
             }
@@ -389,16 +395,16 @@ impl Sifted {
     }
 
     /// Keeps a column chunk. One without metadata, because these are encrypted, gets some: it is not read.
-    fn chunk(&mut self, walk: &mut Walk<'_>, leaf: usize) -> Result<()> {
+    fn chunk(&mut self, walk: &mut ThriftWalk<'_>, leaf: usize) -> Result<()> {
         let kept = self.structure(walk, COLUMN_CHUNK)?;
         let is_encrypted = kept.has(ENCRYPTION) || kept.has(ENCRYPTED_METADATA);
-        let mut more = FieldWriter::resumed(&mut self.bytes, i16::MAX);
+        let mut more = ThriftWriter::resumed(&mut self.bytes, i16::MAX);
         if !kept.has(FILE_OFFSET) {
             more.integer(FILE_OFFSET, Wire::I64, 0);
         }
         if is_encrypted && !kept.has(METADATA) {
             more.begin(METADATA, Wire::Struct);
-            let mut fields = FieldWriter::new(more.out());
+            let mut fields = ThriftWriter::new(more.out());
             fields.integer(1, Wire::I32, 0);
             fields.begin(2, Wire::List);
             put_list(fields.out(), Wire::I32, 0);

@@ -3,12 +3,12 @@
 use crate::format::metadata::thrift::Wire;
 
 /// Writes the fields of one struct behind bytes.
-pub struct FieldWriter<'a> {
+pub struct ThriftWriter<'a> {
     out: &'a mut Vec<u8>,
     last: i16,
 }
 
-impl<'a> FieldWriter<'a> {
+impl<'a> ThriftWriter<'a> {
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, last: 0 }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use parquet::basic::Compression;
 
 use crate::error::locked;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 
 /// So many bytes are kept at most: those of the columns that come first.
 pub const KEPT_PAGES_BYTES: u64 = 32 << 20;
@@ -22,7 +22,7 @@ pub fn most_kept(group_bytes: u64, groups: u64) -> u64 {
 pub struct KeptPages {
     most_bytes: u64,
     most_groups: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<PagesByGroup>,
 }
 
 /// Which page of a row group it is, and what its bytes were made of. Of damaged files, columns may overlap.
@@ -36,7 +36,7 @@ pub struct PageKey {
 }
 
 #[derive(Debug, Default)]
-struct Kept {
+struct PagesByGroup {
     bytes: u64,
     /// How often a row group was begun.
     begun: u64,
@@ -54,7 +54,7 @@ struct GroupPages {
     by_offset: BTreeMap<u64, (PageKey, Arc<Memory>)>,
 }
 
-impl Kept {
+impl PagesByGroup {
     /// The row group that was begun longest ago, of those whose last rows were decoded if there are any.
     fn oldest(&self) -> Option<usize> {
         let each = self.groups.iter();

@@ -6,10 +6,10 @@ use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
 use crate::format::encoding::rle::MAX_VALUES;
-use crate::format::metadata::page_header::Header;
+use crate::format::metadata::page_header::PageHeader;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::page::locations::is_same_pages;
-use crate::format::page::scanner::PageWalk;
+use crate::format::page::scanner::PageScanner;
 
 /// What is known of the pages of a column chunk before they are decoded.
 pub enum KnownPages {
@@ -30,7 +30,7 @@ struct Stated {
     rows: Option<u64>,
 }
 
-impl PageWalk<'_> {
+impl PageScanner<'_> {
     /// The pages of the chunk, as headers tell them, or else the index that lies there.
     pub fn known_pages(mut self, index: Option<Range<u64>>) -> KnownPages {
         let (values, rows) = (self.chunk().values, self.chunk().rows);
@@ -89,7 +89,7 @@ impl PageWalk<'_> {
 
     /// The rows that a page of lists states, which must begin with one. Where its levels can be read and say that it begins
     /// within a row, nothing is known; damaged levels say nothing.
-    fn begun_rows(&mut self, header: &Header, offset: u64) -> Option<u64> {
+    fn begun_rows(&mut self, header: &PageHeader, offset: u64) -> Option<u64> {
         let (stated, (repetition, _)) = header.stated_rows().zip(header.level_bytes())?;
         if repetition as u64 > header.compressed_bytes() || header.values() > MAX_VALUES {
             return Some(stated);

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use crate::error::locked;
-use crate::format::metadata::column_chunk::Chunk;
+use crate::format::metadata::column_chunk::ColumnChunk;
 use crate::format::metadata::page_index::PagePlace;
 
 /// More pages of a file are not noted: what was noted so far is forgotten then.
@@ -13,10 +13,10 @@ pub const MOST_PAGES: usize = 1 << 14;
 /// Data pages by column chunk and first row, so that those who read another part of a row group need not read the headers
 /// before it again.
 #[derive(Debug, Default)]
-pub struct PagePlaces(Mutex<Known>);
+pub struct PageLocations(Mutex<KnownLocations>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownLocations {
     /// The offset of each page, and its rows as an index tells them.
     pages: BTreeMap<(ChunkKey, u64), (u64, Option<u64>)>,
     /// The chunks whose headers were all looked at.
@@ -26,30 +26,30 @@ struct Known {
 /// Where a column chunk begins and ends, and what counts as a row: of damaged files, chunks may overlap.
 type ChunkKey = (u64, u64, bool);
 
-impl PagePlaces {
+impl PageLocations {
     /// Notes pages of a column chunk; of very many, some.
-    pub fn note(&self, chunk: &Chunk, pages: &[PagePlace]) {
+    pub fn note(&self, chunk: &ColumnChunk, pages: &[PagePlace]) {
         let mut known = locked(&self.0);
         let step = pages.len().div_ceil(MOST_PAGES / 4).max(1);
         if known.pages.len() + pages.len() / step > MOST_PAGES {
-            *known = Known::default();
+            *known = KnownLocations::default();
         }
         let some = pages.iter().step_by(step);
         known.pages.extend(some.map(|page| ((key(chunk), page.first_row), (page.offset, page.told_rows))));
     }
 
     /// Notes that all headers of a column chunk were looked at.
-    pub fn note_checked(&self, chunk: &Chunk) {
+    pub fn note_checked(&self, chunk: &ColumnChunk) {
         locked(&self.0).checked.insert(key(chunk));
     }
 
     /// Whether all headers of a column chunk were looked at.
-    pub fn is_checked(&self, chunk: &Chunk) -> bool {
+    pub fn is_checked(&self, chunk: &ColumnChunk) -> bool {
         locked(&self.0).checked.contains(&key(chunk))
     }
 
     /// Of the pages of a column chunk that were noted, the last one that begins at a row or before.
-    pub fn last(&self, chunk: &Chunk, row: u64) -> Option<PagePlace> {
+    pub fn last(&self, chunk: &ColumnChunk, row: u64) -> Option<PagePlace> {
         let known = locked(&self.0);
         let mut pages = known.pages.range((key(chunk), 0)..=(key(chunk), row));
         let (&(_, first_row), &(offset, told_rows)) = pages.next_back()?;
@@ -57,7 +57,7 @@ impl PagePlaces {
     }
 }
 
-fn key(chunk: &Chunk) -> ChunkKey {
+fn key(chunk: &ColumnChunk) -> ChunkKey {
     (chunk.start, chunk.end, chunk.is_flat())
 }
 
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_last_page_up_to_a_row_is_told_of_each_chunk() {
-        let chunk = |start, end, is_flat: bool| Chunk {
+        let chunk = |start, end, is_flat: bool| ColumnChunk {
             start,
             end,
             index: None,
@@ -96,7 +96,7 @@ mod tests {
             encodings: Encodings::default(),
             writer: Writer::default(),
         };
-        let places = PagePlaces::default();
+        let places = PageLocations::default();
         let page = |first_row| PagePlace { offset: 1000 + first_row, first_row, told_rows: None };
         let (one, other) = (chunk(4, 5000, true), chunk(9, 5000, true));
         places.note(&one, &[page(0), page(10), page(30)]);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use parquet::basic::Encoding;
 
 use crate::arrow::array::contradicts;
-use crate::arrow::field::Field;
-use crate::arrow::leaf::{Leaf, column_of, page_rows};
+use crate::arrow::field::ArrowField;
+use crate::arrow::leaf::{ArrowLeaf, column_of, page_rows};
 use crate::arrow::row_source::RowGroup;
 use crate::error::{Error, Result};
 use crate::format::encoding::page_values::Page;
@@ -20,8 +20,8 @@ const MOST_BYTES: usize = 256 << 10;
 /// The rows of a leaf of a row group, as pages.
 pub struct MadePages<'a> {
     group: Arc<RowGroup>,
-    field: Field,
-    leaf: Leaf,
+    field: ArrowField,
+    leaf: ArrowLeaf,
     made: &'a mut Vec<u8>,
     /// The row that comes next, and that behind the last one that is wanted.
     next_row: usize,
@@ -33,7 +33,12 @@ impl<'a> MadePages<'a> {
     ///
     /// # Errors
     /// `Data` if there is no such column.
-    pub fn new(group: Arc<RowGroup>, fields: &[Field], leaf: Leaf, buffers: &'a mut Buffers) -> Result<Self> {
+    pub fn new(
+        group: Arc<RowGroup>,
+        fields: &[ArrowField],
+        leaf: ArrowLeaf,
+        buffers: &'a mut Buffers,
+    ) -> Result<Self> {
         let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?.clone();
         let (made, end_row) = buffers.made();
         let end_row = usize::try_from(end_row).unwrap_or(usize::MAX).min(group.rows());

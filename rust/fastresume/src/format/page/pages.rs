@@ -5,19 +5,19 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::page::made_pages::MadePages;
-use crate::format::page::reader::{PageStart, StoredPages};
+use crate::format::page::reader::{PageReader, PageStart};
 
 /// Opens the pages of one column of one row group.
 #[expect(clippy::large_enum_variant, reason = "there is one at a time, on the stack")]
 pub enum Pages<'a> {
     /// Those of a file.
-    Stored(StoredPages<'a>),
+    Stored(PageReader<'a>),
     /// Those that are made of arrays.
     Made(MadePages<'a>),
 }
 
 impl Pages<'_> {
-    /// Passes over whole data pages; see `PageWalk::pass_rows`.
+    /// Passes over whole data pages; see `PageScanner::pass_rows`.
     ///
     /// # Errors
     /// As told there.
@@ -38,7 +38,7 @@ impl Pages<'_> {
     /// Notes that the present page of a flat column was decoded.
     ///
     /// # Errors
-    /// As for `PageWalk::note_decoded`.
+    /// As for `PageScanner::note_decoded`.
     pub fn note_decoded(&mut self, is_counted: bool) -> Result<()> {
         match self {
             Self::Stored(pages) => pages.note_decoded(is_counted),

@@ -9,14 +9,14 @@ use parquet::basic::{Compression, Encoding};
 use crate::error::{Error, Result};
 use crate::format::compression::codec::Codec;
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::format::metadata::column_chunk::Chunk;
-use crate::format::metadata::page_header::Header;
+use crate::format::metadata::column_chunk::ColumnChunk;
+use crate::format::metadata::page_header::PageHeader;
 use crate::format::page::kept_pages::{KeptPages, PageKey};
-use crate::format::page::locations::PagePlaces;
-use crate::format::page::scanner::{PageWalk, PassedPage, other_rows};
+use crate::format::page::locations::PageLocations;
+use crate::format::page::scanner::{PageScanner, PassedPage, other_rows};
 use crate::format::page::sizes::{grow, to_usize};
-use crate::memory::buffer::Memory;
-use crate::source::byte_source::Source;
+use crate::memory::pool::Memory;
+use crate::source::byte_source::ByteSource;
 
 /// What some pages end in.
 const PADDING: &[u8] = &[0; 8];
@@ -92,8 +92,8 @@ impl Buffers {
 }
 
 /// Opens the pages of one column chunk; those that are passed over are not decompressed.
-pub struct StoredPages<'a> {
-    walk: PageWalk<'a>,
+pub struct PageReader<'a> {
+    walk: PageScanner<'a>,
     expanded: &'a mut ExpandedPage,
     dictionary: &'a mut Arc<Memory>,
     codec: &'a mut Codec,
@@ -108,7 +108,7 @@ pub struct StoredPages<'a> {
     page: Range<usize>,
 }
 
-/// What a decoder has to know of a data page; its bytes are [`StoredPages::page`].
+/// What a decoder has to know of a data page; its bytes are [`PageReader::page`].
 pub struct PageStart {
     /// Values: rows in a flat column, of which some may be null; else one for each pair of levels.
     pub num_values: usize,
@@ -165,15 +165,15 @@ impl PageStart {
     }
 }
 
-impl<'a> StoredPages<'a> {
+impl<'a> PageReader<'a> {
     /// The pages of a chunk: whether their checksums are compared, and what is told of one that has none.
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file, or its codec is not known.
     pub fn new(
-        source: Arc<dyn Source>,
-        chunk: Chunk,
-        places: Arc<PagePlaces>,
+        source: Arc<dyn ByteSource>,
+        chunk: ColumnChunk,
+        places: Arc<PageLocations>,
         (verifies_checksums, lacks_checksums): (bool, Arc<AtomicBool>),
         buffers: &'a mut Buffers,
     ) -> Result<Self> {
@@ -181,7 +181,7 @@ impl<'a> StoredPages<'a> {
         let part = part.as_ref();
         let end_row = part.map_or(chunk.rows, |part| part.end_row);
         let compression = chunk.compression;
-        let walk = PageWalk::new(source, chunk, places, end_row, ahead)?;
+        let walk = PageScanner::new(source, chunk, places, end_row, ahead)?;
         let known = codec.take().filter(|(known, _)| *known == compression);
         let known = known.map_or_else(|| Codec::new(compression), |(_, known)| Ok(known))?;
         let (_, codec) = codec.insert((compression, known));
@@ -199,17 +199,17 @@ impl<'a> StoredPages<'a> {
         })
     }
 
-    /// Passes over whole data pages; see [`PageWalk::pass_rows`].
+    /// Passes over whole data pages; see [`PageScanner::pass_rows`].
     pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
         self.walk.pass_rows(row, rows)
     }
 
-    /// Notes which rows begin in the present page; see [`PageWalk::note_rows`].
+    /// Notes which rows begin in the present page; see [`PageScanner::note_rows`].
     pub fn note_rows(&mut self, rows: Range<usize>) {
         self.walk.note_rows(rows);
     }
 
-    /// Notes that the present page of a flat column was decoded; see [`PageWalk::note_decoded`].
+    /// Notes that the present page of a flat column was decoded; see [`PageScanner::note_decoded`].
     ///
     /// # Errors
     /// As told there.
@@ -223,7 +223,7 @@ impl<'a> StoredPages<'a> {
     /// `Data` if it is damaged; `Source` if it can't be read.
     pub fn dictionary(&mut self) -> Result<Option<usize>> {
         self.walk.is_skipping = true;
-        if !self.walk.header()?.is_some_and(Header::is_dictionary) {
+        if !self.walk.header()?.is_some_and(PageHeader::is_dictionary) {
             return Ok(None);
         }
         self.walk.pass();
@@ -268,7 +268,7 @@ impl<'a> StoredPages<'a> {
         let Some(page) = self.walk.pass() else { return Ok(None) };
         self.expand(&page, None)?;
         let [repetition_encoding, definition_encoding] = header.level_encodings()?;
-        let Chunk { writer, encodings, .. } = self.walk.chunk();
+        let ColumnChunk { writer, encodings, .. } = self.walk.chunk();
         let counts_rows = writer.counts_list_rows();
         let has_odd_levels = self.walk.chunk().has_no_such_levels(header.level_bytes());
         let is_doubtful = has_odd_levels || !encodings.are_dictionary();
@@ -450,7 +450,7 @@ impl<'a> StoredPages<'a> {
     }
 }
 
-impl Drop for StoredPages<'_> {
+impl Drop for PageReader<'_> {
     /// Keeps the present page for who reads the next part of the row group, if this one ends amid it.
     fn drop(&mut self) {
         if self.is_expanded

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
-use crate::format::encoding::bitmap::{Bits, Marks};
+use crate::format::encoding::bitmap::{Bitmap, Marks};
 use crate::format::encoding::levels::Levels;
 use crate::format::encoding::rle::MAX_VALUES;
-use crate::format::metadata::column_chunk::Chunk;
-use crate::format::metadata::page_header::Header;
+use crate::format::metadata::column_chunk::ColumnChunk;
+use crate::format::metadata::page_header::PageHeader;
 use crate::format::metadata::page_index::{PagePlace, read_index};
 use crate::format::metadata::thrift::truncated;
-use crate::format::page::locations::{PagePlaces, is_same_pages};
+use crate::format::page::locations::{PageLocations, is_same_pages};
 use crate::format::page::sizes::{grow, to_usize};
-use crate::memory::buffer::Memory;
-use crate::source::byte_source::Source;
+use crate::memory::pool::Memory;
+use crate::source::byte_source::ByteSource;
 
 /// A header is looked for in this many bytes first (statistics may make it longer), then in more.
 const HEADER_BYTES: u64 = 512;
@@ -33,7 +33,7 @@ const LEAST_READ_BYTES: u64 = 32 << 10;
 pub struct PassedPage {
     /// Where it lies, behind its header.
     pub offset: u64,
-    pub header: Header,
+    pub header: PageHeader,
     /// Its rows, if an index of the pages led to it.
     pub told_rows: Option<u64>,
 }
@@ -45,9 +45,9 @@ pub struct PassedPage {
 /// column are decoded one after the other, and the bytes of each tell how many values it has. Rows of a flat column are its values. Those
 /// of lists are what their repetition levels say, whatever a header states; where these are compressed, pages are decompressed,
 /// unless the writer of their index is known to count rows.
-pub struct PageWalk<'a> {
-    source: Arc<dyn Source>,
-    chunk: Chunk,
+pub struct PageScanner<'a> {
+    source: Arc<dyn ByteSource>,
+    chunk: ColumnChunk,
     /// Rows of the row group behind this one are not wanted now.
     end_row: u64,
     offset: u64,
@@ -56,7 +56,7 @@ pub struct PageWalk<'a> {
     ahead: Range<u64>,
     /// Whether no more is read than what is asked for.
     pub is_skipping: bool,
-    next: Option<Header>,
+    next: Option<PageHeader>,
     /// Where the header begins that was read last.
     header_start: u64,
     /// A dictionary that was passed by, until a page needs it.
@@ -68,21 +68,21 @@ pub struct PageWalk<'a> {
     told_rows: Option<u64>,
     /// The first row of the next page, as far as it was found: there may be more rows in between.
     row_found: u64,
-    places: Arc<PagePlaces>,
+    places: Arc<PageLocations>,
     /// Of a page that is passed over, its repetition levels, and which of them begin no row.
     levels: Levels,
-    within: Bits,
+    within: Bitmap,
 }
 
-impl<'a> PageWalk<'a> {
+impl<'a> PageScanner<'a> {
     /// A walk that begins with the first page. Rows from `end_row` on are not wanted; `memory` takes what is read.
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file.
     pub fn new(
-        source: Arc<dyn Source>,
-        chunk: Chunk,
-        places: Arc<PagePlaces>,
+        source: Arc<dyn ByteSource>,
+        chunk: ColumnChunk,
+        places: Arc<PageLocations>,
         end_row: u64,
         memory: &'a mut Memory,
     ) -> Result<Self> {
@@ -112,17 +112,17 @@ impl<'a> PageWalk<'a> {
             row_found: 0,
             places,
             levels: Levels::default(),
-            within: Bits::default(),
+            within: Bitmap::default(),
         })
     }
 
     /// The column chunk.
-    pub fn chunk(&self) -> &Chunk {
+    pub fn chunk(&self) -> &ColumnChunk {
         &self.chunk
     }
 
     /// What it reads from.
-    pub fn source(&self) -> &dyn Source {
+    pub fn source(&self) -> &dyn ByteSource {
         self.source.as_ref()
     }
 
@@ -197,7 +197,7 @@ impl<'a> PageWalk<'a> {
     }
 
     /// The header of the next page that holds data or a dictionary; the offset is after it.
-    pub fn header(&mut self) -> Result<Option<&Header>> {
+    pub fn header(&mut self) -> Result<Option<&PageHeader>> {
         if self.is_part() && !self.chunk.is_flat() {
             self.check_headers()?;
         }
@@ -275,12 +275,12 @@ impl<'a> PageWalk<'a> {
     ///
     /// # Errors
     /// `Data` if it is damaged; `Source` if it can't be read.
-    pub fn parse_header(&mut self, offset: u64) -> Result<(Header, u64)> {
+    pub fn parse_header(&mut self, offset: u64) -> Result<(PageHeader, u64)> {
         let mut window = HEADER_BYTES;
         let left = self.chunk.end - offset;
         let (header, length) = loop {
             let bytes = self.bytes(offset, left.min(window))?;
-            match Header::parse(&self.memory.bytes()[bytes]) {
+            match PageHeader::parse(&self.memory.bytes()[bytes]) {
                 Ok((header, length)) => break (header, length as u64),
                 Err(error) if error != truncated() || window >= left => return Err(error),
                 Err(_) if window < MAX_HEADER_BYTES => window *= 4,
@@ -393,7 +393,7 @@ impl<'a> PageWalk<'a> {
     }
 
     /// How many rows begin in the next page, if that can be told without decompressing it.
-    fn rows_of(&mut self, header: &Header) -> Result<Option<usize>> {
+    fn rows_of(&mut self, header: &PageHeader) -> Result<Option<usize>> {
         let count = header.values();
         if self.chunk.is_flat() {
             return Ok(Some(count));

@@ -10,7 +10,7 @@ use crate::format::metadata::writer::Writer;
 
 struct Bytes(Vec<u8>);
 
-impl Source for Bytes {
+impl ByteSource for Bytes {
     fn size(&self) -> u64 {
         self.0.len() as u64
     }
@@ -32,7 +32,7 @@ fn rows_are_passed_without_a_look_at_what_lies_behind_the_last_one() {
     let page = [0x15, 0, 0x15, 16, 0x15, 16, 0x2c, 0x15, 4, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0];
     let page = [&page[..], &[7; 8]].concat();
     let bytes = [&page[..], &page, &[0xff; 3]].concat();
-    let chunk = Chunk {
+    let chunk = ColumnChunk {
         start: 0,
         end: bytes.len() as u64,
         index: None,
@@ -47,7 +47,7 @@ fn rows_are_passed_without_a_look_at_what_lies_behind_the_last_one() {
         writer: Writer::default(),
     };
     let mut memory = Memory::default();
-    let mut walk = PageWalk::new(Arc::new(Bytes(bytes)), chunk, Arc::default(), 4, &mut memory).unwrap();
+    let mut walk = PageScanner::new(Arc::new(Bytes(bytes)), chunk, Arc::default(), 4, &mut memory).unwrap();
     assert_eq!(walk.pass_rows(0, 3).unwrap(), 2);
     assert_eq!(walk.pass_rows(2, 2).unwrap(), 2);
     assert!(walk.header().is_err(), "what lies behind the pages is no header");

@@ -1,7 +1,7 @@
 //! Sizes that a file states, as lengths in memory.
 
 use crate::error::{Error, Result};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 
 /// Makes room for so many bytes.
 ///

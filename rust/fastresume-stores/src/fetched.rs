@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use bytes::Bytes;
 use fastresume::error::{check_thread, locked};
-use fastresume::{Error, Result, Source};
+use fastresume::{ByteSource, Error, Result};
 use tokio::task::AbortHandle;
 
 use crate::object::{Object, copy, waiting};
@@ -76,7 +76,7 @@ impl Drop for Promise {
     }
 }
 
-struct Part {
+struct FetchPart {
     range: Range<u64>,
     slot: Arc<Slot>,
     request: AbortHandle,
@@ -86,7 +86,7 @@ struct Part {
 pub struct Fetched {
     object: Arc<Object>,
     /// The parts, ascending, none of them empty.
-    parts: Vec<Part>,
+    parts: Vec<FetchPart>,
     /// Where they arrive: nothing comes to a forked child.
     process: &'static Process,
 }
@@ -113,7 +113,7 @@ impl Fetched {
                 let came = promise.object.get(client.as_ref(), asked, block_bytes).await;
                 promise.keep(came);
             });
-            Part { range, slot, request: request.abort_handle() }
+            FetchPart { range, slot, request: request.abort_handle() }
         });
         Ok(Some(Self { object: Arc::clone(object), parts: parts.collect(), process }))
     }
@@ -171,7 +171,7 @@ fn joined(apart: Vec<Range<u64>>) -> Vec<Range<u64>> {
     joined
 }
 
-impl Source for Fetched {
+impl ByteSource for Fetched {
     fn size(&self) -> u64 {
         self.object.status.size
     }

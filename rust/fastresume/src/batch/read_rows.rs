@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex};
 use crate::batch::filler::Filler;
 use crate::batch::gather_rows::gather;
 use crate::batch::segment::{Piece, Places, Segment, to_usize};
-use crate::batch::slots::fields::{SharedSlots, Slots};
+use crate::batch::slots::fields::{FieldSlots, SharedSlots};
 use crate::batch::slots::pending::repeat;
-use crate::batch::slots::row_ids::Written;
+use crate::batch::slots::row_ids::RowIds;
 use crate::batch::sources::Sources;
 use crate::error::{Error, Result, locked};
 use crate::intervals::set::Intervals;
-use crate::memory::buffer::{Memory, Pool};
+use crate::memory::pool::{Memory, Pool};
 use crate::memory::vectors::{collected, collected_results, exact_room_for, push};
 
 /// Rows that were read by their numbers.
 #[derive(Debug)]
 pub struct ReadRows {
-    /// The memory of each field of the layout; see [`Slots::into_parts`].
+    /// The memory of each field of the layout; see [`FieldSlots::into_parts`].
     pub fields: Vec<Memory>,
     /// The numbers of the rows.
-    pub written: Written,
+    pub written: RowIds,
 }
 
 /// The rows that `runs` name, counted over all sources, in their order, repeated until there are `count` rows. `runs` may
@@ -39,7 +39,7 @@ pub fn read(sources: &Arc<Sources>, runs: &[Range<u64>], count: u64, stop: &Atom
         return Err(Error::Argument(format!("row {last} is not below {rows}, the number of rows")));
     }
     let count = to_usize(count)?;
-    let mut written = Written::default();
+    let mut written = RowIds::default();
     let mut slot_row = 0;
     for run in runs.iter().filter(|run| !run.is_empty()) {
         written.note(slot_row, run.clone())?;
@@ -78,12 +78,12 @@ fn decoded(
     pool: &Pool,
     wanted: &Intervals,
     count: Option<usize>,
-    written: &mut Written,
+    written: &mut RowIds,
     stop: &AtomicBool,
 ) -> Result<Vec<Memory>> {
     let distinct = to_usize(wanted.count())?;
     let rows = count.map_or(distinct, |count| count.max(distinct));
-    let slots: SharedSlots = Arc::new(Mutex::new(Slots::new(filler.layout(), rows, pool, None)?));
+    let slots: SharedSlots = Arc::new(Mutex::new(FieldSlots::new(filler.layout(), rows, pool, None)?));
     let mut segments = VecDeque::from(segments(filler.sources(), wanted.ranges())?);
     while let Some(segment) = segments.pop_front() {
         segments.extend(filler.fill(&segment, |_| Some(&slots), stop)?.left);

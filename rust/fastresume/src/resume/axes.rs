@@ -8,7 +8,7 @@ use crate::dataset::manifest::MAX_ROWS;
 use crate::error::{Error, Result};
 use crate::intervals::set::Intervals;
 use crate::order::comb::Comb;
-use crate::order::mixture::{Axis, Mixture, Source, Stage, VERSION};
+use crate::order::mixture::{Axis, Mixture, MixtureSource, Stage, VERSION};
 use crate::order::pass_order::OrderKind;
 use crate::order::period::Period;
 use crate::order::weights::Weights;
@@ -96,7 +96,7 @@ impl Axes {
 
 /// What was taken of the sources before the present stage: the earlier ones of the pass are replayed.
 fn axes_before(mixture: &Mixture) -> Result<Vec<Axis>> {
-    let mut axes: Vec<Axis> = mixture.sources.iter().map(Source::axis).collect();
+    let mut axes: Vec<Axis> = mixture.sources.iter().map(MixtureSource::axis).collect();
     let grow = |axes: &mut [Axis], stages| {
         for (axis, source) in axes.iter_mut().zip(&mixture.sources) {
             source.grow_after(stages, axis);
@@ -104,14 +104,14 @@ fn axes_before(mixture: &Mixture) -> Result<Vec<Axis>> {
     };
     for (number, stage) in (0..).zip(&mixture.stages) {
         grow(&mut axes, number);
-        axes = Axes::new(&stage.0, axes)?.after(stage.1, &remaining_of(stage)?);
+        axes = Axes::new(&stage.weights, axes)?.after(stage.positions, &remaining_of(stage)?);
     }
     grow(&mut axes, mixture.stages.len() as u64);
     Ok(axes)
 }
 
 /// The positions that the cuts of an earlier stage leave.
-fn remaining_of(Stage(_, positions, cuts): &Stage) -> Result<Intervals> {
+fn remaining_of(Stage { positions, cuts, .. }: &Stage) -> Result<Intervals> {
     let cuts = cuts.iter().map(|&(lanes, groups, rows, done)| Ok((Cut::new(lanes, groups, rows)?, done)));
     let begun = Cursor::start(identity(OrderKind::Sequential, *positions));
     Cursor { cuts: cuts.collect::<Result<_>>()?, ..begun }.remaining()
@@ -186,7 +186,7 @@ impl Cursor {
 
     /// The first cut under an earlier stage of the pass; `None` if there was none.
     pub(super) fn first_cut_of_stages(&self) -> Option<Cut> {
-        let &(lanes, groups, rows, _) = self.mixture()?.stages.first()?.2.first()?;
+        let &(lanes, groups, rows, _) = self.mixture()?.stages.first()?.cuts.first()?;
         Cut::new(lanes, groups, rows).ok()
     }
 
@@ -205,7 +205,7 @@ impl Cursor {
         if !is_canonical {
             return Err(damaged("it is of a mixture, and has what only a dataset's state has"));
         }
-        let is_done = |stage: &Stage| stage.2.is_empty() || stage.2.iter().any(|cut| cut.3 == 0);
+        let is_done = |stage: &Stage| stage.cuts.is_empty() || stage.cuts.iter().any(|cut| cut.3 == 0);
         if mixture.stages.iter().any(is_done) {
             return Err(damaged("a stage of its mixture has nothing done"));
         }
@@ -230,10 +230,10 @@ impl Cursor {
         let mixture = self.mixture()?;
         let mut end = 0_u64;
         let number = mixture.stages.iter().position(|stage| {
-            end = stage.2.iter().fold(end, |steps, cut| steps.saturating_add(cut.3));
+            end = stage.cuts.iter().fold(end, |steps, cut| steps.saturating_add(cut.3));
             step < end
         })?;
-        let Stage(weights, positions, cuts) = &mixture.stages[number];
+        let Stage { weights, positions, cuts } = &mixture.stages[number];
         let cuts =
             cuts.iter().map(|&(lanes, groups, rows, done)| Some((Cut::new(lanes, groups, rows).ok()?, done)));
         let cuts = cuts.collect::<Option<_>>()?;
@@ -290,7 +290,7 @@ impl Cursor {
         let weights: Vec<u64> = joined.iter().map(|joined| weight_of(joined.own)).collect();
         let grown = |&Joined { from, own }: &Joined| {
             let own = &named.sources[own?];
-            (own.fingerprint != mixture.sources[from?].1).then_some(own)
+            (own.fingerprint != mixture.sources[from?].hash).then_some(own)
         };
         let has_grown = joined.iter().any(|joined| grown(joined).is_some());
         let is_same = joined.iter().map(|joined| joined.from).eq((0..count).map(Some)) && !has_grown;
@@ -307,12 +307,13 @@ impl Cursor {
         let mut stages = mixture.stages.clone();
         if is_begun {
             let cuts = self.cuts.iter().map(|&(cut, done)| (cut.lanes(), cut.groups(), cut.rows(), done));
-            stages.push(Stage(mixture.weights.clone(), self.identity.num_rows, cuts.collect()));
+            let (weights, positions) = (mixture.weights.clone(), self.identity.num_rows);
+            stages.push(Stage { weights, positions, cuts: cuts.collect() });
         }
         if !is_same {
             for stage in &mut stages {
-                let old = joined.iter().map(|joined| joined.from.map_or(0, |from| stage.0[from]));
-                stage.0 = old.collect::<Vec<_>>().into();
+                let old = joined.iter().map(|joined| joined.from.map_or(0, |from| stage.weights[from]));
+                stage.weights = old.collect::<Vec<_>>().into();
             }
         }
         let sources = joined.iter().filter_map(|joined| match (joined.from, joined.own) {
@@ -336,7 +337,7 @@ impl Cursor {
 
 /// How many positions the earlier stages of a pass have given.
 fn given(mixture: &Mixture) -> Result<u64> {
-    let each = mixture.stages.iter().flat_map(|stage| &stage.2).map(|&(lanes, groups, rows, done)| {
+    let each = mixture.stages.iter().flat_map(|stage| &stage.cuts).map(|&(lanes, groups, rows, done)| {
         Ok::<u64, Error>(Cut::new(lanes, groups, rows)?.global_batch_rows().saturating_mul(done))
     });
     each.sum()

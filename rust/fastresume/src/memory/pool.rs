@@ -3,14 +3,14 @@
 use crate::error::Result;
 use crate::memory::block::Block;
 pub use crate::memory::block::{PAGED_BYTES, PageLock, most_paged};
-use crate::memory::free_list::{KEPT_BYTES, STORE, Store};
+use crate::memory::free_list::{FreeList, KEPT_BYTES, STORE};
 pub use crate::memory::vectors::{check_reserve, may_be_refused, note_reserve};
 
 /// Where a reader gets memory: freed memory comes first, because fresh memory costs more than what is written
 /// to it.
 #[derive(Debug)]
 pub struct Pool {
-    store: Option<&'static Store>,
+    store: Option<&'static FreeList>,
     stated_bytes: usize,
 }
 
@@ -21,7 +21,7 @@ impl Pool {
         Self::of(&STORE, stated_bytes)
     }
 
-    fn of(store: &'static Store, stated_bytes: usize) -> Self {
+    fn of(store: &'static FreeList, stated_bytes: usize) -> Self {
         if stated_bytes == 0 {
             return Self { store: None, stated_bytes };
         }
@@ -67,7 +67,7 @@ pub struct Memory {
     block: Block,
     length: usize,
     /// Where the block is returned to when it is dropped.
-    store: Option<&'static Store>,
+    store: Option<&'static FreeList>,
 }
 
 impl Drop for Memory {
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn memory_that_grows_takes_what_was_let_go_of_and_gives_back_what_it_had() {
-        static OWN: Store = Store::new();
+        static OWN: FreeList = FreeList::new();
         let pool = Pool::of(&OWN, 1 << 24);
         let grow = || {
             let (mut memory, mut expected) = (pool.growing(), Vec::new());
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_pool_of_nothing_gives_memory_that_does_not_come_back() {
-        static OWN: Store = Store::new();
+        static OWN: FreeList = FreeList::new();
         for (stated, comes_back) in [(1, true), (0, false)] {
             drop(Pool::of(&OWN, stated).memory(2 * KEPT_BYTES).unwrap());
             assert_eq!(OWN.bytes() > 0, comes_back);
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn pages_are_locked_once_and_unlocked_before_they_go() {
-        static OWN: Store = Store::new();
+        static OWN: FreeList = FreeList::new();
         static LOCK: Noted = Noted { locked: Mutex::new(BTreeMap::new()), most: 1 };
         let locked = || LOCK.locked.lock().unwrap().clone();
         let pool = Pool::of(&OWN, 1 << 24);

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::schema::buckets::Buckets;
-use crate::schema::cast::Delivery;
+use crate::schema::cast::NumberCast;
 
 /// The Julian day of 1970-01-01.
 const EPOCH_DAY: i128 = 2_440_588;
@@ -89,7 +89,7 @@ impl Conversion {
 pub struct Converter {
     pub conversion: Conversion,
     /// How the 64 bits of the conversion are cast; `None` if they are delivered as they are.
-    pub then: Option<Delivery>,
+    pub then: Option<NumberCast>,
 }
 
 impl Converter {

@@ -16,20 +16,20 @@ thread_local! {
 
 /// Does work whose waits end once `is_over` says so, which this thread asks now and then.
 pub fn asking<T>(is_over: fn() -> bool, work: impl FnOnce() -> T) -> T {
-    struct Before(Option<fn() -> bool>);
-    impl Drop for Before {
+    struct StopBefore(Option<fn() -> bool>);
+    impl Drop for StopBefore {
         fn drop(&mut self) {
             ASKED.set(self.0);
         }
     }
-    let _before = Before(ASKED.replace(Some(is_over)));
+    let _before = StopBefore(ASKED.replace(Some(is_over)));
     work()
 }
 
 /// Puts back what ended the waits of the thread before.
-struct Before(Option<Stop>);
+struct StopBefore(Option<Stop>);
 
-impl Drop for Before {
+impl Drop for StopBefore {
     fn drop(&mut self) {
         OF_THREAD.replace(self.0.take());
     }
@@ -37,7 +37,7 @@ impl Drop for Before {
 
 /// Does work whose waits end once `stop` is set.
 pub fn stopped_by<T>(stop: Option<Stop>, work: impl FnOnce() -> T) -> T {
-    let _before = Before(OF_THREAD.replace(stop));
+    let _before = StopBefore(OF_THREAD.replace(stop));
     work()
 }
 

@@ -4,10 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::batch::slots::interleave::Move;
-use crate::batch::slots::partition::{PIECE_BYTES, PIECES};
+use crate::batch::slots::sorter::{PIECE_BYTES, PIECES};
 use crate::decode::decoder::{ElementMarks, JaggedRows};
 use crate::error::Result;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::memory::vectors::with_room;
 use crate::simd;
 

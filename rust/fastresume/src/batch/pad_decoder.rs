@@ -4,13 +4,13 @@ use std::ops::Range;
 
 use bytemuck::Pod;
 
-use crate::batch::routing::{Route, Routes, hand_out};
+use crate::batch::routes::{Route, Routes, hand_out};
 use crate::batch::slots::interleave::{Columns, Rows};
-use crate::batch::slots::partition::Sorter;
+use crate::batch::slots::sorter::Sorter;
 use crate::decode::decoder::{JaggedDecoder, JaggedRows};
 use crate::decode::numbers::{as_numbers, narrowed};
 use crate::error::{Error, Result, locked};
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 use crate::projection::padding::{End, Padding};
 
 /// Rows are decoded in steps of about this many bytes, so that they are in the cache when they are copied.

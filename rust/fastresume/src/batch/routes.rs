@@ -6,12 +6,12 @@ use std::sync::Arc;
 use crate::batch::segment::{Piece, to_usize};
 use crate::batch::slots::fields::SharedSlots;
 use crate::batch::slots::interleave::{Columns, Move, Rows, Scattered};
-use crate::batch::slots::jagged_partition::{self, Lot};
-use crate::batch::slots::partition::Sorter;
+use crate::batch::slots::jagged_piece::{self, Lot};
 use crate::batch::slots::pending::{PendingRows, STRIPS, Strip, strip_rows};
 use crate::batch::slots::row_ids::Damage;
+use crate::batch::slots::sorter::Sorter;
 use crate::decode::decoder::JaggedRows;
-use crate::decode::row_picker::Sieve;
+use crate::decode::row_picker::RowPicker;
 use crate::error::{Result, locked};
 use crate::memory::vectors::{collected, push, with_room};
 
@@ -39,7 +39,7 @@ pub struct RouteParts<'a> {
     pub shares: Vec<Route<'a>>,
     /// The steps in which the rows of each batch are decoded; empty where rows are scattered.
     pub steps: Vec<Range<usize>>,
-    pub sieve: Sieve,
+    pub sieve: RowPicker,
     /// The number of rows that are kept.
     pub rows: usize,
     /// The number of rows in one strip.
@@ -97,7 +97,7 @@ impl<'a> Routes<'a> {
     /// # Errors
     /// As for `parts`.
     pub fn parts_of(&self, strip_rows: usize) -> Result<RouteParts<'a>> {
-        let mut sieve = Sieve::default();
+        let mut sieve = RowPicker::default();
         let rows = self.rows();
         if !self.are_runs() {
             sieve.add(&self.spans)?;
@@ -273,7 +273,7 @@ pub fn hand_out_jagged(
     });
     let each: Vec<(&SharedSlots, Scattered<'_>)> = collected(each)?;
     let moves: Vec<&[Move]> = collected(each.iter().map(|(_, of)| of.moves))?;
-    jagged_partition::sort(source, inner_rows, &moves, |piece, lots| {
+    jagged_piece::sort(source, inner_rows, &moves, |piece, lots| {
         for Lot { share, rows, before } in lots {
             let (slots, of) = each[share];
             if let Some(slot) = locked(slots).jagged(index) {

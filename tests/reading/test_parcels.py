@@ -14,23 +14,23 @@ import pytest
 import torch
 
 from fastresume.batch.jagged import Jagged
-from fastresume.reading.workers import shared_memory
+from fastresume.reading.workers import parcels
 from support.child import open_files, shared_memory_files
 
-DTYPES = sorted(shared_memory._DTYPES, key=str)
+DTYPES = sorted(parcels._DTYPES, key=str)
 
 
 @pytest.fixture
-def sender() -> Iterator[shared_memory.Sender]:
-    found = shared_memory.Sender()
+def sender() -> Iterator[parcels.Sender]:
+    found = parcels.Sender()
     yield found
-    shared_memory.forget(found._name)
+    parcels.forget(found._name)
     resource_sharer.stop()
 
 
-def sent(sender: shared_memory.Sender, value: object) -> Any:
+def sent(sender: parcels.Sender, value: object) -> Any:
     """Return what arrives of a value: here in the same process, elsewhere in another one."""
-    return shared_memory.unpack(pickle.loads(bytes(ForkingPickler.dumps(sender.pack(value)))))
+    return parcels.unpack(pickle.loads(bytes(ForkingPickler.dumps(sender.pack(value)))))
 
 
 def numbers(dtype: torch.dtype, *shape: int) -> torch.Tensor:
@@ -42,14 +42,14 @@ def bits_of(tensor: torch.Tensor) -> list[int]:
     return tensor.contiguous().view(-1).view(torch.uint8).tolist()
 
 
-def mapped(sender: shared_memory.Sender) -> int:
+def mapped(sender: parcels.Sender) -> int:
     """Return how many blocks of the sender this process has mapped."""
-    return len(shared_memory._mapped.get(sender._name, {}))
+    return len(parcels._mapped.get(sender._name, {}))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_tensors_of_every_type_and_shape_arrive_bit_for_bit(
-    sender: shared_memory.Sender, dtype: torch.dtype
+    sender: parcels.Sender, dtype: torch.dtype
 ) -> None:
     value = [numbers(dtype, *shape) for shape in ((1,), (3,), (0,), (2, 0), (5, 7), (2, 3, 4))]
     value.append(numbers(dtype, 1)[0])
@@ -61,7 +61,7 @@ def test_tensors_of_every_type_and_shape_arrive_bit_for_bit(
     assert mapped(sender) == 1
 
 
-def test_all_that_a_transform_may_return_arrives(sender: shared_memory.Sender) -> None:
+def test_all_that_a_transform_may_return_arrives(sender: parcels.Sender) -> None:
     matrix = torch.arange(12.0).view(3, 4)
     value = {
         "column": matrix[:, 1],
@@ -93,14 +93,14 @@ def test_all_that_a_transform_may_return_arrives(sender: shared_memory.Sender) -
     assert torch.equal(matrix[:, 1], torch.tensor([1.0, 5.0, 9.0]))
 
 
-def test_tensors_that_lie_side_by_side_are_copied_as_one_run(sender: shared_memory.Sender) -> None:
+def test_tensors_that_lie_side_by_side_are_copied_as_one_run(sender: parcels.Sender) -> None:
     block = torch.arange(64, dtype=torch.uint8)
     parts = [block[0:8].view(torch.int64), block[8:11], block[16:32].view(torch.float32).view(2, 2)]
     sources = [(part.data_ptr(), part.nbytes) for part in parts]
-    offsets, runs, _ = shared_memory._laid_out(sources)
+    offsets, runs, _ = parcels._laid_out(sources)
     assert len(runs) == 1
     assert [offset - offsets[0] for offset in offsets] == [0, 8, 16]
-    backwards, runs, _ = shared_memory._laid_out(sources[::-1])
+    backwards, runs, _ = parcels._laid_out(sources[::-1])
     assert len(runs) == 3
     for one, other in zip(parts, sent(sender, parts), strict=True):
         assert bits_of(one) == bits_of(other)
@@ -109,7 +109,7 @@ def test_tensors_that_lie_side_by_side_are_copied_as_one_run(sender: shared_memo
     assert all(offset % 8 == source % 8 for offset, (source, _) in zip(backwards, sources[::-1], strict=True))
 
 
-def test_a_block_is_used_again_when_nobody_looks_at_it_and_not_before(sender: shared_memory.Sender) -> None:
+def test_a_block_is_used_again_when_nobody_looks_at_it_and_not_before(sender: parcels.Sender) -> None:
     kept = []
     for number in range(20):
         found = sent(sender, {"a": torch.full((100,), number), "b": torch.full((10,), -number)})
@@ -124,26 +124,26 @@ def test_a_block_is_used_again_when_nobody_looks_at_it_and_not_before(sender: sh
     assert [value[0].item() for value in values] == list(range(5))
 
 
-def test_an_array_holds_on_to_its_block_as_a_tensor_does(sender: shared_memory.Sender) -> None:
+def test_an_array_holds_on_to_its_block_as_a_tensor_does(sender: parcels.Sender) -> None:
     found = [sent(sender, np.full((100, 2), number)) for number in range(5)]
     assert len(sender._blocks) == 5
     assert [array[0, 0] for array in found] == list(range(5))
 
 
-def test_blocks_that_were_many_are_given_up(sender: shared_memory.Sender) -> None:
+def test_blocks_that_were_many_are_given_up(sender: parcels.Sender) -> None:
     values = [sent(sender, torch.full((100,), number)) for number in range(30)]
     assert len(sender._blocks) == mapped(sender) == 30
     values.clear()
     for _ in range(3):
         sent(sender, torch.zeros(100))
-    assert len(sender._blocks) == mapped(sender) == shared_memory.MAX_IDLE_BLOCKS + 1
+    assert len(sender._blocks) == mapped(sender) == parcels.MAX_IDLE_BLOCKS + 1
     assert not sender._blocks[-1].memory[0]
     large = sent(sender, torch.ones(1 << 20))
     assert large.sum() == 1 << 20
-    assert len(sender._blocks) <= shared_memory.MAX_IDLE_BLOCKS + 1
+    assert len(sender._blocks) <= parcels.MAX_IDLE_BLOCKS + 1
 
 
-def test_what_a_forked_child_looks_at_is_never_written_again(sender: shared_memory.Sender) -> None:
+def test_what_a_forked_child_looks_at_is_never_written_again(sender: parcels.Sender) -> None:
     value = sent(sender, torch.arange(1000))
     go, told = os.pipe(), os.pipe()
     child = os.fork()
@@ -164,7 +164,7 @@ def test_what_a_forked_child_looks_at_is_never_written_again(sender: shared_memo
         os.close(end)
 
 
-def test_a_child_that_lets_go_frees_nothing_of_its_parents(sender: shared_memory.Sender) -> None:
+def test_a_child_that_lets_go_frees_nothing_of_its_parents(sender: parcels.Sender) -> None:
     value = sent(sender, torch.arange(1000))
     child = os.fork()
     if child == 0:
@@ -176,7 +176,7 @@ def test_a_child_that_lets_go_frees_nothing_of_its_parents(sender: shared_memory
     assert torch.equal(value, torch.arange(1000))
 
 
-def test_neither_descriptors_nor_files_remain(sender: shared_memory.Sender) -> None:
+def test_neither_descriptors_nor_files_remain(sender: parcels.Sender) -> None:
     sent(sender, torch.zeros(10))  # the thread that hands out descriptors has some of its own
     before, before_shared = open_files(), shared_memory_files()
     values = [sent(sender, torch.zeros(10)) for _ in range(50)]
@@ -185,8 +185,8 @@ def test_neither_descriptors_nor_files_remain(sender: shared_memory.Sender) -> N
     assert len(values) == mapped(sender) == 50
 
 
-def test_a_block_of_another_process_is_refused(sender: shared_memory.Sender) -> None:
+def test_a_block_of_another_process_is_refused(sender: parcels.Sender) -> None:
     packed = sender.pack(torch.zeros(10))
     stranger = packed._replace(block=("stranger", 1, 4096), handle=None)
     with pytest.raises(RuntimeError, match="block 1 of stranger is not known in process"):
-        shared_memory.unpack(stranger)
+        parcels.unpack(stranger)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::batch::slots::interleave::{Columns, deal};
 use crate::batch::slots::pending::{LEAST_LOWERED, LOWERED_BYTES, PendingRows};
 use crate::error::Result;
-use crate::memory::buffer::Memory;
+use crate::memory::pool::Memory;
 
 /// Sorted rows of a whole segment lie in at least this many pieces of memory, which are freed one by one as
 /// batches are finished.

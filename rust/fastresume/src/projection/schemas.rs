@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Remedy, Result, shown};
 use crate::projection::fill::Fill;
 use crate::projection::patterns::is_meant;
 use crate::projection::request::{ColumnRules, Decimals, Policy};
@@ -105,8 +105,8 @@ impl<'a> Schemas<'a> {
             asked.push((column.map_err(|error| error.in_column(name).in_file(file))?, file));
         }
         self.check_fit(name, rules)?;
-        if let Some((reason, file)) = undeliverable(&asked) {
-            return Err(Error::data(reason).in_column(name).in_file(file));
+        if let Some((error, file)) = undeliverable(&asked) {
+            return Err(error.in_column(name).in_file(file));
         }
         joined(&asked, rules).map_err(|(error, file)| error.in_column(name).in_file(file))
     }
@@ -186,19 +186,22 @@ pub fn lacked<'a>(
 }
 
 /// Why a column can't be delivered, if so, and the file that has it so.
-fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(String, &'a Path)> {
+fn undeliverable<'a>(columns: &[(Option<Column>, &'a Path)]) -> Option<(Error, &'a Path)> {
     let there = || columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let unknown = there().find(|(column, _)| column.dtype.is_none() && !is_null(column));
     let (column, file) = unknown?;
-    let reason = match column.stored {
-        Stored::Decimal { .. } => format!(
-            "may not fit 64 bits: fr.col('{}').decimal(\"float64\") in columns= makes floats of it, \"int64\" \
-             integers that are checked, \"bytes\" what the file holds",
-            column.name
+    let Column { name, type_name, .. } = column;
+    let error = match column.stored {
+        Stored::Decimal { .. } => Error::mended_by(
+            Remedy::Decimal,
+            format!(
+                "the type {type_name} may not fit 64 bits: fr.col('{name}').decimal(\"float64\") in columns= makes \
+                 floats of it, \"int64\" integers that are checked, \"bytes\" what the file holds"
+            ),
         ),
-        _ => "is not supported yet".to_owned(),
+        _ => Error::data(format!("the type {type_name} is not supported yet")),
     };
-    Some((format!("the type {} {reason}", column.type_name), file))
+    Some((error, file))
 }
 
 /// Whether all values of a column are null, so that it may have any type.
@@ -319,27 +322,27 @@ fn joined<'a>(
             continue;
         }
         whole = widened(&whole, column, rules.cast.is_some()).ok_or_else(|| {
-            let remedy = match (whole.dtype, column.dtype) {
+            let reason = format!(
+                "the column is {}, expected {} as in file '{}'",
+                column.type_name,
+                first.type_name,
+                shown(first_file)
+            );
+            let error = match (whole.dtype, column.dtype) {
                 (Some(one), Some(other))
                     if are_numbers(&whole, column)
                         && one != other
                         && one != Dtype::Bool
                         && other != Dtype::Bool =>
                 {
-                    format!(
-                        "; fr.col('{}').cast(torch.float64) makes one of both, each value checked",
-                        column.name
-                    )
+                    let name = &column.name;
+                    let what =
+                        format!("fr.col('{name}').cast(torch.float64) makes one of both, each value checked");
+                    Error::mended_by(Remedy::Cast, format!("{reason}; {what}"))
                 }
-                _ => String::new(),
+                _ => Error::data(reason),
             };
-            let reason = format!(
-                "the column is {}, expected {} as in file '{}'{remedy}",
-                column.type_name,
-                first.type_name,
-                shown(first_file)
-            );
-            (Error::data(reason), file)
+            (error, file)
         })?;
     }
     let mut sizes =
@@ -363,7 +366,7 @@ fn joined<'a>(
             shown(first_file),
             whole.name
         );
-        return Err((Error::data(reason), file));
+        return Err((Error::mended_by(Remedy::Optional, reason), file));
     }
     // What is cast is read in the type that its file has.
     let own_type = |column: &Column| match column.dtype {

@@ -1,0 +1,234 @@
+"""What to write instead of names that there are not: other libraries', or those of earlier releases."""
+
+from __future__ import annotations
+
+OF_NAMES = {
+    "column": "fr.col(name)",
+    "field": "fr.col(name)",
+    "Checkpointer": "from fastresume.checkpoint import Checkpointer",
+    "DataLoader": "fr.Loader(dataset)",
+    "Dataset": "fr.ParquetDataset(paths)",
+    "read_parquet": "fr.ParquetDataset(paths)",
+    "scan_parquet": "fr.ParquetDataset(paths)",
+}
+
+OF_COLUMNS = {
+    "stack": "columns=[fr.stack('i_*', name='dense')]",
+    "cast": "columns=[fr.col(name).cast(torch.float32)]",
+    "hash": "columns=[fr.col(name).hash(buckets, seed=0)]",
+    "dictionary": "columns=[fr.col(name).codes()]",
+    "rename": "columns=[fr.col(name).alias(new)]",
+    "pad": "columns=[fr.col(name).pad(length, truncate='head')]",
+    "truncate": "columns=[fr.col(name).pad(length, truncate='head')]",
+    "fixed": "columns=[fr.col(name).fixed(length)]",
+    "decimals": "columns=[fr.col(name).decimal('float64')]",
+    "optional": "columns=[fr.col(name).optional()]",
+    "partitions": "columns=[fr.col(name).from_path()]",
+    "partitioning": "columns=[fr.col(name).from_path()]",
+    "fill_null": "columns=[fr.col(name).fill_null(value)]",
+    "dtype": "columns=[fr.col(name).cast(dtype)]",
+    "schema": "columns=[fr.col(name).cast(dtype)]; dataset.schema tells what there is",
+    **dict.fromkeys(("names", "usecols", "select", "features", "feature_columns"), "columns=[...]"),
+}
+
+OF_LOADERS = {
+    "num_workers": "fr.Loader(dataset, num_workers=n), or no workers: threads decode",
+    "prefetch_factor": "fr.Loader(dataset, prefetch_bytes=...)",
+    "pin_memory": "fr.Loader(dataset, device='cuda')",
+    "device": "fr.Loader(dataset, device='cuda')",
+    "persistent_workers": "fr.Loader(dataset, num_workers=n): its workers live as long as it does",
+    "worker_init_fn": "dataset.map(function), which runs in the workers",
+    "threads": "fr.Loader(dataset, threads=n)",
+}
+
+ANYWHERE = {
+    "drop_last": "tail='drop' (the default), 'short' or 'pad' of ParquetDataset",
+    "collate_fn": "dataset.map(function): a batch is whole already",
+    "transform": "dataset.map(function)",
+    "transforms": "dataset.map(function)",
+    "map": "dataset.map(function)",
+    "batched": "dataset.map(function), which gets whole batches",
+    "set_epoch": "nothing: each pass is shuffled again, and batch.epoch tells which it is",
+    "epoch": "nothing: each pass is shuffled again, and dataset.epoch tells which is next",
+    "epochs": "for epoch in range(loader.epoch, epochs): for batch in loader: ...",
+    "infinite": "while True: for batch in loader: ...",
+    "sampler": "shuffle=True and world= of ParquetDataset",
+    "batch_sampler": "batch_size=, shuffle=True and world= of ParquetDataset",
+    "generator": "seed= of ParquetDataset",
+    "split": "rows=fr.Split(0.0, 0.9) of ParquetDataset",
+    "streaming": "nothing: files are never read whole",
+    "shuffle_buffer": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
+    "buffer_size": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
+}
+
+OF_DATASETS = {
+    **ANYWHERE,
+    **OF_COLUMNS,
+    **OF_LOADERS,
+    "skip": "rows=~fr.Intervals([[start, stop], ...])",
+    "filters": "filter=",
+    "data_files": "the first argument, paths",
+    "data_dir": "the first argument, paths",
+    "num_shards": "world=(rank, world_size)",
+    "shard": "world=(rank, world_size)",
+    **dict.fromkeys(("limit", "n_rows", "nrows", "max_rows", "num_rows", "head"), "rows=[[0, n]]"),
+    **dict.fromkeys(("use_threads", "num_threads"), "fr.Loader(dataset, threads=n)"),
+    "num_replicas": "world=(rank, world_size)",
+    "world_rank": "world=(rank, world_size)",
+    "local_rank": "world=(rank, world_size), of all nodes",
+    "filesystem": "storage_options=, and an address as 's3://bucket/data/'",
+    "token": "storage_options={'token': ...}",
+    "revision": "the address, 'hf://datasets/owner/name@revision/path'; of a table, 'delta://path?version=12'",
+    "weights": "fr.Mixture({name: (dataset, weight), ...})",
+    "probabilities": "fr.Mixture({name: (dataset, weight), ...})",
+    "order_paths": "[[path] for path in paths] as the first argument, which keeps the order of the list",
+    "max_page_bytes": "nothing: a page may take 1 GiB when it is decompressed",
+    "engine": "nothing: there is one",
+    "memory_map": "nothing: what is read is asked for by ranges",
+}
+
+OF_MAP = {
+    "batched": "nothing: the function gets whole batches",
+    "batch_size": "nothing: the function gets the dataset's batches",
+    "num_proc": "fr.Loader(dataset, num_workers=n)",
+    "num_parallel_calls": "fr.Loader(dataset, num_workers=n)",
+    "with_indices": "batch.rows() in the function",
+    "fn_kwargs": "functools.partial(function, ...)",
+    "input_columns": "columns= of ParquetDataset",
+    "remove_columns": "columns= of ParquetDataset, or what the function returns",
+}
+
+OF_MIXTURES = {
+    **ANYWHERE,
+    **dict.fromkeys(("columns", "filter", "rows", "nulls"), "{name: (ParquetDataset(paths, ...), weight)}"),
+    **dict.fromkeys(("shuffle", "sampler"), "{name: (ParquetDataset(paths, shuffle=True), weight)}"),
+    **dict.fromkeys(("weights", "probabilities"), "{name: (dataset, weight)}"),
+    **dict.fromkeys(("num_workers", "pin_memory", "device"), "fr.Loader(mixture, ...)"),
+    "stopping_strategy": "stop='first' (the default), 'all' or a number of rows",
+}
+
+OF_ARROW = {
+    **OF_DATASETS,
+    "cache": "nothing: no footers are read",
+    "verify_checksums": "nothing: arrays have no checksums",
+    "paths": "the first argument, source",
+    "table": "the first argument, source",
+    "data": "the first argument, source",
+}
+
+OF_KAFKA = {
+    **OF_DATASETS,
+    "commit": "nothing yet: the state in the checkpoint has all offsets",
+    "topics": "topic=[...]",
+    "bootstrap_servers": "config={'bootstrap.servers': ...}",
+    "group_id": "nothing: there is no consumer group",
+    "auto_offset_reset": "start=",
+    "tail": "nothing: rows that make no global batch begin the next round",
+}
+
+OF_MAXCOMPUTE = {
+    **dict.fromkeys(("quota_name", "odps_data_quota_name"), "quota="),
+    **dict.fromkeys(("selected_cols", "selected_columns"), "columns=[...]"),
+    **dict.fromkeys(("is_orderby_partition", "orderby_partition"), "by_partition=True"),
+    **dict.fromkeys(("partition", "partitions"), "the address: 'odps://project/tables/table/pt=1&pt=2'"),
+    **dict.fromkeys(
+        ("access_id", "access_key", "account"), "credentials={'access_id': ..., 'access_key': ...}"
+    ),
+    "batch_size": "fr.ArrowDataset(source, batch_size=n)",
+    "session": "state=, or load_state_dict() of the dataset",
+}
+
+METHODS_OF_DATASETS = {
+    "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
+    "shuffle": "ParquetDataset(paths, shuffle=True)",
+    "batch": "ParquetDataset(paths, batch_size=n)",
+    "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
+    "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
+    "select_columns": "ParquetDataset(paths, columns=[...])",
+    "remove_columns": "ParquetDataset(paths, columns=['*', '!name'])",
+    "rename_column": "ParquetDataset(paths, columns=[fr.col(name).alias(new)])",
+    "take": "ParquetDataset(paths, rows=[[0, n]])",
+    "skip": "ParquetDataset(paths, rows=~fr.Intervals([[0, n]]))",
+    "shard": "ParquetDataset(paths, world=(rank, world_size))",
+    "repeat": "for epoch in range(epochs): for batch in loader: ...",
+    "train_test_split": "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0)",
+    "with_transform": ".map(function)",
+    "set_transform": ".map(function)",
+    "head": ".peek()",
+    "prefetch": "fr.Loader(dataset), which reads ahead",
+    "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
+    "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
+    "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
+    **{
+        name: f"mixture.datasets[name].{name}, or loader.dataset.{name}"
+        for name in ("paths", "num_file_rows", "dictionaries")
+    },
+    **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
+}
+
+METHODS_OF_BATCHES = {
+    "cuda": "batch.to('cuda')",
+    "cpu": "batch.to('cpu')",
+    "device": "batch['name'].device: each tensor has its own",
+    "shape": "batch.num_rows, and batch['name'].shape",
+    "size": "batch.num_rows, and batch['name'].shape",
+    "to_pandas": "batch.to_arrow().to_pandas()",
+    "source": "fr.Mixture({...}) of several datasets: a batch of one has no sources",
+    "event_time": "KafkaDataset: a batch of other rows has no event time",
+    "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
+}
+
+OF_LOADER = {
+    **ANYWHERE,
+    "batch_size": "ParquetDataset(paths, batch_size=n)",
+    "shuffle": "ParquetDataset(paths, shuffle=True)",
+    "seed": "ParquetDataset(paths, seed=n)",
+    "columns": "ParquetDataset(paths, columns=[...])",
+    "pin_memory": "device='cuda'",
+    "persistent_workers": "nothing: workers live as long as the loader",
+    "worker_init_fn": "dataset.map(function), which runs in the workers",
+    "timeout": "watchdog_seconds=",
+    "in_order": "nothing: batches always come in order",
+    "prefetch": "prefetch_bytes=",
+    "prefetch_factor": "prefetch_bytes=, of all workers together",
+}
+
+METHODS_OF_COLUMNS = {
+    "rename": ".alias(name)",
+    "name": ".names",
+    "astype": ".cast(torch.float32)",
+    "to": ".cast(torch.float32)",
+    "float": ".cast(torch.float32)",
+    "long": ".cast(torch.int64)",
+    "fillna": ".fill_null(value)",
+    "fill_nan": ".fill_null(value), which is of nulls: a NaN is a number",
+    "is_in": ".isin([...])",
+    "isnull": ".is_null()",
+    "isna": ".is_null()",
+    "notnull": ".is_valid()",
+    "notna": ".is_valid()",
+    "is_not_null": ".is_valid()",
+    "drop_nulls": "filter=fr.col(name).is_valid()",
+    "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
+    "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
+    "categorical": ".codes()",
+    "factorize": ".codes()",
+    "encode": ".codes()",
+    "dictionary": ".codes()",
+    "bucket": ".hash(buckets)",
+    "truncate": ".pad(length, truncate='head')",
+    "map": "dataset.map(function)",
+    "apply": "dataset.map(function)",
+    "map_elements": "dataset.map(function)",
+    "str": "dataset.map(function); .split(separator) makes lists of texts",
+    "dt": "dataset.map(function); a filter compares with a datetime",
+    "list": ".pad(length) or .fixed(length)",
+}
+
+METHODS_OF_STACKS = {
+    "alias": "fr.stack(..., name=...)",
+    **dict.fromkeys(
+        ("cast", "fill_null", "mask_null", "hash", "codes", "optional", "from_path", "decimal"),
+        "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
+    ),
+}
