@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,3 +217,17 @@ def test_lives_of_a_job_are_proven_by_the_audit_and_kept_by_checkpoints(tmp_path
                 restored["step"] += 1
                 saved.save(restored["step"], loader=batch)
     assert_proven(tmp_path / "logs", passes=1)
+
+
+def test_a_source_opens_without_packages_that_it_does_not_need() -> None:
+    code = """
+import subprocess
+import sys
+import pyarrow as pa
+import fastresume as fr
+x = pa.Array.from_buffers(pa.int64(), 3, [None, pa.py_buffer(bytes(24))])
+rows = pa.Table.from_batches([pa.RecordBatch.from_arrays([x], names=["x"])])
+assert len(list(fr.ArrowDataset(rows, batch_size=1, world=(0, 1)))) == 3
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

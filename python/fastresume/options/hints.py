@@ -118,7 +118,6 @@ OF_ARROW = {
 
 OF_KAFKA = {
     **OF_DATASETS,
-    "commit": "nothing yet: the state in the checkpoint has all offsets",
     "topics": "topic=[...]",
     "bootstrap_servers": "config={'bootstrap.servers': ...}",
     "group_id": "nothing: there is no consumer group",
