@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
 from fastresume.options.checks import path_generations, quoted
-from fastresume.sources.schema import arrow, footer_of, schema_of
+from fastresume.sources.schema import arrow, check_names, footer_of, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ def _schema(message: bytes, path: os.PathLike[str]) -> pa.Schema:
 
     try:
         schema: pa.Schema = ipc.read_schema(pyarrow.py_buffer(message))
-        footer_of(schema_of(schema))  # fails if a name is not UTF-8
+        check_names(schema)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _core.DataError(f"its schema can't be read: {error} (file '{os.fspath(path)}')") from None
     return schema

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
@@ -42,6 +43,17 @@ def schema_of(given: Any) -> pa.Schema:
     if twice := sorted(name for name in set(schema.names) if schema.names.count(name) > 1):
         raise _core.DataError(f"two columns have the name '{twice[0]}': rename one of them")
     return schema
+
+
+def check_names(fields: Iterable[pa.Field]) -> None:
+    """Looks at the names of columns, and of what is in them.
+
+    Raises:
+        UnicodeDecodeError: if one is not UTF-8.
+    """
+    for field in fields:
+        field.name.encode()  # it is decoded when it is asked for
+        check_names(field.type.field(place) for place in range(field.type.num_fields))
 
 
 def footer_of(schema: pa.Schema) -> bytes:
