@@ -6,8 +6,10 @@ import itertools
 import json
 import logging
 import pickle
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +171,22 @@ def test_tokens_that_expire_are_asked_for_again(service: MaxCompute, opens: Open
     service.tokens = {"token-1"}  # that one has expired, before its time
     assert sorted(numbers_in(dataset)) == list(range(ROWS))
     assert given == ["token-0", "token-1"]
+
+
+def test_keys_that_several_threads_saw_refused_are_asked_for_once() -> None:
+    made = (Keys(f"id-{number}", "key") for number in range(9))
+    account = Account(lambda: {"access_id": next(made).access_id, "access_key": "key"}, None)
+    account.keys()
+    with ThreadPoolExecutor(3) as pool:
+        all_have_keys = threading.Barrier(3)
+
+        def refused() -> str:
+            account.keys()
+            all_have_keys.wait()
+            account.forget()
+            return account.keys().access_id
+
+        assert [each.result() for each in [pool.submit(refused) for _ in range(3)]] == ["id-1"] * 3
 
 
 def test_keys_are_asked_for_before_they_expire() -> None:

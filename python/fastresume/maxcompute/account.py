@@ -76,6 +76,7 @@ class Account:
     def _begin(self) -> None:
         self._lock = threading.Lock()
         self._keys: Keys | None = None
+        self._given = threading.local()
         self._known: set[str] = set()
 
     def keys(self) -> Keys:
@@ -90,12 +91,17 @@ class Account:
             if found is None or (found.expires is not None and found.expires < time.time() + _EARLY_SECONDS):
                 found = self._keys = self._found()
                 self._known |= {each for each in (found.access_id, found.access_key, found.token) if each}
+            self._given.keys = found
             return found
 
     def forget(self) -> None:
-        """Asks for the keys again, since the service refused those that are known."""
+        """Asks for the keys again, since the service refused those that this thread got last.
+
+        Another thread, whose request was refused too, may have done so already: its keys are kept.
+        """
         with self._lock:
-            self._keys = None
+            if self._keys is getattr(self._given, "keys", None):
+                self._keys = None
 
     @property
     def endpoint(self) -> str:
