@@ -237,21 +237,21 @@ class ParquetDataset(RowsDataset):
             self._orders = FileOrders(table, opened, found)
 
     @classmethod
-    def of_spec(cls, spec: FilesSpec) -> Self:
+    def _of_spec(cls, spec: FilesSpec) -> Self:
         """The dataset of a spec that was opened elsewhere: no file is read, and no filter reports."""
         made = cls.__new__(cls)
         FilesDataset.__init__(made, spec)
         made._filter_report = made._orders = None
         return made
 
-    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+    def _adopted(self, cursor: _core.Cursor) -> _core.Cursor:
         try:
-            return super()._fitted(cursor)
+            return super()._adopted(cursor)
         except _core.StateError:
             found = None if self._orders is None else self._orders.of(cursor.fingerprint)
             if found is None:
                 raise
-        spec = dataclasses.replace(found.spec, transforms=self.spec.transforms, masking=self.spec.masking)
+        spec = dataclasses.replace(found.spec, transforms=self._spec.transforms, masking=self._spec.masking)
         fitted = spec.fitted(cursor)
         self._take_found(found._replace(spec=spec))
         _log.info("the files are in the order of the state, which the table's history no longer shows")
@@ -264,4 +264,4 @@ class ParquetDataset(RowsDataset):
         Examples:
             >>> dataset.version  # of "delta://path": 12
         """
-        return None if self.spec.table is None else self.spec.table.version
+        return None if self._spec.table is None else self._spec.table.version

@@ -120,7 +120,7 @@ class Loader:
         watchdog_seconds: float | None = None,
     ) -> None:
         self.dataset = _dataset_itself(dataset)
-        self._spec = self.dataset.spec
+        self._spec = self.dataset._spec
         self._log: DeliveryLog | None = None
         self._made_of = audit, prefetch_bytes is not None, multiprocessing_context
         self.num_workers = at_least(0, "num_workers", num_workers)
@@ -149,13 +149,13 @@ class Loader:
 
     def _take_spec(self) -> None:
         """What reads the dataset, as it is now."""
-        self._spec = self.dataset.spec
+        self._spec = self.dataset._spec
         audit, names_bytes, context = self._made_of
         if audit is not None:
             self._spec = self._spec.audited()
             self._log = DeliveryLog(audit, self._spec)
         self._pool = self._new_pool(_MOST_AHEAD if names_bytes else _AHEAD, context)
-        self._stats = Stats(self._spec, self.dataset.shared_cursor)
+        self._stats = Stats(self._spec, self.dataset._shared_cursor)
 
     def _new_pool(self, most_ahead: int, context: str | BaseContext | None) -> WorkerPool | None:
         if not self.num_workers:
@@ -166,7 +166,7 @@ class Loader:
             raise ValueError(
                 f"multiprocessing_context must be one of {get_all_start_methods()}, found {context!r}"
             )
-        if self.dataset.is_stream:
+        if self.dataset._is_stream:
             context = _context_of_stream(context)
         depth = max(min(most_ahead, self.prefetch_bytes // (spec.batch_bytes * workers)), 1)
         page_lock = None if self._device is None else self._device.page_lock
@@ -205,9 +205,9 @@ class Loader:
         error on all of them: see `fastresume.distributed.check_same`.
         """
         given = same_state.check_same(state) if check_same else state
-        before = self.dataset.spec
+        before = self.dataset._spec
         self.dataset.load_state_dict(given, reset_epochs=reset_epochs)
-        if self.dataset.spec is not before:  # the files are in the order of the state
+        if self.dataset._spec is not before:  # the files are in the order of the state
             self.close()
             self._take_spec()
 
@@ -233,8 +233,8 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from where the cursor is to the end of the pass."""
-        self.dataset.check_trainer(sys._getframe(1))
-        if self.dataset.is_stream:
+        self.dataset._check_trainer(sys._getframe(1))
+        if self.dataset._is_stream:
             return Rounds(self._follow, self._next_round)
         self._check_accumulation()
         return self._taken()
@@ -249,17 +249,17 @@ class Loader:
     def _follow(self) -> bool:
         """Lets the dataset of a stream find the round of the next batch, which may take long."""
         if self._watchdog is None:
-            return self.dataset.follow()
-        self._watchdog.begin(self.dataset.told_of_wait)
+            return self.dataset._follow()
+        self._watchdog.begin(self.dataset._told_of_wait)
         try:
-            return self.dataset.follow()
+            return self.dataset._follow()
         finally:
             self._watchdog.end()
 
     def _next_round(self) -> BatchIterator:
         """The iterator over the round that the dataset of a stream has now."""
-        if self._spec is not self.dataset.spec:
-            self._spec = self.dataset.spec
+        if self._spec is not self.dataset._spec:
+            self._spec = self.dataset._spec
             self._stats._follow(self._spec)
             if self._pool is not None:
                 self._pool.follow(self._spec)
@@ -267,7 +267,7 @@ class Loader:
         return self._taken()
 
     def _check_accumulation(self) -> None:
-        if self.dataset.on_iter == "restart" or self.dataset.shared_cursor.is_kept:
+        if self.dataset.on_iter == "restart" or self.dataset._shared_cursor.is_kept:
             return
         added = added_up_by_accelerate()
         if added > 1 and (rest := len(self.dataset) % added):
@@ -339,7 +339,7 @@ class Loader:
             array([64, 65])
         """
         readers = Readers(self.num_workers or 1, self._pool is not None)
-        return self._put(batch_at(self._spec, self.dataset.shared_cursor, epoch, step, state, readers))
+        return self._put(batch_at(self._spec, self.dataset._shared_cursor, epoch, step, state, readers))
 
     @bounds_messages
     def batch_of_row(
@@ -362,7 +362,7 @@ class Loader:
             70
         """
         readers = Readers(self.num_workers or 1, self._pool is not None)
-        found = batch_of_row(self._spec, self.dataset.shared_cursor, epoch, row_number, state, readers)
+        found = batch_of_row(self._spec, self.dataset._shared_cursor, epoch, row_number, state, readers)
         return self._put(found[0]), found[1]
 
     if not TYPE_CHECKING:
@@ -400,7 +400,7 @@ class Loader:
             ...     train(batch)
         """
         return behind_a_bar(
-            self, self._spec, self.dataset.shared_cursor.cursor, self.num_workers or 1, bar, options
+            self, self._spec, self.dataset._shared_cursor.cursor, self.num_workers or 1, bar, options
         )
 
     def close(self) -> None:
@@ -440,7 +440,7 @@ class Loader:
                 self._prepared.close()
             self._prepared = BatchIterator(
                 self._spec,
-                self.dataset.shared_cursor,
+                self.dataset._shared_cursor,
                 self.threads,
                 self.prefetch_bytes,
                 self._stats,

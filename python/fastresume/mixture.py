@@ -97,7 +97,7 @@ class Mixture(ResumableDataset):
         [0, 0, 1, 0, 0, 1, 0, 0, 0, 1]
     """
 
-    spec: MixtureSpec
+    _spec: MixtureSpec
 
     @bounds_messages
     @takes_no_other("Mixture", OF_MIXTURES, takes_earlier=True)
@@ -134,7 +134,7 @@ class Mixture(ResumableDataset):
         first = next(iter(datasets.values()))
         super().__init__(
             MixtureSpec(
-                schema=first.spec.schema,
+                schema=first._spec.schema,
                 seed=0 if seed is None else at_least(0, "seed", seed),
                 world=own_world,
                 world_was_detected=was_detected,
@@ -144,18 +144,18 @@ class Mixture(ResumableDataset):
                 groups=None,
                 on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
                 max_bad_rows=_limit(bad_rows),
-                sources=tuple((name, dataset.spec) for name, dataset in datasets.items()),
+                sources=tuple((name, dataset._spec) for name, dataset in datasets.items()),
                 blends=(*_stages(stages, datasets), Blend(weights, end)),
                 renamed=_renamed(renamed, datasets),
             )
         )
         self._check_behind_stages()
         self.datasets: Mapping[str, RowsDataset] = datasets
-        for blend, core in self.spec.each_blend:
+        for blend, core in self._spec.each_blend:
             _tell_rounded(blend, core)
 
-    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
-        renamed = dict(self.spec.renamed)
+    def _adopted(self, cursor: _core.Cursor) -> _core.Cursor:
+        renamed = dict(self._spec.renamed)
         found: dict[str, Found] = {}
         for old, session in sessions_of(cursor).items():
             name = old if old in self.datasets else renamed.get(old) or old
@@ -163,9 +163,9 @@ class Mixture(ResumableDataset):
             if in_session is not None:
                 found[name] = in_session
         if not found:
-            return super()._fitted(cursor)
-        sources = [(name, found[name].spec if name in found else spec) for name, spec in self.spec.sources]
-        spec = dataclasses.replace(self.spec, sources=tuple(sources))
+            return super()._adopted(cursor)
+        sources = [(name, found[name].spec if name in found else spec) for name, spec in self._spec.sources]
+        spec = dataclasses.replace(self._spec, sources=tuple(sources))
         fitted = spec.fitted(cursor)
         for name, in_session in found.items():
             self.datasets[name]._take_found(in_session)
@@ -178,7 +178,7 @@ class Mixture(ResumableDataset):
         Raises:
             ValueError: if passes after the stages give none.
         """
-        spec = self.spec
+        spec = self._spec
         start = spec.last[1].start(spec.global_batch_size)
         planned = _core.Pass(start, spec.cut(1), spec.tail, spec.world.world_size)
         if planned.batches == 0:
@@ -197,11 +197,11 @@ class Mixture(ResumableDataset):
             >>> mixture.shares
             {'web': 0.7, 'code': 0.3}
         """
-        return self.spec.shares(self.shared_cursor.cursor.epoch)
+        return self._spec.shares(self._shared_cursor.cursor.epoch)
 
     def _batches_of_pass(self) -> int:
         """The batches of the present pass, with those that are done: passes differ in length."""
-        planned = self.spec.pass_from(self.shared_cursor.cursor, 1)
+        planned = self._spec.pass_from(self._shared_cursor.cursor, 1)
         return planned.step_of(planned.batches)
 
     @bounds_messages
@@ -223,16 +223,16 @@ class Mixture(ResumableDataset):
             >>> mixture.remaining()["code"]
             fr.Intervals([[0, 43]])
         """
-        cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
-        return {name: RowIntervals(rows) for name, rows in remaining_rows(self.spec, cursor).items()}
+        cursor = self._shared_cursor.cursor if state is None else Cursor.from_state(state)._core
+        return {name: RowIntervals(rows) for name, rows in remaining_rows(self._spec, cursor).items()}
 
-    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+    def _remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
         """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
 
         Raises:
             StateError: if the cursor is of another mixture.
         """
-        return remaining_by_group(self.spec, cursor._core)
+        return remaining_by_group(self._spec, cursor._core)
 
     def plan(self, workers: int = 0) -> Plan:
         """What is left of the present pass: steps, what each source gives, and memory; prints as a table.
@@ -247,7 +247,7 @@ class Mixture(ResumableDataset):
             >>> mixture.plan().rows
             {'web': 100, 'code': 43}
         """
-        return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
+        return make_plan(self._spec, self._shared_cursor.cursor, at_least(0, "workers", workers))
 
 
 def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]:
@@ -274,7 +274,7 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
                 f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied, as "
                 f"{_flat(name, dataset, _weight(name, weight))}"
             )
-        if isinstance(dataset, RowsDataset) and dataset.is_stream:
+        if isinstance(dataset, RowsDataset) and dataset._is_stream:
             raise TypeError(
                 f"source {name!r} is a stream, whose rows are known by rounds: draw from two loaders, "
                 "for new, old in zip(stream_loader, table_loader), and save the states of both. See "
@@ -291,7 +291,7 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:
     """What to write instead of a mixture among the sources."""
-    blend, core = inner.spec.last
+    blend, core = inner._spec.last
     parts = zip(blend.weights, core.weights, strict=True)
     each = (f'"{name}/{own}": ({own}, {weight * part / sum(core.weights):.12g})' for own, part in parts)
     return f"{{{', '.join(each)}}}"
@@ -337,7 +337,7 @@ def _check_source(name: str, dataset: RowsDataset) -> None:
     Raises:
         ValueError: naming it.
     """
-    spec = dataset.spec
+    spec = dataset._spec
     if spec.transforms:
         raise ValueError(f"source {name!r} is mapped: map the Mixture, as Mixture(...).map(function)")
     if not spec.num_rows:
@@ -394,7 +394,7 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
     (first_name, first), *others = datasets.items()
     told: list[str] = []
     for name, dataset in others:
-        counted, of_first = dataset.spec.counted, first.spec.counted
+        counted, of_first = dataset._spec.counted, first._spec.counted
         if counted != of_first:
             raise ValueError(
                 f"the sources of a Mixture must count the same: {first_name!r} counts {of_first}, and "

@@ -219,7 +219,7 @@ class RowsDataset(FilesDataset):
         asked.request.warn_of_misfits(found.spec.layout)
         FilesDataset.__init__(self, found.spec)
         self._filter_report = found.report
-        spec = self.spec
+        spec = self._spec
         _log.info(
             "opened %d %s: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",
             len(self.files),
@@ -239,20 +239,20 @@ class RowsDataset(FilesDataset):
         Raises:
             SourceError: if it has ended.
         """
-        if self._session is None or named is None or text_of(named) == self.spec.session:
+        if self._session is None or named is None or text_of(named) == self._spec.session:
             return None
         found = self._session.found(named)
-        spec = dataclasses.replace(found.spec, transforms=self.spec.transforms, masking=self.spec.masking)
+        spec = dataclasses.replace(found.spec, transforms=self._spec.transforms, masking=self._spec.masking)
         return found._replace(spec=spec)
 
     def _take_found(self, found: Found) -> None:
         self._take(found.spec)
         self._filter_report = found.report
 
-    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+    def _adopted(self, cursor: _core.Cursor) -> _core.Cursor:
         found = self._in_session(session_of(cursor))
         if found is None:
-            return super()._fitted(cursor)
+            return super()._adopted(cursor)
         fitted = found.spec.fitted(cursor)
         self._take_found(found)
         _log.info("the rows are read in the session that the state names")
@@ -261,7 +261,7 @@ class RowsDataset(FilesDataset):
     @property
     def selection(self) -> Intervals | None:
         """The numbers of the selected rows: int64 `[n, 2]`, half open, sorted, coalesced; None if all are."""
-        selected = self.spec.manifest.selected
+        selected = self._spec.manifest.selected
         return None if selected is None else of_buffer(selected)
 
     def filter_report(self) -> FilterReport | None:
@@ -284,8 +284,8 @@ class RowsDataset(FilesDataset):
             {}
         """
         found: dict[str, list[str] | list[bytes]] = {}
-        for _, name, _ in self.spec.layout.dictionaries:
-            values, is_text = self.spec.layout.dictionary(name) or ([], False)
+        for _, name, _ in self._spec.layout.dictionaries:
+            values, is_text = self._spec.layout.dictionary(name) or ([], False)
             found[name] = texts(values, f"column '{name}'") if is_text else values
         return found
 
@@ -299,7 +299,7 @@ class RowsDataset(FilesDataset):
             >>> dataset.column_names
             ('label', 'c_0', 'i_0', 'i_1', 'i_2')
         """
-        return tuple(self.spec.manifest.column_names)
+        return tuple(self._spec.manifest.column_names)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -307,7 +307,7 @@ class RowsDataset(FilesDataset):
 
         A name that is no text is the string that `os.fsdecode` makes of it, which `open()` takes.
         """
-        return self.spec.manifest.files
+        return self._spec.manifest.files
 
     def plan(self, workers: int = 0) -> Plan:
         """What is left of the present pass and what reading it takes, before it is read; prints as a table.
@@ -325,4 +325,4 @@ class RowsDataset(FilesDataset):
             >>> dataset.plan().steps
             3
         """
-        return make_plan(self.spec, self.shared_cursor.cursor, at_least(0, "workers", workers))
+        return make_plan(self._spec, self._shared_cursor.cursor, at_least(0, "workers", workers))

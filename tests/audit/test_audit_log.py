@@ -51,7 +51,7 @@ def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
     dataset = fr.ParquetDataset(data, batch_size=ROWS if last else 400, world=(0, 1))
     iterator = iter(dataset)
     batch = iterator._open().front()
-    start, cursor = dataset.shared_cursor.cursor, batch.cursor
+    start, cursor = dataset._shared_cursor.cursor, batch.cursor
     for name, befores in (("taken back", [start, start]), ("twice", [start, cursor])):
         log = new_log(logs / name, dataset)
         for before in befores:
@@ -63,7 +63,7 @@ def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
 
 def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
     dataset = fr.ParquetDataset(data, batch_size=10, world=(0, 1))
-    reader, log, before = iter(dataset)._open(), new_log(logs, dataset), dataset.shared_cursor.cursor
+    reader, log, before = iter(dataset)._open(), new_log(logs, dataset), dataset._shared_cursor.cursor
     for turn in range(6):
         batch = reader.front()
         log.deliver(batch, origin_of(dataset, batch), batch.cursor, before)
@@ -77,7 +77,7 @@ def test_a_copy_of_a_log_has_a_file_of_its_own(data: Path, logs: Path) -> None:
 def test_a_loader_that_leaves_a_batch_out(data: Path, logs: Path) -> None:
     dataset = fr.ParquetDataset(data, batch_size=10, world=(0, 1))
     reader = iter(dataset)._open()
-    log, before = new_log(logs, dataset), dataset.shared_cursor.cursor
+    log, before = new_log(logs, dataset), dataset._shared_cursor.cursor
     while (batch := reader.front()) is not None:
         if batch.step != 5:
             log.deliver(batch, origin_of(dataset, batch), batch.cursor, before)

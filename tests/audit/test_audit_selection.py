@@ -88,6 +88,6 @@ def test_the_audit_finds_a_row_that_was_not_selected(tmp_path: Path) -> None:
     ranks = Ranks(data, logs, 1, rows=[[0, 1000]])
     other = fr.ParquetDataset(data, rows=[[0, 999], [1001, 1002]], batch_size=10, world=(0, 1))
     loader = ranks.loaders[0]
-    loader._spec = replace(loader._spec, manifest=other.spec.manifest)
+    loader._spec = replace(loader._spec, manifest=other._spec.manifest)
     ranks.finish()
     assert "the rows handed over are not those of their places" in found_in(logs)

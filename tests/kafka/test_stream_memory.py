@@ -71,5 +71,5 @@ def test_a_plan_before_the_first_round_states_what_limits_allow(broker: Start) -
     dataset = KafkaDataset(kafka.address, batch_size=4, round_rows=1000, **GIVEN)
     plan = dataset.plan()
     assert (plan.remaining_rows, plan.steps) == (0, 0)
-    assert plan.bytes_of_rounds == 2 * 1000 * dataset.spec.row_bytes + 2 * 16 * MIB + 4 * MIB
+    assert plan.bytes_of_rounds == 2 * 1000 * dataset._spec.row_bytes + 2 * 16 * MIB + 4 * MIB
     dataset.close()

@@ -155,13 +155,13 @@ def test_what_functions_mask_counts_under_it_too(files: dict[str, Path]) -> None
     found = rows_of(made)
     masked = sum(not is_valid for _, _, is_valid, *_ in found)
     assert 20 < masked <= 40, "a row that is damaged counts once"
-    assert made.spec.masked_rows.count.rows == (10, 10, masked)
+    assert made._spec.masked_rows.count.rows == (10, 10, masked)
     with pytest.raises(fr.DataError, match="of the Mixture allows"):
         list(bounded(files, masked - 1).map(one_more))
 
 
 def test_without_one_of_its_own_a_thousandth_bounds_functions_alone(files: dict[str, Path]) -> None:
-    assert bounded(files, None, source=10).spec.masked_rows.most_failed == 0
+    assert bounded(files, None, source=10)._spec.masked_rows.most_failed == 0
     assert len(rows_of(bounded(files, None, source=10))) == 200
     with pytest.raises(fr.DataError, match=r"bad_rows= of source '(web|code)' allows 0 "):
         list(bounded(files, None))

@@ -118,7 +118,7 @@ class Job:
 
     def begin(self) -> tuple[MixtureSpec, _core.Cursor]:
         """The next life, and where it begins."""
-        spec = self.mixture().spec
+        spec = self.mixture()._spec
         self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
         return spec, self.cursor
 
@@ -196,7 +196,7 @@ def reader_of(spec: MixtureSpec, *ahead: Any) -> _core.Reader:
 
 
 def test_as_many_threads_work_as_were_asked_for(sources: dict[str, Path]) -> None:
-    reader = reader_of(two(sources).spec, 3, 1 << 20)
+    reader = reader_of(two(sources)._spec, 3, 1 << 20)
     assert reader.front() is not None
     assert len(reader.activity.threads()) == 3 + 1, "and the one that asks"
     assert reader.activity.seconds > 0
@@ -208,7 +208,7 @@ def test_what_is_copied_to_a_device_was_decoded_into_locked_pages(tmp_path: Path
     for name in NAMES[:2]:
         pq.write_table(pa.table({"x": np.arange(40_000)}), tmp_path / f"{name}.parquet")
     given = {name: (fr.ParquetDataset(tmp_path / f"{name}.parquet"), 1) for name in NAMES[:2]}
-    spec = fr.Mixture(given, batch_size=20_000, world=(0, 1)).spec
+    spec = fr.Mixture(given, batch_size=20_000, world=(0, 1))._spec
     reader = reader_of(spec, 1, 1 << 20, driver.page_lock)
     before = sum(driver.locked.values())
     assert reader.front() is not None

@@ -53,7 +53,7 @@ def test_a_source_that_stands_in_several_passes_of_its_own_at_a_time_ends_none_t
         for order, how in (("in order", {}), ("shuffled", SHUFFLE)):
             dataset = fr.ParquetDataset(path, unit=UNITS[kind], nulls="mask", **how)
             given[f"{name} {order}"] = (dataset, 1)
-    spec = fr.Mixture(given, batch_size=12, lanes=4, stop="all", world=(0, 1)).spec
+    spec = fr.Mixture(given, batch_size=12, lanes=4, stop="all", world=(0, 1))._spec
     passes = spec.start().num_rows // 6 // dict(spec.sources)["books in order"].num_rows
     assert passes > 10
     for one, other in pairs(spec, spec.start(), 2, 1 << 20):
@@ -88,17 +88,17 @@ def test_threads_and_bytes_ahead_change_nothing(tmp_path: Path, kind: Kind) -> N
 def test_workers_and_resumes_give_the_same_units(tmp_path: Path, kind: Kind) -> None:
     assert_same_by_workers_and_after_resumes(lambda: two(tmp_path, kind), workers=1)
     three = two(tmp_path, kind, lanes=3, batch_size=9)
-    planned = three.spec.pass_from(three.spec.start(), 3)
+    planned = three._spec.pass_from(three._spec.start(), 3)
     with fr.Loader(three, num_workers=3) as loader:
         for number, one in enumerate(loader):
-            assert_same_batch(one, three.spec.planned_batch(planned, number))
+            assert_same_batch(one, three._spec.planned_batch(planned, number))
 
 
 @of_each_kind
 def test_the_source_and_the_place_of_each_unit_are_told(tmp_path: Path, kind: Kind) -> None:
     made = two(tmp_path, kind)
     batch = made.batch_at(epoch=0, step=3)
-    units = units_at(made.spec, made.spec.pass_from(made.spec.start(), 1), 3)
+    units = units_at(made._spec, made._spec.pass_from(made._spec.start(), 1), 3)
     assert batch.source.tolist() == [source for source, _, _ in units]
     assert set(batch.source.tolist()) == {0, 1}
     rows = batch.rows()
@@ -107,7 +107,7 @@ def test_the_source_and_the_place_of_each_unit_are_told(tmp_path: Path, kind: Ki
     )
     whose = batch.source.repeat_interleave(batch.source.new_tensor(list(counts)))
     numbers = rows.values if isinstance(rows, fr.Jagged) else rows
-    found = made.spec.locate(batch)
+    found = made._spec.locate(batch)
     assert len(found) == len(numbers) > 8
     for (path, group, row), of, number in zip(found, whose.tolist(), numbers.tolist(), strict=True):
         assert (Path(path).parent.name, group * 100 + row) == (NAMES[of], number)
@@ -116,7 +116,7 @@ def test_the_source_and_the_place_of_each_unit_are_told(tmp_path: Path, kind: Ki
 @of_each_kind
 def test_a_page_that_rots_later_masks_the_units_near_it(tmp_path: Path, kind: Kind) -> None:
     mask = {"bad_rows": "mask", "max_bad_rows": 10_000}
-    spec = two(tmp_path, kind, mask=mask).spec
+    spec = two(tmp_path, kind, mask=mask)._spec
     rot_group(tmp_path / "web" / "0.parquet", 3)
     masked = 0
     for one, other in pairs(spec, spec.start(), 2, 1 << 20):
@@ -133,7 +133,7 @@ def test_as_many_threads_work_as_were_asked_for_and_lock_pages(tmp_path: Path, k
     unit: Any = fr.Packed("tokens", length=1000) if kind == "sequences" else fr.Bins("tokens", cost=1000)
     for name, order in (("in order", {}), ("shuffled", SHUFFLE)):
         given[name] = (fr.ParquetDataset(path, unit=unit, nulls="mask", **order), 1)
-    spec = fr.Mixture(given, batch_size=100, world=(0, 1)).spec
+    spec = fr.Mixture(given, batch_size=100, world=(0, 1))._spec
     planned = spec.pass_from(spec.start(), 1)
     reader = spec.reader(spec.start(), planned, (0, 1, 0, 1), 3, 1 << 20, driver.page_lock)
     assert isinstance(reader, _core.Reader)

@@ -23,7 +23,7 @@ def two(root: Path, web: Any, code: Any, **how: Any) -> fr.Mixture:
 
 def whole(mixture: fr.Mixture) -> list[int]:
     """The integers that its weights became."""
-    return mixture.spec.last[1].weights
+    return mixture._spec.last[1].weights
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_is_no_weight_is_refused(root: Path, wrong: Any) -> None:
 def test_stages_and_ends_are_numbers_of_any_kind(root: Path) -> None:
     stages = [(np.int32(8), {"web": np.float32(1)}), (np.array(4), {"code": np.int8(1)})]
     mixture = two(root, 1, 1, stop=np.int64(12), stages=stages)
-    assert [mixture.spec.blends[number].stop for number in range(3)] == [8, 4, 12]
+    assert [mixture._spec.blends[number].stop for number in range(3)] == [8, 4, 12]
 
 
 def test_integers_that_make_too_many_places_are_told_with_what_became_of_them(root: Path) -> None:

@@ -78,7 +78,7 @@ def test_threads_and_bytes_ahead_change_nothing(
     def dataset() -> fr.ParquetDataset:
         return opened(data, unit, 6, rank=1, world_size=2, **how, **order)
 
-    spec: Any = dataset().spec
+    spec: Any = dataset()._spec
     expected = []
     for one, other in pairs(spec, spec.start(), 0, 1):
         assert_same_batch(one, other)
@@ -109,7 +109,7 @@ def test_a_page_that_rots_masks_the_rows_that_are_lost_whoever_decodes_them(
     files = [documents(1, 700, 40), documents(2, 90, 40)]
     data = write(tmp_path / "data", files, row_group_size=64, data_page_size=200, write_page_checksum=True)
     mask: dict[str, Any] = {"bad_rows": "mask", "max_bad_rows": 10_000, "tail": "pad", "lanes": 2}
-    spec: Any = opened(data, UNITS[0], 4, **mask, **order).spec
+    spec: Any = opened(data, UNITS[0], 4, **mask, **order)._spec
     rot_group(data / "0.parquet", 3)
     lost = set()
     for one, other in pairs(spec, spec.start(), 2, 1 << 20):
@@ -131,7 +131,7 @@ def written(directory: Path, row_group_size: int) -> int:
 def test_threads_decode_bins_and_tell_what_they_do(tmp_path: Path, order: dict[str, Any]) -> None:
     count = written(tmp_path, 1000)
     dataset = opened(tmp_path, fr.Bins("tokens", cost=2048), 8, tail="short", **order)
-    spec: Any = dataset.spec
+    spec: Any = dataset._spec
     reader = reader_of(spec, 2, 32 << 20)
     assert reader.front() is not None
     assert len(reader.activity.threads()) == 3, "two threads, and who asks"
@@ -159,7 +159,7 @@ def test_what_is_copied_to_a_device_was_decoded_into_locked_pages(
     driver = Driver()
     tokens = pa.array([list(range(1000))] * 400, pa.list_(pa.int64()))
     pq.write_table(pa.table({"tokens": tokens}), tmp_path / "0.parquet")
-    spec: Any = opened(tmp_path, fr.Bins("tokens", cost=10_000), 10, **order).spec
+    spec: Any = opened(tmp_path, fr.Bins("tokens", cost=10_000), 10, **order)._spec
     reader = reader_of(spec, 1, 1 << 20, driver.page_lock)
     before = sum(driver.locked.values())
     assert reader.front() is not None

@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reader_of(dataset: fr.ParquetDataset, *ahead: Any) -> _core.Reader:
-    spec: Any = dataset.spec
+    spec: Any = dataset._spec
     reader = spec.reader(spec.start(), spec.pass_from(spec.start(), 1), (0, 1, 0, 1), *ahead)
     assert isinstance(reader, _core.Reader)
     return reader
@@ -118,8 +118,8 @@ def test_lists_that_are_not_those_of_the_index_are_an_error_that_names_it(tmp_pa
     other = tmp_path / "other"
     other.mkdir()
     pq.write_table(pa.table({"tokens": [[1, 2, 3], [4, 5, 6]]}), other / "0.parquet")
-    spec: Any = dataset.spec
-    strange: Any = opened(other, fr.Packed("tokens", length=2), 1).spec
+    spec: Any = dataset._spec
+    strange: Any = opened(other, fr.Packed("tokens", length=2), 1)._spec
     files, units = (spec.manifest, spec.layout), (spec._units, strange.units_table.core, ["tokens"], None)
     cursor = spec.start()
     whose = cursor, spec.pass_from(cursor, 1), (0, 1, 0, 1), (0, 0, None)

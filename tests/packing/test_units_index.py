@@ -43,7 +43,7 @@ def cache(tmp_path: Path) -> Path:
 
 
 def files_read(dataset: fr.ParquetDataset) -> int:
-    spec: Any = dataset.spec
+    spec: Any = dataset._spec
     return int(spec.files_read)
 
 
@@ -226,5 +226,5 @@ def test_the_index_tells_how_far_it_is_and_the_plan_its_memory(
         dataset = opened(data, UNITS[0])
     assert "the index of units: read 1 of 14 row groups" in caplog.messages
     assert any("3 of 3 files read" in message for message in caplog.messages)
-    table: Any = dataset.spec.units_table  # type: ignore[attr-defined]
+    table: Any = dataset._spec.units_table  # type: ignore[attr-defined]
     assert f"in an index of {table.num_bytes:,} bytes of 3 files; 3 had to be read" in str(dataset.plan())

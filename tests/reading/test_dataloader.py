@@ -189,7 +189,7 @@ def take_state(_worker: int) -> None:
     info = torch.utils.data.get_worker_info()
     assert info is not None
     info.dataset.state_dict()
-    assert not info.dataset.shared_cursor.is_behind
+    assert not info.dataset._shared_cursor.is_behind
 
 
 def test_drawing_exactly_the_last_batch_ends_the_pass(data: Dataset) -> None:
@@ -339,7 +339,7 @@ def test_a_state_too_long_to_share_is_refused_by_workers_and_loads_in_process(
 
 def test_intervals_of_a_state_are_written_for_workers_once_in_a_pass(data: Dataset) -> None:
     dataset, other = make(data), make(data)
-    shared = dataset.shared_cursor
+    shared = dataset._shared_cursor
     for step in (2, 6):
         offsets = {f"{data.directory}:{start}": start for start in range(0, 100, step)}
         other.load_state_dict(fr.Cursor.from_offsets(offsets, other, files=other.files))

@@ -58,7 +58,7 @@ def dataset(paths: object, cache: object = None, **arguments: object) -> fr.Parq
 
 def manifest(paths: object, cache: object = None) -> bytes:
     """All that a manifest holds."""
-    return pickle.dumps(dataset(paths, cache).spec.manifest)
+    return pickle.dumps(dataset(paths, cache)._spec.manifest)
 
 
 @pytest.fixture

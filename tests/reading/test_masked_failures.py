@@ -196,7 +196,7 @@ def mixed(path: Path, **how: Any) -> fr.Mixture:
     """A mixture of two sources, the second of which is read twice as often."""
     given = {name: fr.ParquetDataset(path, columns=["x"]) for name in ("web", "code")}
     made = fr.Mixture({"web": (given["web"], 1), "code": (given["code"], 2)}, batch_size=12, **how)
-    object.__setattr__(made.spec, "max_bad_rows", 1.0)
+    object.__setattr__(made._spec, "max_bad_rows", 1.0)
     return made
 
 
@@ -265,7 +265,7 @@ def test_a_failure_over_packed_sequences_of_a_mixture_names_the_file(
     unit = fr.Packed("l", length=7)
     given = {name: (fr.ParquetDataset(path, columns=["l"], unit=unit), 1) for name in ("web", "code")}
     made = fr.Mixture(given, batch_size=4, world=(0, 1))
-    object.__setattr__(made.spec, "max_bad_rows", 1.0)
+    object.__setattr__(made._spec, "max_bad_rows", 1.0)
     mapped = made.map(Other(1), on_error=on_error)
     if on_error == "raise":
         with pytest.raises(ValueError, match="step 1") as caught:

@@ -189,7 +189,7 @@ def test_a_reason_is_a_text_and_no_rows_are_none(path: Path) -> None:
 def test_rows_of_a_mixture(path: Path, tmp_path: Path, how: dict[str, Any]) -> None:
     given = {name: (fr.ParquetDataset(path, columns=["x"]), 1) for name in ("web", "code")}
     made = fr.Mixture(given, batch_size=8, world=(0, 1), lanes=2)
-    object.__setattr__(made.spec, "max_bad_rows", 1.0)
+    object.__setattr__(made._spec, "max_bad_rows", 1.0)
     with fr.Loader(made.map(renamed), audit=tmp_path / "logs", **how) as loader:
         for batch in loader:
             assert (~batch.valid).tolist() == np.isin(batch.rows(), list(BAD)).tolist()
@@ -234,7 +234,7 @@ def test_evaluations_do_not_add_up(path: Path) -> None:
         assert len(list(evaluated)) == 12
         loader.reset()
         assert [batch.step for _, batch in zip(range(7), loader, strict=False)] == list(range(7))
-    assert trained.spec.masked_rows.count.rows == (3,)
+    assert trained._spec.masked_rows.count.rows == (3,)
     assert [batch.step for batch in loader] == list(range(7, 12))
 
 
@@ -244,11 +244,11 @@ def test_a_pass_that_is_read_on_from_a_state_counts_each_row_once(path: Path) ->
     for again in (0, 4, 8, 3):
         mapped.load_state_dict(states[again])
         list(mapped)
-    assert mapped.spec.masked_rows.count.rows == (4,)
+    assert mapped._spec.masked_rows.count.rows == (4,)
     mapped.load_state_dict(states[4])
     list(mapped)
     assert [batch.epoch for batch in mapped] == [1] * 12
-    assert mapped.spec.masked_rows.count.rows == (4,)
+    assert mapped._spec.masked_rows.count.rows == (4,)
 
 
 def test_what_is_mended_counts_no_more(path: Path) -> None:
@@ -262,7 +262,7 @@ def test_what_is_mended_counts_no_more(path: Path) -> None:
         list(mapped)
     is_mended = True
     assert len(list(mapped)) == 12
-    assert mapped.spec.masked_rows.count.rows == (0,)
+    assert mapped._spec.masked_rows.count.rows == (0,)
 
 
 UNITS: dict[str, Any] = {
@@ -287,7 +287,7 @@ def test_a_share_is_of_the_rows_of_this_rank_and_all_of_them_never_raise(
         mapped = open_dataset(path, rank=rank, world_size=3, **how).map(all_of)
         found = list(mapped)
         rows = sum(batch._origin.valid_rows for batch in found)
-        assert mapped.spec.masked_rows.count.rows == (rows,)
+        assert mapped._spec.masked_rows.count.rows == (rows,)
         if unit == "bins":
             continue
         most = math.floor(rows / 4)
@@ -308,7 +308,7 @@ def test_two_ranks_of_ten_rows_do_not_share_a_bound(tmp_path: Path) -> None:
         how: dict[str, Any] = {"rank": rank, "world_size": 2, "tail": "pad", "batch_size": 4}
         mapped = open_dataset(tmp_path / "ten.parquet", **how).map(never, on_error="mask")
         assert [batch.valid.any().item() for batch in mapped] == [rank == 0, False]
-        assert mapped.spec.masked_rows.count.rows == (rows,)
+        assert mapped._spec.masked_rows.count.rows == (rows,)
 
 
 def test_files_without_checksums_are_told_of_once_where_damage_is_masked(

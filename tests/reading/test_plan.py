@@ -77,7 +77,7 @@ def dictionary_bytes(dataset: Dataset, plan: fr.Plan) -> int:
 
 def of_footers(dataset: fr.ParquetDataset) -> tuple[int, int]:
     """What is kept of footers, and what a thread has beside that while it opens a file."""
-    cursor, spec = dataset.shared_cursor.cursor, dataset.spec
+    cursor, spec = dataset._shared_cursor.cursor, dataset._spec
     bound = spec.planned_reader(spec.pass_from(cursor, 1)).memory_bound(1)
     return bound.footer_bytes, bound.opening_bytes
 

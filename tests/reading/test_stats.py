@@ -121,7 +121,7 @@ def test_the_pace_is_that_of_late(small_dataset: Dataset, monkeypatch: pytest.Mo
     clock = [100.0]
     monkeypatch.setattr("fastresume.reading.monitor.stats.time.perf_counter", lambda: clock[0])
     dataset = make(small_dataset)
-    stats = Stats(dataset.spec, dataset.shared_cursor)
+    stats = Stats(dataset._spec, dataset._shared_cursor)
     delivered: Any = fr.Loader(make(small_dataset), threads=0)._present()._front()
     for seconds, batches in ((1.0, 100), (20.0, 10)):
         for _ in range(batches):

@@ -166,7 +166,7 @@ def test_a_cursor_survives_every_pickle_protocol(small_dataset: Dataset, protoco
 
 
 def test_a_cursor_can_not_be_changed(small_dataset: Dataset) -> None:
-    cursor = read(small_dataset.directory, 10).shared_cursor.cursor
+    cursor = read(small_dataset.directory, 10)._shared_cursor.cursor
     with pytest.raises(AttributeError):
         cursor.epoch = 3  # type: ignore[misc]
     with pytest.raises(AttributeError):

@@ -113,7 +113,7 @@ def test_loaders_of_all_kinds_go_on(root: Path, kind: str, on_iter: str) -> None
 def test_what_looks_ahead_finds_the_pass_behind_it(root: Path, kind: str) -> None:
     dataset = job(root, kind, 5)
     dataset.load_state_dict(state_of(root, kind))
-    cursor = dataset.shared_cursor.cursor
+    cursor = dataset._shared_cursor.cursor
     counts = list(islice(batches_of_passes(dataset, cursor, 0), 3))
     ahead = [dataset.peek(), dataset.batch_at(cursor.epoch + 1, 0)]
     later = dataset.batch_at(cursor.epoch + 2, 0)
@@ -122,14 +122,14 @@ def test_what_looks_ahead_finds_the_pass_behind_it(root: Path, kind: str) -> Non
     assert first == []
     for batch, found in ((second[0], ahead[0]), (second[0], ahead[1]), (third[0], later)):
         assert (found.epoch, found.step) == (batch.epoch, batch.step)
-        assert dataset.spec.locate(found) == dataset.spec.locate(batch)
+        assert dataset._spec.locate(found) == dataset._spec.locate(batch)
 
 
 @each_of("kind", MIXED)
 def test_each_row_comes_once_in_each_pass_of_its_source(root: Path, kind: str) -> None:
     dataset = job(root, kind, 5)
     dataset.load_state_dict(state_of(root, kind))
-    given = [place for _ in range(6) for batch in dataset for place in dataset.spec.locate(batch)]
+    given = [place for _ in range(6) for batch in dataset for place in dataset._spec.locate(batch)]
     for name, left in (("small", 2), ("large", 2)):
         rows = [(group, row) for path, group, row in given if f"/{name}/" in path]
         assert len(rows) > left

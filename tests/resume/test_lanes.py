@@ -307,7 +307,7 @@ def test_what_two_workers_can_not_share_is_refused_where_they_begin(
     dataset = make(small_dataset, **{"batch_size": 12, **arguments})
     assert len(list(dataset)) == 103 // dataset.batch_size
     with pytest.raises(ValueError, match=message):
-        next(WorkerIterator(dataset.spec, dataset.shared_cursor, 0, 2))
+        next(WorkerIterator(dataset._spec, dataset._shared_cursor, 0, 2))
 
 
 def test_the_nearest_that_are_named_are_accepted(small_dataset: Dataset) -> None:

@@ -270,7 +270,7 @@ def groups_of(files: Dataset, spec: DatasetSpec) -> dict[Path, tuple[int, ...]]:
 def test_many_offsets_are_imported(tree: Dataset) -> None:
     """By the core; each key costs Python a look at its path."""
     offsets = {str(i): (i % 38, i % 38) for i in range(0, 400_000, 2)}
-    cursor = _core.Cursor.from_offsets(read(tree.directory).spec.manifest, 0, offsets)
+    cursor = _core.Cursor.from_offsets(read(tree.directory)._spec.manifest, 0, offsets)
     assert cursor.consumed_rows() == 19
     assert len(cursor.to_json()) < 1024
 

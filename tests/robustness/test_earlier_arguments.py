@@ -42,7 +42,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def said(dataset: Any) -> tuple[object, ...]:
-    spec = dataset.spec
+    spec = dataset._spec
     return spec.world, spec.order_choice, spec.masks_damage, spec.max_bad_rows, dataset.plan()
 
 
@@ -75,7 +75,7 @@ def test_a_mixture_takes_them_too(file: Path) -> None:
     sources = {"a": (fr.ParquetDataset(file), 1)}
     old = fr.Mixture(sources, batch_size=2, rank=1, world_size=2, max_bad_rows=5)  # type: ignore[call-arg]
     new = fr.Mixture(sources, batch_size=2, world=(1, 2), bad_rows=fr.MaskBadRows(at_most=5))
-    assert (old.spec.world, old.spec.max_bad_rows) == (new.spec.world, new.spec.max_bad_rows)
+    assert (old._spec.world, old._spec.max_bad_rows) == (new._spec.world, new._spec.max_bad_rows)
     assert old.plan() == new.plan()
     with pytest.raises(TypeError, match=r"bad_rows of a Mixture must be fr\.MaskBadRows.*each source says"):
         fr.Mixture(sources, batch_size=2, bad_rows="mask")  # type: ignore[arg-type]

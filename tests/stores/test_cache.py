@@ -51,7 +51,7 @@ def _read(address: str, server: S3Server, cache: Path, passes: int) -> tuple[Any
 
 
 def _asked(dataset: fr.ParquetDataset) -> tuple[int, int, int]:
-    counts = dataset.spec.manifest.stores.counts()
+    counts = dataset._spec.manifest.stores.counts()
     return counts.requests, counts.bytes_asked, counts.bytes_from_cache
 
 
@@ -178,7 +178,7 @@ def test_a_full_cache_keeps_what_it_has(
         passed.append((kept, _asked(dataset)[1]))
     assert passed[1:] == [passed[1]] * 3, "what is kept stays, and what is not is asked for once"
     assert 0 < passed[1][1] < passed[0][1]
-    assert passed[1][1] <= dataset.spec.manifest.stores.counts().bytes_needed
+    assert passed[1][1] <= dataset._spec.manifest.stores.counts().bytes_needed
     # Blocks that a user removed make room.
     for path in _blocks(cache):
         path.unlink()

@@ -107,7 +107,7 @@ def test_a_hub_that_is_busy_is_asked_again(hub: Hub, tree: Path) -> None:
     hub.faults = [429, 503, 500, 504]
     dataset = _opened(hub)
     assert _ids(dataset) == _ids(fr.ParquetDataset(tree, batch_size=64))
-    assert dataset.spec.manifest.stores.counts().retries == 4
+    assert dataset._spec.manifest.stores.counts().retries == 4
 
 
 @pytest.mark.parametrize("tells_tags", [True, False])
@@ -162,14 +162,14 @@ def test_no_message_and_no_state_has_a_signature_or_a_token(hub: Hub) -> None:
     hub.expires_after = 0
     with pytest.raises(fr.SourceError, match=r"data/day=0/part-\d\.parquet") as raised:
         _ids(_dropped(dataset))
-    for text in (str(raised.value), repr(dataset), repr(dataset.spec), str(got.state_dict())):
+    for text in (str(raised.value), repr(dataset), repr(dataset._spec), str(got.state_dict())):
         assert "signature" not in text
         assert TOKEN not in text
 
 
 def _dropped(dataset: fr.ParquetDataset) -> fr.ParquetDataset:
     """The same from its first batch on, with nothing that was read before."""
-    dataset.load_state_dict(fr.ParquetDataset.of_spec(dataset.spec).state_dict())
+    dataset.load_state_dict(fr.ParquetDataset._of_spec(dataset._spec).state_dict())
     return dataset
 
 

@@ -156,7 +156,7 @@ def test_faults_of_the_moment_have_many_names(web: WebServer, status: int, code:
     dataset = fr.ParquetDataset(web.address, batch_size=10)
     assert sum(batch.num_rows for batch in dataset) == 100
     assert asked == [status]
-    assert dataset.spec.manifest.stores.counts().retries == 1
+    assert dataset._spec.manifest.stores.counts().retries == 1
 
 
 def test_an_answer_that_breaks_off_goes_on_where_it_did(tmp_path: Path) -> None:
@@ -177,6 +177,6 @@ def test_an_answer_that_breaks_off_goes_on_where_it_did(tmp_path: Path) -> None:
         web.answers = cut
         assert [row for batch in dataset for row in batch["id"].tolist()] == list(range(400_000))
         assert sum(sizes) < 4 * len(web.content), "no byte that came is asked for again"
-        assert dataset.spec.manifest.stores.counts().retries >= len(web.content) // 500_000 - 1, (
+        assert dataset._spec.manifest.stores.counts().retries >= len(web.content) // 500_000 - 1, (
             "the footer's rest is no part of the first read"
         )

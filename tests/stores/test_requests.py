@@ -36,10 +36,10 @@ def test_a_cold_cache_asks_for_each_block_once(
     how |= {"cache": fr.Cache(data=tmp_path)}
     dataset = fr.ParquetDataset(address, batch_size=1000, **how)
     for is_cold in (True, False):
-        before = dataset.spec.manifest.stores.counts()
+        before = dataset._spec.manifest.stores.counts()
         with fr.Loader(dataset, **({} if threads is None else {"threads": threads})) as loader:
             assert sum(batch.num_rows for batch in loader) == 200_000
-        after = dataset.spec.manifest.stores.counts()
+        after = dataset._spec.manifest.stores.counts()
         asked = after.bytes_asked - before.bytes_asked
         assert asked < 1.15 * size if is_cold else asked == 0
         assert after.requests - before.requests <= ((size >> 20) + 5 if is_cold else 0)
@@ -66,7 +66,7 @@ def test_columns_that_lie_apart_take_no_more_than_their_bytes(
     told = pq.read_metadata(path)
     chunks = [told.row_group(group).column(place) for group in range(groups) for place in range(20)]
     needed = sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in columns)
-    counts = dataset.spec.manifest.stores.counts()
+    counts = dataset._spec.manifest.stores.counts()
     # The footer is read when the dataset is opened, and by the first pass.
     assert counts.bytes_asked <= 1.15 * needed + 2 * (told.serialized_size + (64 << 10))
     assert counts.requests <= groups * most_of_a_group + 8
@@ -88,7 +88,7 @@ def test_a_small_object_is_one_request_of_a_pass_and_none_of_the_first(
         storage_options=server.options,
         cache=fr.Cache(data=tmp_path / "cache") if is_cached else None,
     )
-    counts = dataset.spec.manifest.stores.counts
+    counts = dataset._spec.manifest.stores.counts
     # Beside one for each: the pages of the listing, and whether tables are above.
     assert counts().requests <= files + 8 + files // 1000
     for number in range(2):
@@ -113,7 +113,7 @@ def test_a_page_index_costs_a_filter_no_request(server: S3Server, tmp_path: Path
         dataset = fr.ParquetDataset(f"s3://filtered/{path.name}", storage_options=server.options, **read)
         local = fr.ParquetDataset(path, **read)
         assert [batch["id"].tolist() for batch in dataset] == [batch["id"].tolist() for batch in local]
-        counts = dataset.spec.manifest.stores.counts()
+        counts = dataset._spec.manifest.stores.counts()
         requests.append(counts.requests)
         bytes_asked.append(counts.bytes_asked)
         assert counts.bytes_asked <= 1.15 * counts.bytes_needed
@@ -136,4 +136,4 @@ def test_bloom_filters_of_row_groups_are_asked_for_together(server: S3Server, tm
     )
     assert sorted(row for batch in dataset for row in batch["id"].tolist()) == [3, 77, 1000]
     assert dataset.filter_report().left_out_by_bloom_filters > 0.8 * groups * 500
-    assert dataset.spec.manifest.stores.counts().requests <= 16
+    assert dataset._spec.manifest.stores.counts().requests <= 16

@@ -137,7 +137,7 @@ def test_a_table_among_objects_is_refused(server: S3Server, tree: Path) -> None:
 def test_no_message_has_a_secret(server: S3Server, address: str) -> None:
     options = {**server.options, "aws_secret_access_key": "hunter2-secret"}
     dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options)
-    assert "hunter2" not in repr(dataset) + repr(dataset.spec) + str(dataset.state_dict())
+    assert "hunter2" not in repr(dataset) + repr(dataset._spec) + str(dataset.state_dict())
     with pytest.raises(fr.FastresumeError) as raised:
         fr.ParquetDataset("s3://no-such-bucket/x", batch_size=64, storage_options=options)
     assert "hunter2" not in str(raised.value)
@@ -150,7 +150,7 @@ def test_a_manifest_cache_knows_objects_by_their_tags(server: S3Server, address:
         dataset = fr.ParquetDataset(
             address, batch_size=64, storage_options=server.options, cache=fr.Cache(manifest=cache)
         )
-        return dataset.spec.manifest.stores.counts().requests
+        return dataset._spec.manifest.stores.counts().requests
 
     cold, warm = requests(), requests()
     assert warm < cold
@@ -169,11 +169,11 @@ def test_a_manifest_cache_is_an_object(server: S3Server, tree: Path, address: st
         )
 
     plain = fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
-    counts = [opened(cache).spec.manifest.stores.counts() for _ in range(2)]
+    counts = [opened(cache)._spec.manifest.stores.counts() for _ in range(2)]
     assert counts[0].bytes_needed > counts[1].bytes_needed
     warm = opened(cache)
     assert warm.fingerprint == plain.fingerprint
-    assert pickle.dumps(warm.spec.manifest) == pickle.dumps(plain.spec.manifest)
+    assert pickle.dumps(warm._spec.manifest) == pickle.dumps(plain._spec.manifest)
     # What is kept in an object is what is kept in a file.
     local = tmp_path / "manifest"
     local.write_bytes(server.get("manifests", "a/manifest"))
@@ -236,9 +236,9 @@ def test_small_row_groups_are_asked_for_together_if_nearly_all_bytes_are_needed(
     server.put("small", "a.parquet", path.read_bytes())
     how = {"batch_size": 500, "columns": columns}
     dataset = fr.ParquetDataset("s3://small", storage_options=server.options, **how)
-    before = dataset.spec.manifest.stores.counts()
+    before = dataset._spec.manifest.stores.counts()
     assert _ids(dataset) == _ids(fr.ParquetDataset(path, **how))
-    after = dataset.spec.manifest.stores.counts()
+    after = dataset._spec.manifest.stores.counts()
     needed, asked = after.bytes_needed - before.bytes_needed, after.bytes_asked - before.bytes_asked
     assert 8 * 20_000 * len(columns) < needed <= asked < 1.15 * needed + (64 << 10)
     assert after.requests - before.requests <= most_requests

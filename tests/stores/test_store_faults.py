@@ -27,7 +27,7 @@ def test_a_fault_is_tried_again_and_changes_no_batch(
         dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options)
         assert _ids(dataset) == expected
         assert proxy.injected[kind] > 0
-        counts = dataset.spec.manifest.stores.counts()
+        counts = dataset._spec.manifest.stores.counts()
     if kind in ("503", "429", "reset"):
         assert counts.retries == proxy.injected[kind]
 
@@ -93,9 +93,9 @@ def _read_until_gone(
 
 def test_whole_columns_are_asked_for_and_little_else(server: S3Server, address: str) -> None:
     dataset = fr.ParquetDataset(address, batch_size=64, columns=["text"], storage_options=server.options)
-    before = dataset.spec.manifest.stores.counts()
+    before = dataset._spec.manifest.stores.counts()
     list(dataset)
-    after = dataset.spec.manifest.stores.counts()
+    after = dataset._spec.manifest.stores.counts()
     assert after.bytes_needed > before.bytes_needed
     assert after.requests - before.requests < 100
 

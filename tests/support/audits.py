@@ -152,12 +152,12 @@ def forge(loader: fr.Loader, change: Callable[[SimpleNamespace], None]) -> None:
 
 def origin_of(dataset: fr.ParquetDataset, delivered: Any) -> Origin:
     """The origin of a batch that a reader delivered."""
-    return dataset.spec.batch(delivered, delivered.cursor, None)._origin
+    return dataset._spec.batch(delivered, delivered.cursor, None)._origin
 
 
 def new_log(logs: Path, dataset: fr.ParquetDataset) -> DeliveryLog:
     """A log as a `Loader` makes it."""
-    log = DeliveryLog(logs, dataset.spec.audited())
+    log = DeliveryLog(logs, dataset._spec.audited())
     how = (1, 1, dataset.batch_size), dataset.batch_size, dataset.tail, dataset.on_iter
     log.begin(*how)
     return log

@@ -270,7 +270,7 @@ class Rank:
 
     def _take_turns(self) -> Iterator[fr.Batch]:
         workers = [
-            WorkerIterator(self.dataset.spec, self.dataset.shared_cursor, k, self.workers)
+            WorkerIterator(self.dataset._spec, self.dataset._shared_cursor, k, self.workers)
             for k in range(self.workers)
         ]
         last = None

@@ -100,7 +100,7 @@ class MixedJob:
 
     def begin(self) -> tuple[MixtureSpec, _core.Cursor]:
         """The next life, and where it begins."""
-        spec = self.mixture().spec
+        spec = self.mixture()._spec
         self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
         return spec, self.cursor
 

@@ -98,7 +98,7 @@ class UnitJob:
         if world * rows > opened(self.path, self.unit, 1, **how).num_rows:
             rows, cut = 1, {"tail": "pad"}
         whose = {"rank": draw.randrange(world), "world_size": world}
-        spec: Any = opened(self.path, self.unit, rows, **cut, **whose, **how).spec
+        spec: Any = opened(self.path, self.unit, rows, **cut, **whose, **how)._spec
         self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
         return spec, self.cursor
 

@@ -50,7 +50,7 @@ def resume(_rank: int, data: Dataset, checkpoint: Path, batch_size: int) -> tupl
     state = {"model": {"weight": torch.zeros(3)}, "data": loader}
     dcp.load(state, checkpoint_id=checkpoint)
     loaded = loader.state_dict()["fastresume"]
-    epoch = loader.dataset.shared_cursor.cursor.epoch
+    epoch = loader.dataset._shared_cursor.cursor.epoch
     rest = [row for batch in loader for row in batch.rows().tolist()]
     return loaded, epoch, rest
 

@@ -85,7 +85,7 @@ def test_no_rank_waits_for_one_that_met_an_error_of_any_kind(small_dataset: Data
 def asking_its_own(rank: int, directory: str) -> bool:
     """Whether a dataset has the function of this rank, which no pickle can hold."""
     dataset = fr.distributed.open(directory, batch_size=4, credentials=lambda: {"rank": str(rank)})
-    _, arguments = dataset.spec.manifest.stores.__reduce__()  # type: ignore[misc]
+    _, arguments = dataset._spec.manifest.stores.__reduce__()  # type: ignore[misc]
     return bool(arguments[1]() == {"rank": str(rank)})
 
 

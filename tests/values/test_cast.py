@@ -312,7 +312,7 @@ def test_a_state_goes_on_under_other_casts(path: Path) -> None:
 def test_narrow_types_take_less_memory_by_the_plan(path: Path) -> None:
     write(path, **{f"c_{index}": pa.array(range(40)) for index in range(8)})
     plain, narrow = (
-        open_dataset(path, columns).spec.layout.row_bytes for columns in (None, fr.col("*").cast(torch.int8))
+        open_dataset(path, columns)._spec.layout.row_bytes for columns in (None, fr.col("*").cast(torch.int8))
     )
     assert (plain, narrow) == (64, 8)
     for to in CASTS:

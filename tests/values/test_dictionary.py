@@ -147,7 +147,7 @@ def test_every_cell_has_the_code_of_its_value(spec: DatasetSpec, data: st.DataOb
         ]
         rules = {name: rule for name, rule in rules.items() if cells[name].kind != "mask"}
         dataset = make(files, 5, columns=columns, tail="short", **order)
-        found = dataset.spec.layout
+        found = dataset._spec.layout
         assert {name: found.dictionary(name)[0] for name in texts} == values  # type: ignore[index]
         for batch in dataset:
             assert_holds(batch, cells, rules)

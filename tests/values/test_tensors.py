@@ -63,7 +63,7 @@ def open_all(path: Path) -> fr.ParquetDataset:
 def memory_of(path: Path) -> _core.Memory:
     """The memory of the first four rows of one column of int64."""
     dataset = fr.ParquetDataset(path, batch_size=8, columns=["to_int64"])
-    memory, _ = dataset.spec.layout.read_rows(dataset.spec.manifest, np.array([[0, 4]]), 4)
+    memory, _ = dataset._spec.layout.read_rows(dataset._spec.manifest, np.array([[0, 4]]), 4)
     return memory
 
 

@@ -40,7 +40,7 @@ class EventTime:
             TypeError: if it is no stream.
         """
         dataset = dataset_behind(loader)
-        if dataset is None or not dataset.is_stream:
+        if dataset is None or not dataset._is_stream:
             raise TypeError(
                 "save_by_event_time= follows the watermark of a stream: pass the Loader of a KafkaDataset, "
                 f"found {type(loader).__name__}"

@@ -109,7 +109,7 @@ class JobParts:
             ValueError: if each of them would save alone, and all into one directory.
         """
         dataset = dataset_behind(self.loader)
-        if dataset is not None and dataset.spec.world_was_detected and dataset.world.world_size > ranks:
+        if dataset is not None and dataset._spec.world_was_detected and dataset.world.world_size > ranks:
             raise ValueError(
                 f"the environment told the dataset of {dataset.world.world_size} ranks, but the Checkpointer "
                 f"knows of {ranks}: each would save alone, and all into one directory; call "
@@ -122,13 +122,13 @@ class JobParts:
         Raises:
             StateError: for a dataset that workers of a torch DataLoader have read from since.
         """
-        if isinstance(self.loader, ResumableDataset) and self.loader.shared_cursor.is_behind:
+        if isinstance(self.loader, ResumableDataset) and self.loader._shared_cursor.is_behind:
             raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
 
     def after_save(self) -> list[Callable[[], None]]:
         """What is called once a save of this is durable."""
         dataset = dataset_behind(self.loader)
-        after = None if dataset is None else dataset.after_save()
+        after = None if dataset is None else dataset._after_save()
         return [] if after is None else [after]
 
     @property

@@ -65,7 +65,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     # Its own place, not that of rank 0; a mistake in it is raised when no rank waits here.
     world, was_detected = resolve_world(of_today((), how)[1].get("world"))
     spec: FilesSpec = _Unpickler(io.BytesIO(found), how.get("credentials")).load()
-    return ParquetDataset.of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
+    return ParquetDataset._of_spec(dataclasses.replace(spec, world=world, world_was_detected=was_detected))
 
 
 class _Pickler(pickle.Pickler):
@@ -105,7 +105,7 @@ def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | BaseExcep
     """What this rank has, and what it sends to the others: a pickled spec, or an error."""
     try:
         dataset = ParquetDataset(paths, **how)
-        _Pickler(pickled := io.BytesIO(), how.get("credentials")).dump(dataset.spec)
+        _Pickler(pickled := io.BytesIO(), how.get("credentials")).dump(dataset._spec)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # noqa: BLE001  (the others wait for this one)

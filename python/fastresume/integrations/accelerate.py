@@ -73,7 +73,7 @@ class _SteppedState(ResumeState):
     @property
     def end_of_dataloader(self) -> bool:
         """Whether the batch that was drawn last was the last one of its pass."""
-        return self.dataset.shared_cursor.cursor.steps == 0
+        return self.dataset._shared_cursor.cursor.steps == 0
 
     def trained(self, batch: Batch) -> None:
         """Records a batch, and all before it, as trained, if the optimizer has stepped on them."""

@@ -151,7 +151,7 @@ class ResumeCallback(Callback):
                 "epoch, but this loader continues its pass, so that a job can resume: leave ResumeCallback "
                 'out, and pass on_iter="restart" to the dataset'
             )
-        if self._state.dataset.is_stream:
+        if self._state.dataset._is_stream:
             return
         batches, in_pass = self._batches_of_an_epoch(trainer), len(self._state.dataset)
         if batches < in_pass and not trainer.fast_dev_run and trainer.is_global_zero:
@@ -179,7 +179,7 @@ class ResumeCallback(Callback):
             self._listen(trainer)
         self._begins = True
         self._size_epoch(trainer)
-        if self._state.dataset.is_stream:
+        if self._state.dataset._is_stream:
             return
         left, in_pass = self._state.batches_left, len(self._state.dataset)
         loop = trainer.fit_loop
@@ -204,7 +204,7 @@ class ResumeCallback(Callback):
         # What a step is about to draw by itself is not known yet: Lightning hands over what was drawn before.
         drawn = None if self._takes_iterator else next(self._batches_in(batch), None)
         self._batch, self._is_noted = drawn, False
-        if drawn is None or drawn.batches_left or self._state.dataset.is_stream:
+        if drawn is None or drawn.batches_left or self._state.dataset._is_stream:
             return
         if len([*_flat(trainer.train_dataloader)]) == 1:
             trainer.fit_loop.epoch_loop.batch_progress.is_last_batch = True
@@ -338,7 +338,7 @@ class ResumeCallback(Callback):
         current, dataset = progress["current"], self._state.dataset
         done = batches = current["ready"]
         is_pass = is_anew = False
-        if not dataset.is_stream:  # whose epoch is as long as Lightning counted
+        if not dataset._is_stream:  # whose epoch is as long as Lightning counted
             batches, is_anew = self._batches_of_an_epoch(trainer), self._is_cut_anew()
             is_pass = batches == len(dataset)
         if progress["is_last_batch"] and is_pass and dataset.batches_left < len(dataset):
@@ -365,7 +365,7 @@ class ResumeCallback(Callback):
 
     def _size_epoch(self, trainer: Trainer) -> None:
         """Lets Lightning count on the batches of the present pass, and not on those of the first one."""
-        if self._state.dataset.is_stream:
+        if self._state.dataset._is_stream:
             return
         loop, batches = trainer.fit_loop, self._batches_of_an_epoch(trainer)
         combined = loop._combined_loader
@@ -388,7 +388,7 @@ class ResumeCallback(Callback):
     def _lengths(self, epochs: int) -> list[int]:
         """The number of batches in each of the first passes of a job; none for a negative number."""
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
-        return [*islice(batches_of_passes(dataset, dataset.spec.start(), workers), max(epochs, 0))]
+        return [*islice(batches_of_passes(dataset, dataset._spec.start(), workers), max(epochs, 0))]
 
     def _listen(self, trainer: Trainer) -> None:
         def note(*_: Any) -> None:
@@ -402,7 +402,7 @@ class ResumeCallback(Callback):
         """Whether what is left is read by other ranks or workers, or in other batches, than what was."""
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
         cuts = Cursor.from_state(self._state.state_dict())._core.cuts
-        return not cuts or cuts[-1][:3] != dataset.spec.cut(max(workers, 1))
+        return not cuts or cuts[-1][:3] != dataset._spec.cut(max(workers, 1))
 
 
 def _reopen_epoch(loops: dict[str, Any]) -> None:

@@ -56,10 +56,10 @@ class ResumeState:
                 'the dataset has on_iter="restart": each iter() starts the pass over, so that no state is '
                 "resumed; make the dataset that is trained on without it"
             )
-        self.dataset.shared_cursor.is_kept = True
+        self.dataset._shared_cursor.is_kept = True
         self._loader = loader
         self._check_same = check_same
-        self._begin(self.dataset.shared_cursor.cursor)
+        self._begin(self.dataset._shared_cursor.cursor)
 
     def trained(self, batch: Batch) -> None:
         """Records that the optimizer has stepped on a batch, and on all before it.
@@ -75,7 +75,7 @@ class ResumeState:
                 "only where the model is called"
             )
         cursor = batch.cursor
-        self.trained_to(Cursor(self.dataset.fitted(cursor._core)))
+        self.trained_to(Cursor(self.dataset._fitted(cursor._core)))
 
     def trained_to(self, cursor: Cursor) -> None:
         """The same of a batch whose cursor was kept."""
@@ -103,7 +103,7 @@ class ResumeState:
     def batches_left(self) -> int:
         """Batches that this rank still gets in the pass of the batch that was trained last, after it."""
         self._follow()
-        return self.dataset.spec.pass_from(self._cursor._core, 1).batches_left
+        return self.dataset._spec.pass_from(self._cursor._core, 1).batches_left
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
         """Makes the next `iter()` of the loader resume from a state.
@@ -118,7 +118,7 @@ class ResumeState:
     def fits(self, state: Mapping[str, Any] | Cursor) -> bool:
         """Whether a state is one of what the loader reads."""
         try:
-            self.dataset.fitted(Cursor.from_state(state)._core)
+            self.dataset._fitted(Cursor.from_state(state)._core)
         except _core.StateError:
             return False
         return True
@@ -126,20 +126,20 @@ class ResumeState:
     def go_back(self) -> None:
         """Makes the loader's next `iter()` begin after the batch that was trained last."""
         self._follow()
-        if Cursor(self.dataset.shared_cursor.cursor) != self._cursor:
+        if Cursor(self.dataset._shared_cursor.cursor) != self._cursor:
             self.dataset.load_state_dict(self._cursor)
-            self._given = self.dataset.shared_cursor.given
+            self._given = self.dataset._shared_cursor.given
 
     def _begin(self, cursor: _core.Cursor) -> None:
         self._cursor = Cursor(cursor)
-        self._given = self.dataset.shared_cursor.given
+        self._given = self.dataset._shared_cursor.given
         self._is_told = False
         self._drawn_before = self._drawn()
 
     def _follow(self) -> None:
         """Takes over a state that was loaded into the loader or the dataset directly."""
-        if self._given != self.dataset.shared_cursor.given:
-            self._begin(self.dataset.shared_cursor.loaded)
+        if self._given != self.dataset._shared_cursor.given:
+            self._begin(self.dataset._shared_cursor.loaded)
 
     def _drawn(self) -> int:
         return self._loader.stats().batches if isinstance(self._loader, Loader) else 0
@@ -177,10 +177,10 @@ def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: 
     Raises:
         TypeError: for a stream, whose rounds are not known ahead.
     """
-    if dataset.is_stream:
+    if dataset._is_stream:
         len(dataset)  # which refuses
     while True:
-        planned = dataset.spec.pass_from(cursor, max(workers, 1))
+        planned = dataset._spec.pass_from(cursor, max(workers, 1))
         yield planned.batches_left
         cursor = planned.next_pass()
 
@@ -188,7 +188,7 @@ def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: 
 def is_same_reading(loader: object, dataset: ResumableDataset) -> bool:
     """Whether a loader draws from a dataset, or from what `map` made of it: they share one cursor."""
     found = dataset_behind(loader)
-    return found is not None and found.shared_cursor is dataset.shared_cursor
+    return found is not None and found._shared_cursor is dataset._shared_cursor
 
 
 def check_ranks(dataset: ResumableDataset, ranks: int, framework: str) -> None:
@@ -197,7 +197,7 @@ def check_ranks(dataset: ResumableDataset, ranks: int, framework: str) -> None:
     Raises:
         ValueError: if the rows of some ranks would not be trained together with those of the others.
     """
-    if dataset.spec.world_was_detected and dataset.world.world_size > ranks:
+    if dataset._spec.world_was_detected and dataset.world.world_size > ranks:
         raise ValueError(
             f"the environment told the dataset of {dataset.world.world_size} ranks, but {framework} knows of "
             f"{ranks}: each would train alone, on its share of the rows; let {framework} know of the others "

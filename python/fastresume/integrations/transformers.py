@@ -102,7 +102,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
         self._dataloader.begin(args)
         if state.global_step == 0:
             self._first_epoch = dataset.epoch
-            if not dataset.is_stream and dataset.batches_left < len(dataset):
+            if not dataset._is_stream and dataset.batches_left < len(dataset):
                 warnings.warn(
                     "the Trainer begins at step 0, but the loader is in the middle of a pass: "
                     f"{dataset.batches_left} of {len(dataset)} batches are left, so it takes fewer steps; "
@@ -270,7 +270,7 @@ class DrawnBatches(DictBatches):
         self.go_back()
         # The Trainer would end at a pass without a batch: less was left of it than a batch has.
         for _ in range(0 if self.is_over else _EMPTY_PASSES):
-            is_stream = self._state.dataset.is_stream  # which has no last batch
+            is_stream = self._state.dataset._is_stream  # which has no last batch
             self._pass = (0, 1) if is_stream else (self._state.dataset.epoch, len(self._loader))
             batch = None
             for batch in self._loader:
@@ -301,18 +301,18 @@ class DrawnBatches(DictBatches):
         self.go_back()
         self.prepare(self._args)
         self.counts_passes = self._args.max_steps <= 0
-        if self.counts_passes and self._state.dataset.is_stream:
+        if self.counts_passes and self._state.dataset._is_stream:
             raise ValueError("a stream has no passes to count: pass max_steps= to TrainingArguments")
         if self.counts_passes:
             dataset = self._state.dataset
-            here = dataset.shared_cursor.cursor
-            start = dataset.spec.start() if here.steps or not dataset.epoch else here
+            here = dataset._shared_cursor.cursor
+            start = dataset._spec.start() if here.steps or not dataset.epoch else here
             lengths = self._lengths(start)
             self._let("max_steps", max(_steps(lengths, self._args.num_train_epochs, self._added), 1))
 
     def steps_left(self, passes: float) -> int:
         """The steps of this many passes from where the loader is; the pass that it is in counts as whole."""
-        lengths = self._lengths(self._state.dataset.shared_cursor.cursor)
+        lengths = self._lengths(self._state.dataset._shared_cursor.cursor)
         if passes >= 1:
             return _steps(lengths, passes, self._added)
         of_pass, left = (-(-batches // self._added) for batches in (len(self._loader), next(lengths)))

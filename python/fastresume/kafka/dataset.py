@@ -123,8 +123,8 @@ class KafkaDataset(RowsDataset):
         ...     train(batch)
     """
 
-    spec: RoundSpec
-    is_stream = True
+    _spec: RoundSpec
+    _is_stream = True
 
     @bounds_messages
     @takes_no_other("KafkaDataset", OF_KAFKA)
@@ -232,31 +232,31 @@ class KafkaDataset(RowsDataset):
         weakref.finalize(self._used, self._stream.close)
         self._topics = tuple((name, topic.id) for name, topic in sorted(found.topics.items()))
         self._begins = found.begins
-        self.spec = self._stream.empty(self._topics, found.begins)
-        self.spec.cut(1)
+        self._spec = self._stream.empty(self._topics, found.begins)
+        self._spec.cut(1)
         self._length = 0
         self._filter_report = None
-        self.shared_cursor = SharedCursor(
-            self.spec.start(), ComparedRanks(self.spec, SameReads(self.spec.world))
+        self._shared_cursor = SharedCursor(
+            self._spec.start(), ComparedRanks(self._spec, SameReads(self._spec.world))
         )
 
-    def follow(self) -> bool:
+    def _follow(self) -> bool:
         """Makes the round of the next batch this dataset's; False if the stream has ended. It waits.
 
         All ranks call it together.
         """
-        found = self._stream.opened(self.spec, self.shared_cursor.cursor)
+        found = self._stream.opened(self._spec, self._shared_cursor.cursor)
         if found is None:
             return False
         spec, cursor = found
-        self.spec = spec
-        if cursor != self.shared_cursor.cursor:
-            self.shared_cursor.follow(cursor)
+        self._spec = spec
+        if cursor != self._shared_cursor.cursor:
+            self._shared_cursor.follow(cursor)
         return True
 
-    def told_of_wait(self, seconds: float) -> str:
+    def _told_of_wait(self, seconds: float) -> str:
         """What `follow` waits for, for the watchdog of a `Loader`."""
-        return self._stream.told(seconds, self.shared_cursor.cursor.epoch)
+        return self._stream.told(seconds, self._shared_cursor.cursor.epoch)
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from the cursor on, from round to round.
@@ -266,13 +266,13 @@ class KafkaDataset(RowsDataset):
         """
         caller = sys._getframe(1)
         check_caller(caller)
-        self.check_trainer(caller)
+        self._check_trainer(caller)
         if get_worker_info() is not None:
             raise _core.FastresumeError(
                 "workers of a torch DataLoader can't agree on the rounds of a KafkaDataset: write "
                 "fr.Loader(dataset, num_workers=n), whose workers read the rounds that the main process found"
             )
-        return Rounds(self.follow, lambda: BatchIterator(self.spec, self.shared_cursor, 0, 0))
+        return Rounds(self._follow, lambda: BatchIterator(self._spec, self._shared_cursor, 0, 0))
 
     def __len__(self) -> NoReturn:
         """Refused: a topic has no end.
@@ -291,10 +291,10 @@ class KafkaDataset(RowsDataset):
 
         It is the least over the partitions of the round. None before it is known.
         """
-        cursor = self.shared_cursor.cursor
+        cursor = self._shared_cursor.cursor
         round_ = Round.parse(cursor.round or "null")
-        if round_ == self.spec.round:
-            found = self.spec.watermark(cursor)
+        if round_ == self._spec.round:
+            found = self._spec.watermark(cursor)
         else:
             found = round_.watermarks[cursor.epoch > round_.number]
         return None if found is None else np.datetime64(found, "ms")
@@ -314,10 +314,10 @@ class KafkaDataset(RowsDataset):
         Warns:
             UserWarning: that offsets don't tell of messages that were read in part.
         """
-        self.shared_cursor.check_process()
+        self._shared_cursor.check_process()
         super().load_state_dict(Cursor(self._imported(state)) if _are_offsets(state) else state, reset_epochs)
 
-    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
+    def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of these topics: it says itself which round it is in.
 
         Raises:
@@ -354,7 +354,7 @@ class KafkaDataset(RowsDataset):
             ValueError: if that many workers can't share the lanes.
         """
         made = super().plan(workers)
-        return replace(made, bytes_of_rounds=self._stream.held_bytes(self.spec))
+        return replace(made, bytes_of_rounds=self._stream.held_bytes(self._spec))
 
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it; it waits for one. All ranks call it.
@@ -362,7 +362,7 @@ class KafkaDataset(RowsDataset):
         Raises:
             IndexError: if the stream has ended.
         """
-        if not self.follow():
+        if not self._follow():
             raise IndexError("the stream has ended: stop= says where")
         return super().peek()
 
@@ -376,19 +376,19 @@ class KafkaDataset(RowsDataset):
         return super().batch_at(epoch, step, state)
 
     def _check_present(self) -> None:
-        if self.shared_cursor.cursor.round != self.spec.start().round:
+        if self._shared_cursor.cursor.round != self._spec.start().round:
             raise _core.StateError("the round of the state that was loaded is not open yet: draw a batch")
 
-    def after_save(self) -> Callable[[], None] | None:
+    def _after_save(self) -> Callable[[], None] | None:
         """What commits the present offsets, on rank 0; None without `commit=`."""
-        commits, cursor = self._commits, self.shared_cursor.cursor
+        commits, cursor = self._commits, self._shared_cursor.cursor
         if commits is None or self.world.rank:
             return None
         round_ = Round.parse(cursor.round or "null")
         if cursor.epoch > round_.number:
             offsets = {part: place.offset for part, place in round_.ends.items()}
-        elif round_ == self.spec.round:
-            offsets = self.spec.offsets(cursor)
+        elif round_ == self._spec.round:
+            offsets = self._spec.offsets(cursor)
         else:  # it was loaded, and is not open yet
             offsets = {part: place.offset for part, place in round_.begins.items()}
         return lambda: commits.add(offsets)

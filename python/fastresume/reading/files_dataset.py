@@ -26,17 +26,17 @@ class FilesDataset(ResumableDataset):
         spec: what it reads, a frozen `FilesSpec`.
     """
 
-    spec: FilesSpec
+    _spec: FilesSpec
 
     @property
     def paths(self) -> list[str]:
         """The given `paths`, as strings."""
-        return list(self.spec.paths)
+        return list(self._spec.paths)
 
     @property
     def num_file_rows(self) -> int:
         """The number of rows of all files: row numbers are below it, whichever rows are selected."""
-        return self.spec.num_file_rows
+        return self._spec.num_file_rows
 
     @bounds_messages
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
@@ -55,7 +55,7 @@ class FilesDataset(ResumableDataset):
             >>> dataset.read_rows([7, 7, 3])["label"].shape
             torch.Size([3])
         """
-        return random_access.read_rows(self.spec, row_numbers)
+        return random_access.read_rows(self._spec, row_numbers)
 
     @bounds_messages
     def batch_of_row(
@@ -84,7 +84,7 @@ class FilesDataset(ResumableDataset):
             >>> batch.step, place, int(batch.rows()[place])
             (2, 6, 70)
         """
-        return random_access.batch_of_row(self.spec, self.shared_cursor, epoch, row_number, state)
+        return random_access.batch_of_row(self._spec, self._shared_cursor, epoch, row_number, state)
 
     @bounds_messages
     def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
@@ -98,7 +98,7 @@ class FilesDataset(ResumableDataset):
             >>> row_group, row
             (0, 3)
         """
-        return locate(self.spec.manifest, row_numbers)
+        return locate(self._spec.manifest, row_numbers)
 
     @bounds_messages
     def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> RowIntervals:
@@ -123,14 +123,14 @@ class FilesDataset(ResumableDataset):
             >>> dataset.remaining(batch.state_dict())
             fr.Intervals([[32, 100]])
         """
-        cursor = self.shared_cursor.cursor if state is None else Cursor.from_state(state)._core
-        return RowIntervals(random_access.remaining_rows(self.spec, cursor))
+        cursor = self._shared_cursor.cursor if state is None else Cursor.from_state(state)._core
+        return RowIntervals(random_access.remaining_rows(self._spec, cursor))
 
-    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+    def _remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
         """The rest of a cursor's pass, by file and row group: see `Cursor.remaining`.
 
         Raises:
             StateError: if the cursor is of another dataset, selection or order.
         """
-        rows = random_access.remaining_rows(self.spec, cursor._core)
-        return random_access.by_group(self.spec, rows)
+        rows = random_access.remaining_rows(self._spec, cursor._core)
+        return random_access.by_group(self._spec, rows)

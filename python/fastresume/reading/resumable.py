@@ -73,66 +73,66 @@ class ResumableDataset(IterableDataset[Batch]):
     def __init__(self, spec: ReadSpec) -> None:
         super().__init__()
         start = spec.start()
-        self.spec = spec
+        self._spec = spec
         self._length = spec.batches_of(start)
         if self._length == 0:
             raise ValueError(spec.no_batch_text(spec.row_text()))
         self._ranks = ComparedRanks(spec, SameReads(spec.world))
-        self.shared_cursor = SharedCursor(start, self._ranks)
+        self._shared_cursor = SharedCursor(start, self._ranks)
 
     def _take(self, spec: ReadSpec) -> None:
         """Reads another spec from now on, as a state asks for; what transforms there are stays."""
-        self.spec = spec
+        self._spec = spec
         self._length = spec.batches_of(spec.start())
         self._ranks = replace(self._ranks, spec=spec)
-        self.shared_cursor.compare_by(self._ranks)
+        self._shared_cursor.compare_by(self._ranks)
 
     @property
     def world(self) -> World:
         """The rank, and the number of ranks."""
-        return self.spec.world
+        return self._spec.world
 
     @property
     def batch_size(self) -> int:
         """The number of rows per rank and step."""
-        return self.spec.batch_size
+        return self._spec.batch_size
 
     @property
     def tail(self) -> TailOfPass:
         """How the rows after the last whole global batch are handled."""
-        return self.spec.tail
+        return self._spec.tail
 
     @property
     def on_iter(self) -> Literal["continue", "restart"]:
         """Whether `iter()` continues or restarts."""
-        return self.spec.on_iter
+        return self._spec.on_iter
 
     @property
     def schema(self) -> Schema:
         """The keys of a batch, with a `Field` for each."""
-        return self.spec.schema
+        return self._spec.schema
 
     @property
     def num_rows(self) -> int:
         """The number of rows of a pass: all rows, or those that `rows`, `skip` and `filter` select."""
-        return self.spec.num_rows
+        return self._spec.num_rows
 
     @property
     def fingerprint(self) -> str:
         """A hash of the files' relative paths, sizes and footers; a cursor belongs to one."""
-        return self.spec.fingerprint
+        return self._spec.fingerprint
 
     @property
     def global_batch_size(self) -> int:
         """The number of rows per step over all ranks."""
-        return self.spec.global_batch_size
+        return self._spec.global_batch_size
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""
         caller = sys._getframe(1)
         check_counter(caller)
-        self.check_trainer(caller)
-        self.spec.cut(1)
+        self._check_trainer(caller)
+        self._spec.cut(1)
         return self._batches_of_pass()
 
     def _batches_of_pass(self) -> int:
@@ -141,13 +141,13 @@ class ResumableDataset(IterableDataset[Batch]):
     @property
     def epoch(self) -> int:
         """The number of passes that this job has completed."""
-        cursor = self.shared_cursor.cursor
+        cursor = self._shared_cursor.cursor
         return cursor.epoch - cursor.first_epoch
 
     @property
     def batches_left(self) -> int:
         """The number of batches that this rank still gets in the current pass."""
-        return self.spec.pass_from(self.shared_cursor.cursor, 1).batches_left
+        return self._spec.pass_from(self._shared_cursor.cursor, 1).batches_left
 
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch: one leaf under the key "fastresume".
@@ -162,9 +162,9 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         if get_worker_info() is not None:
             return of_worker()
-        if self.on_iter == "continue" and self.shared_cursor.is_behind:
+        if self.on_iter == "continue" and self._shared_cursor.is_behind:
             raise _core.StateError(f"dataset.state_dict() {BEHIND}")
-        return Cursor(self.shared_cursor.cursor).to_state()
+        return Cursor(self._shared_cursor.cursor).to_state()
 
     @bounds_messages
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
@@ -181,25 +181,26 @@ class ResumableDataset(IterableDataset[Batch]):
                 order, or of another seed or size than was named. The dataset stays as it was.
             FastresumeError: in a worker of a DataLoader.
         """
-        self.shared_cursor.check_process()
-        cursor = self._fitted(Cursor.from_state(state)._core)
-        self.shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
-        _log.info("resumes from a loaded state: %r", Cursor(self.shared_cursor.cursor))
+        self._shared_cursor.check_process()
+        cursor = self._adopted(Cursor.from_state(state)._core)
+        self._shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
+        _log.info("resumes from a loaded state: %r", Cursor(self._shared_cursor.cursor))
 
     def _fitted(self, cursor: _core.Cursor) -> _core.Cursor:
-        return self.fitted(cursor)
-
-    def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of this dataset, or what it becomes after the dataset has grown.
 
         Raises:
             StateError: if it is of another dataset, selection of rows or order.
         """
-        return self.spec.fitted(cursor)
+        return self._spec.fitted(cursor)
+
+    def _adopted(self, cursor: _core.Cursor) -> _core.Cursor:
+        """The same, after what the cursor names is read instead: a session, or files in another order."""
+        return self._fitted(cursor)
 
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""
-        self.shared_cursor.load(self.shared_cursor.cursor.restarted())
+        self._shared_cursor.load(self._shared_cursor.cursor.restarted())
 
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank up to the end of the pass; see `on_iter` for where they begin.
@@ -214,35 +215,35 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         caller = sys._getframe(1)
         check_caller(caller)
-        self.check_trainer(caller)
-        self.spec.cut(1)
+        self._check_trainer(caller)
+        self._spec.cut(1)
         worker = get_worker_info()
         if worker is None:
-            return BatchIterator(self.spec, self.shared_cursor, threads=0, prefetch_bytes=0)
-        return WorkerIterator(self.spec, self.shared_cursor, worker.id, worker.num_workers)
+            return BatchIterator(self._spec, self._shared_cursor, threads=0, prefetch_bytes=0)
+        return WorkerIterator(self._spec, self._shared_cursor, worker.id, worker.num_workers)
 
-    is_stream = False
+    _is_stream = False
     """Whether other rows follow the pass in the same iteration: `follow` makes them the dataset's."""
 
-    def follow(self) -> bool:
+    def _follow(self) -> bool:
         """Makes what has the next batch this dataset's pass, if it is a stream; False where there is none."""
         return False
 
-    def told_of_wait(self, seconds: float) -> str:
+    def _told_of_wait(self, seconds: float) -> str:
         """What `follow` waits for, in words, after some seconds of it."""
         return f"next() has waited {seconds:.1f} s"
 
-    def after_save(self) -> Callable[[], None] | None:
+    def _after_save(self) -> Callable[[], None] | None:
         """What a Checkpointer calls once a save of the present place is durable; None for nothing."""
         return None
 
-    def check_trainer(self, caller: FrameType) -> None:
+    def _check_trainer(self, caller: FrameType) -> None:
         """Refuses Lightning's training from a frame, where nothing keeps the place.
 
         Raises:
             FastresumeError: it says what to write.
         """
-        if self.on_iter == "continue" and not self.shared_cursor.is_kept:
+        if self.on_iter == "continue" and not self._shared_cursor.is_kept:
             check_trainer(caller)
 
     def config(self) -> dict[str, Any]:
@@ -257,7 +258,7 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> config["tail"], config["transforms"]
             ('drop', [])
         """
-        return self.spec.config()
+        return self._spec.config()
 
     @bounds_messages
     @takes_no_other("dataset.map", OF_MAP)
@@ -300,7 +301,7 @@ class ResumableDataset(IterableDataset[Batch]):
         choice = one_of("on_error", on_error, ("raise", "mask"))
         mapped = type(self).__new__(type(self))
         mapped.__dict__.update(self.__dict__)
-        mapped.spec = self.spec.mapped(function, choice == "mask")
+        mapped._spec = self._spec.mapped(function, choice == "mask")
         return mapped
 
     if not TYPE_CHECKING:
@@ -337,7 +338,7 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
-        return random_access.batch_at(self.spec, self.shared_cursor, epoch, step, state)
+        return random_access.batch_at(self._spec, self._shared_cursor, epoch, step, state)
 
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it: a first look costs no batch.
@@ -349,7 +350,7 @@ class ResumableDataset(IterableDataset[Batch]):
             >>> dataset.peek()["label"].shape
             torch.Size([32])
         """
-        return random_access.next_batch(self.spec, self.shared_cursor.cursor)
+        return random_access.next_batch(self._spec, self._shared_cursor.cursor)
 
     def __getitem__(self, index: object) -> Batch:
         """Refuses an index: a stream has no places. The error says what to write.
@@ -364,7 +365,7 @@ class ResumableDataset(IterableDataset[Batch]):
         )
 
     def __repr__(self) -> str:
-        return self.spec.text(self.shared_cursor.cursor)
+        return self._spec.text(self._shared_cursor.cursor)
 
 
 def dataset_behind(loader: object) -> ResumableDataset | None:

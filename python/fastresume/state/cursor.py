@@ -48,10 +48,10 @@ class Dataset(Protocol):
     """What a cursor asks of a dataset: a `ParquetDataset` has it."""
 
     @property
-    def spec(self) -> ReadRows:
+    def _spec(self) -> ReadRows:
         """What it reads."""
 
-    def remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
+    def _remaining_rows(self, cursor: Cursor) -> list[tuple[str, int, Intervals]]:
         """What is left of a cursor's pass, by file and row group."""
 
 
@@ -293,7 +293,7 @@ class Cursor:
         """
         if dataset is None:
             return of_buffer(self._core.remaining())
-        return dataset.remaining_rows(self)
+        return dataset._remaining_rows(self)
 
     def __eq__(self, other: object) -> bool:
         return self._core == other._core if isinstance(other, Cursor) else NotImplemented
@@ -318,7 +318,7 @@ def _files_of(dataset: Dataset) -> ReadRows:
     Raises:
         TypeError: if it is something else.
     """
-    spec = getattr(dataset, "spec", None)
+    spec = getattr(dataset, "_spec", None)
     if spec is None or not hasattr(spec, "manifest"):
         raise TypeError(
             f"offsets tell rows of one ParquetDataset, found a {type(dataset).__name__}: of a Mixture, make "

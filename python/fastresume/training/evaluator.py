@@ -178,7 +178,7 @@ def _check(loader: Any, world: World) -> None:
     dataset = dataset_behind(loader)
     if dataset is None:
         raise TypeError(f"loader must be a Loader or a dataset, found {type(loader).__name__}")
-    if dataset.is_stream:
+    if dataset._is_stream:
         raise TypeError(
             "an Evaluator runs over all rows of a pass, and a stream has no pass: evaluate on a table, as "
             'fr.ArrowDataset(table, batch_size=n, on_iter="restart", tail="pad")'
