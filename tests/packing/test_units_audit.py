@@ -153,6 +153,13 @@ def test_other_units_than_those_of_the_order_are_seen(
     assert any(line.strip().startswith("batch 2, rank 0") for line in report.lines)
 
 
+def test_units_that_this_version_does_not_know_are_not_proven(tmp_path: Path) -> None:
+    ranks(tmp_path, 1, BINS).finish()
+    (described,) = (tmp_path / "logs").glob("units-*.json")
+    described.write_text(described.read_text().replace('"counted": "bins"', '"counted": "sessions"'))
+    assert "is missing or damaged" in found_in(tmp_path / "logs")
+
+
 def test_a_token_that_stands_twice_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     honest, calls = content.of_sequences, []
 

@@ -114,6 +114,8 @@ class Dataset:
     ) -> Self:
         """The units of these rows."""
         starts = np.array(told["starts"], np.int64)
+        if told["counted"] not in ("sequences", "bins"):
+            raise ValueError(f"positions count {told['counted']!r}, which this version does not know")
         is_packed = told["counted"] == "sequences"
         groups = np.arange(len(self.files) + 1) if is_packed else self.groups
         if (told["fingerprint"], told["hash"]) != (fingerprint, selection) or len(starts) != groups[-1] + 1:
