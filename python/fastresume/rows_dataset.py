@@ -115,7 +115,7 @@ class Asked:
         request = column_request(columns, nulls)
         if one_of("on_change", on_change, ("error", "append")) == "append":
             request.check_appendable()
-        kept = Cache.checked(cache)
+        kept = Cache._checked(cache)
         masked = checked_bad_rows(bad_rows)
         return cls(
             request=request,
@@ -135,7 +135,7 @@ class Asked:
             max_bad_rows=masked.at_most,
             unit=unit,
             cache=kept,
-            kept_in=None if kept is None else kept.manifest_path,
+            kept_in=None if kept is None else kept._manifest_path,
         )
 
     def found(

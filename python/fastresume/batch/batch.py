@@ -445,7 +445,7 @@ def of_delivered(
         delivered.written if is_mixed else None,
         None if units is None else UnitRows(of_words(units[0]), units[1]),
     )
-    return Batch(schema.tensors(delivered.memory), origin)
+    return Batch(schema._tensors(delivered.memory), origin)
 
 
 def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:

@@ -202,7 +202,7 @@ class Schema(Mapping[str, Field]):
         made._prepare()
         return made
 
-    def tensors(self, memory: _core.Memory) -> Tensors:
+    def _tensors(self, memory: _core.Memory) -> Tensors:
         """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""
         made = self._maker.tensors(memory)
         if not self._has_jagged:  # in one call: a batch may have hundreds of these

@@ -62,7 +62,7 @@ def selected_batches(
     try:
         while (delivered := reader.front()) is not None:
             reader.advance()
-            yield delivered, schema.tensors(delivered.memory)
+            yield delivered, schema._tensors(delivered.memory)
             progress.add(delivered.num_rows)
     finally:
         reader.close()

@@ -68,7 +68,7 @@ class Cache:
             raise ValueError("fr.Cache() keeps nothing: write fr.Cache(manifest='manifest'), or data=")
 
     @classmethod
-    def checked(cls, given: object) -> Self | None:
+    def _checked(cls, given: object) -> Self | None:
         """What a user passed as `cache=`.
 
         Raises:
@@ -82,12 +82,12 @@ class Cache:
         return given
 
     @property
-    def blocks(self) -> tuple[Path, int | None] | None:
+    def _blocks(self) -> tuple[Path, int | None] | None:
         """The directory of what is read of objects, and how many bytes it may have."""
         # Workers and other ranks may have another working directory.
         return None if self.data is None else (Path(self.data).absolute(), self.data_bytes)
 
     @property
-    def manifest_path(self) -> str | None:
+    def _manifest_path(self) -> str | None:
         """The path or address of the manifest."""
         return None if self.manifest is None else os.fspath(self.manifest)

@@ -42,7 +42,7 @@ def stores_of(
         for name, value in (storage_options or {}).items()
         if value is not None
     }
-    blocks = None if cache is None else cache.blocks
+    blocks = None if cache is None else cache._blocks
     return _core.Stores(options, credentials, at_least(1, "read_bytes", read_bytes), blocks)
 
 

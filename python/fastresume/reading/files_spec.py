@@ -250,7 +250,7 @@ class FilesSpec(ReadSpec):
         strict = self.layout.masking_damage(masks_damage=False)
         runs = np.stack([numbers, numbers + 1], axis=1)
         memory, written = strict.read_rows(self.manifest, runs, len(numbers))
-        return self._schema_of_rows.tensors(memory), written
+        return self._schema_of_rows._tensors(memory), written
 
     @property
     def _schema_of_rows(self) -> Schema:
