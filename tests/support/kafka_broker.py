@@ -162,11 +162,12 @@ class Broker:
             producer.produce(self.topic, value, partition=partition, **given)
         assert producer.flush(30) == 0
 
-    def delete_before(self, partition: int, offset: int) -> None:
-        """Let retention remove what is before an offset."""
+    def delete_before(self, partition: int | Iterable[int], offset: int) -> None:
+        """Let retention remove what is before an offset, -1 for all that there is, in these partitions."""
         from confluent_kafka import TopicPartition
 
-        asked = [TopicPartition(self.topic, partition, offset)]
+        each = [partition] if isinstance(partition, int) else partition
+        asked = [TopicPartition(self.topic, number, offset) for number in each]
         admin = self.admin()  # it must outlive what it is asked
         for future in admin.delete_records(asked).values():
             future.result(30)
