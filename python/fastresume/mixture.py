@@ -276,9 +276,9 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
             )
         if isinstance(dataset, RowsDataset) and dataset._is_stream:
             raise TypeError(
-                f"source {name!r} is a stream, whose rows are known by rounds: draw from two loaders, "
-                "for new, old in zip(stream_loader, table_loader), and save the states of both. See "
-                "docs/how-to/kafka.md"
+                f"source {name!r} is a stream, whose rounds would be other datasets under its name: "
+                "draw from two loaders, for new, old in zip(stream_loader, table_loader), and save the "
+                "states of both. See docs/how-to/kafka.md"
             )
         if not isinstance(dataset, RowsDataset):
             raise TypeError(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import torch.distributed as dist
+from torch.utils.data import DataLoader
 
 import fastresume as fr
 from fastresume.kafka import KafkaDataset
@@ -40,6 +41,34 @@ def train(rank: int, world_size: int, directory: str, life: int, address: str, g
             replace(saved, {"state": batch.state_dict(), "life": life, "steps": steps})
     dist.barrier()
     loader.close()
+    dataset.close()
+    return steps
+
+
+def train_under_dataloader(
+    rank: int, world_size: int, directory: str, life: int, address: str, given: dict[str, Any]
+) -> int:
+    """The same with two workers of torch's DataLoader, an iteration for each round."""
+    place = Path(directory)
+    join(place / f"store-{life}", rank, world_size)
+    dataset = KafkaDataset(address, **given)
+    workers: dict[str, Any] = {"num_workers": 2, "multiprocessing_context": "fork"}  # none imports torch
+    loader: DataLoader[Any] = DataLoader(dataset, batch_size=None, **workers)
+    saved = place / "state.json"
+    if saved.exists():
+        dataset.load_state_dict(json.loads(saved.read_text())["state"])
+    log = os.open(place / f"{life}-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_EXCL)
+    steps, before = 0, -1
+    while steps > before:
+        before = steps
+        for batch in loader:
+            steps += 1
+            write(log, {"rows": batch["id"].tolist(), "epoch": batch.epoch, "step": batch.step})
+            together = batch["id"].sum().reshape(1)
+            dist.all_reduce(together)
+            if rank == 0:
+                replace(saved, {"state": batch.state_dict(), "life": life, "steps": steps})
+    dist.barrier()
     dataset.close()
     return steps
 

@@ -90,6 +90,7 @@ class Sent(Share):
     batches_left: int
     batches_of_job: int
     cursor_before: _core.Cursor
+    times: tuple[int, int] | None
 
     def spans(self, _step: int) -> Intervals:
         """The positions of the rows that were read for the batch, in its order, as ranges."""
@@ -106,6 +107,10 @@ class Sent(Share):
     def before(self, _step: int) -> _core.Cursor:
         """The cursor before this batch."""
         return self.cursor_before
+
+    def event_time(self, _rows: Intervals) -> tuple[int, int] | None:
+        """The least and the greatest event time of its rows, in milliseconds since 1970."""
+        return self.times
 
 
 class Proof(NamedTuple):
@@ -215,14 +220,15 @@ class Origin(NamedTuple):
         return distinct[np.arange(self.num_rows) % max(len(distinct), 1)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        share = self.share
+        share, runs = self.share, self.runs
         if isinstance(share, Planned) and self.step is not None:
             step = self.step
             counts = (share.left(step), share.global_step(step))
-            share = Sent(share.rank, share.seed, share.spans(step), *counts, share.before(step))
+            before, times = share.before(step), share.event_time(runs)
+            share = Sent(share.rank, share.seed, share.spans(step), *counts, before, times)
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
         told = (self.damage, self.place_sources, self.units, self.marks)
-        return Origin, (*place, self.runs, self.masked, share, *told)
+        return Origin, (*place, runs, self.masked, share, *told)
 
 
 def of_a_pass(value: Value | None) -> Value:

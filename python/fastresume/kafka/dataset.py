@@ -5,9 +5,11 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn
+from multiprocessing.context import get_spawning_popen
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
 
 import numpy as np
 from torch.utils.data import IterableDataset, get_worker_info
@@ -39,7 +41,12 @@ from fastresume.plan import Plan
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.resumable import ComparedRanks
 from fastresume.reading.rounds import Rounds
-from fastresume.reading.torch_dataloader.guards import check_caller
+from fastresume.reading.torch_dataloader.guards import (
+    check_caller,
+    iterator_that_begins,
+    without_workers,
+)
+from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from fastresume.rows_dataset import Asked, RowsDataset
 from fastresume.sources.schema import arrow
 from fastresume.state.cursor import KEY, Cursor
@@ -98,6 +105,7 @@ class KafkaDataset(RowsDataset):
         round_bytes: a round ends when messages of this size were fetched.
         max_wait: seconds after which a round ends that has rows for a batch, if the loop waits.
         stop: where to stop: None for never, "end" for what is there now, a datetime or `{partition: offset}`.
+            Partitions that are added later are not read then.
         bad_rows: what happens to messages that can't be decoded: "error", or "skip" with a line in the log.
         on_gap: what happens if messages were removed before they were read: "error" or "skip".
         isolation: "read_committed" leaves out messages of transactions that were not committed.
@@ -115,7 +123,11 @@ class KafkaDataset(RowsDataset):
     Rows that make no whole global batch begin the next round. A state has the places of all partitions; it
     fits any number of ranks and batch sizes. Secrets are in no state, error, log or `repr`.
 
-    Threads and forks: connections are made in the process that uses them. Draw batches in one thread.
+    Under a torch DataLoader with workers, one iteration is one round; `persistent_workers` are refused. An
+    `Evaluator` takes a dataset with `stop=`, and reads all of it each time.
+
+    Threads and forks: connections are made in the process that uses them. Draw batches in one thread. It
+    can't be pickled, except for workers.
 
     Examples:
         >>> dataset = KafkaDataset("kafka://localhost:9092/clicks", batch_size=512)  # doctest: +SKIP
@@ -125,6 +137,8 @@ class KafkaDataset(RowsDataset):
 
     _spec: RoundSpec
     _is_stream = True
+    _is_open: bool | None = None
+    """For workers: whether there is a round; None if none was looked for."""
 
     @bounds_messages
     @takes_no_other("KafkaDataset", OF_KAFKA)
@@ -162,8 +176,9 @@ class KafkaDataset(RowsDataset):
         settings = Settings(address, topic, config)
         if unit is not None:
             raise ValueError(
-                "unit= is not for streams: units would end where a round does. Leave it "
-                "out: a column of lists is a Jagged, whose values lie one after another as if packed"
+                "unit= is not for streams: a round ends between rows, and not where a sequence or a global "
+                "batch of bins does. Leave it out: a column of lists is a Jagged, whose values lie one after "
+                "another as if packed"
             )
         asked = Asked.of(
             batch_size=batch_size,
@@ -240,6 +255,32 @@ class KafkaDataset(RowsDataset):
             self._spec.start(), ComparedRanks(self._spec, SameReads(self._spec.world))
         )
 
+    @property
+    def _has_end(self) -> bool:
+        """Whether `stop` says where the stream ends."""
+        return self._stream.has_end
+
+    @contextmanager
+    def _from_the_beginning(self) -> Iterator[None]:
+        """A context in which all rows from `start` to `stop` are delivered, each once, as in an evaluation.
+
+        Rows at the end that make no whole global batch are filled up, as with `tail="pad"`. Afterwards the
+        dataset is where it was. All ranks enter it together. If one fails in it, the others fail at the next
+        round but one.
+        """
+        spec, cursor = self._spec, self._shared_cursor.cursor
+        empty = self._stream.empty(self._topics, self._begins)
+        self._spec = replace(empty, transforms=spec.transforms, masking=spec.masking, tail="pad")
+        self._shared_cursor.load(self._spec.start())
+        try:
+            yield
+        except Exception as error:
+            self._stream.fail(error)
+            raise
+        finally:
+            self._spec = spec
+            self._shared_cursor.load(cursor)
+
     def _follow(self) -> bool:
         """Makes the round of the next batch this dataset's; False if the stream has ended. It waits.
 
@@ -261,18 +302,53 @@ class KafkaDataset(RowsDataset):
     def __iter__(self) -> Iterator[Batch]:
         """The batches of this rank from the cursor on, from round to round.
 
+        Under a torch DataLoader with workers, one iteration is one round, which the main process finds when
+        the DataLoader makes its iterator. There is none any more if it delivers nothing.
+
         Raises:
-            FastresumeError: in a worker of a torch DataLoader.
+            FastresumeError: in a worker of something else, which finds no round before.
         """
         caller = sys._getframe(1)
         check_caller(caller)
         self._check_trainer(caller)
-        if get_worker_info() is not None:
-            raise _core.FastresumeError(
-                "workers of a torch DataLoader can't agree on the rounds of a KafkaDataset: write "
-                "fr.Loader(dataset, num_workers=n), whose workers read the rounds that the main process found"
-            )
+        worker = get_worker_info()
+        if worker is not None:
+            if self._is_open is None:
+                raise _core.FastresumeError(
+                    "no round of the KafkaDataset was open when this worker began: give the dataset itself "
+                    "to DataLoader(dataset, batch_size=None, num_workers=n), or write "
+                    "fr.Loader(dataset, num_workers=n)"
+                )
+            if not self._is_open:
+                return iter(())
+            return WorkerIterator(self._spec, self._shared_cursor, worker.id, worker.num_workers)
         return Rounds(self._follow, lambda: BatchIterator(self._spec, self._shared_cursor, 0, 0))
+
+    # What a DataLoader asks whenever it makes an iterator, before it starts workers by whatever method.
+    @property  # type: ignore[misc]  # the one of `object` can be assigned, too
+    def __class__(self) -> type[Self]:
+        if (found := iterator_that_begins(sys._getframe(1))) is not None:
+            loader, iterator = found
+            with without_workers(iterator):
+                self._open_for_workers(loader)
+        return type(self)
+
+    def _open_for_workers(self, loader: Any) -> None:
+        """Finds the round of a DataLoader's new iterator: its workers can't agree on it with other ranks."""
+        if loader.persistent_workers:
+            raise _core.FastresumeError(
+                "persistent_workers=True: workers that stay don't hear of the next round of a KafkaDataset. "
+                "Leave it out, or write fr.Loader(dataset, num_workers=n), whose workers stay"
+            )
+        self._is_open = self._follow()
+
+    def __getstate__(self) -> dict[str, Any]:
+        if get_spawning_popen() is None:
+            raise TypeError(
+                "a KafkaDataset can't be pickled, except for workers: make it in the process that reads it"
+            )
+        of_process = ("_used", "_stream", "_commits")
+        return {name: value for name, value in self.__dict__.items() if name not in of_process}
 
     def __len__(self) -> NoReturn:
         """Refused: a topic has no end.

@@ -98,6 +98,11 @@ class Follower:
         self._gaps: list[Gap] = []
         self._seen = Seen(0, 0, 0)
 
+    @property
+    def has_end(self) -> bool:
+        """Whether there is a place to stop."""
+        return self._stops is not None
+
     def told(self) -> str:
         """What there is for the next round, in words."""
         buffers = list(self._buffers.values())
@@ -122,6 +127,7 @@ class Follower:
         begins: Mapping[Part, Place],
         rest: int,
         of_batch: int,
+        takes_all: bool,
         began: float,
         is_asked: threading.Event,
         is_cancelled: threading.Event,
@@ -133,6 +139,7 @@ class Follower:
             begins: where they begin.
             rest: rows that are left of the round before.
             of_batch: the rows of a global batch.
+            takes_all: whether the last rows before the stop are taken if they make no whole batch, too.
             began: when the search began, by the monotonic clock.
             is_asked: set when somebody waits. Before, more rows are taken in, up to the limits.
             is_cancelled: set when the rows are not needed any more.
@@ -156,10 +163,12 @@ class Follower:
             is_full = rows >= self._least_rows(of_batch) or self._bytes >= self._limits.bytes
             is_at_stop = self._is_at_stop()
             is_late = is_asked.is_set() and now - began >= self._limits.wait_seconds
-            if rows >= of_batch and (is_full or is_at_stop or is_late):
+            takes_rest = takes_all and is_at_stop and rows > 0
+            if takes_rest or (rows >= of_batch and (is_full or is_at_stop or is_late)):
                 highs = {part: high for part, (_, high) in bounds.items()}
                 self._look_at_topics(topics)  # what was fetched was of these
-                return self._divided(rest, rows, of_batch, highs)
+                whole = rows if takes_rest else rows // of_batch * of_batch
+                return self._divided(rest, whole, of_batch, highs)
             if is_at_stop and not is_cancelled.is_set():
                 return Found(None, None, is_end=True)
             if now > tells_at:
@@ -234,7 +243,8 @@ class Follower:
                 )
             if low > reached:
                 self._skip(part, reached, low)
-            stop = high if self._stops is None else min(high, self._stops.get(part, high))
+            # A partition that is added later has nothing before the stop.
+            stop = high if self._stops is None else min(high, self._stops.get(part, reached))
             ends[part] = stop
         return ends
 
@@ -292,9 +302,9 @@ class Follower:
         )
 
     def _divided(self, rest: int, rows: int, of_batch: int, highs: Mapping[Part, int]) -> Found:
-        """Takes as many rows as make whole global batches with the rest, from all partitions alike."""
+        """Takes these rows less the rest, or a round's whole batches, from all partitions alike."""
         most = max(self._limits.rows // of_batch, 1) * of_batch
-        wanted = min(rows // of_batch * of_batch, most) - rest
+        wanted = min(rows, most) - rest
         shares = fair_shares({part: buffer.rows for part, buffer in self._buffers.items()}, wanted)
         stretches, indices, tables = [], [], []
         for part, buffer in sorted(self._buffers.items()):

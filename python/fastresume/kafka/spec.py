@@ -80,6 +80,19 @@ class RoundSpec(FilesSpec):
         """A cursor of the round, or of its beginning where rows were added after it."""
         return self.fitted_to_files(cursor).with_round(self.round.text())
 
+    def bounds(self, cursor: _core.Cursor) -> tuple[_core.Cursor, _core.Cursor | None]:
+        """Where an iterator begins, and where it ends if that is not the next pass.
+
+        Raises:
+            StateError: if the cursor is in another round.
+        """
+        if cursor.round != self.round.text() and Round.parse(cursor.round or "null") != self.round:
+            raise _core.StateError(
+                f"this worker reads round {self.round.number}, and a state of another one was loaded "
+                "before it began: call iter() on the DataLoader again"
+            )
+        return super().bounds(cursor)
+
     def share(self, planned: _core.Pass, cursor: _core.Cursor) -> Share:  # type: ignore[override]
         """The share of this rank's batches in the round."""
         return OfRound(self.world.rank, self.seed_at(cursor), planned, self.source)
@@ -113,15 +126,15 @@ class RoundSpec(FilesSpec):
 
     def told(self) -> bytes:
         """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
-        return pickle.dumps((self.round, self.source.indices, self.lag_then))
+        return pickle.dumps((self.round, self.source.indices, self.lag_then, self.tail))
 
     def of_told(self, told: bytes) -> Self:
         """The spec of the round that `told` describes. Its messages are fetched here."""
-        round_, indices, lag = pickle.loads(told)  # noqa: S301  (of the main process)
+        round_, indices, lag, tail = pickle.loads(told)  # noqa: S301  (of the main process)
         source = self.source.of_round(round_, indices)
         manifest = opened(source)
         layout = self.columns.layout(manifest).masking_damage(self.masks_damage)
-        made = dataclasses.replace(self, round=round_, source=source, lag_then=lag)
+        made = dataclasses.replace(self, round=round_, source=source, lag_then=lag, tail=tail)
         return dataclasses.replace(made, manifest=manifest, layout=layout, schema=Schema(layout))
 
     def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:

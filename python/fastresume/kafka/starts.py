@@ -64,7 +64,7 @@ def start_offsets(start: Any, parts: Iterable[Part], client: Client) -> dict[Par
 
 
 def stop_offsets(stop: Any, parts: Iterable[Part], client: Client) -> dict[Part, int] | None:
-    """The offset before which each partition stops; None for never. Others never end."""
+    """The offset before which each partition stops; None for never. Others are not read."""
     each = sorted(parts)
     if stop is None:
         return None

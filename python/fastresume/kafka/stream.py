@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
@@ -28,14 +29,20 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("fastresume")
 
+_LOOK = "look for the next round"
+
 
 class _Request(NamedTuple):
-    """Which rows are looked for: those after places, and `rest` rows that are left before them."""
+    """Which rows are looked for: those after places, and `rest` rows that are left before them.
+
+    With `takes_all` also the last ones before the stop that make no whole batch.
+    """
 
     topics: Topics
     begins: dict[Part, Place]
     rest: int
     of_batch: int
+    takes_all: bool
 
 
 class _Ahead:
@@ -55,6 +62,13 @@ class _Ahead:
         """Begins to search, if it has not: `close()` finds the search before its thread is there."""
         if self._thread.ident is None:
             self._thread.start()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether ranks look for a round after the one that is found; waits for it."""
+        self.is_asked.set()
+        self.wait()
+        return self._error is None
 
     def _run(self, find: Callable[[_Ahead], Found]) -> None:
         try:
@@ -134,7 +148,7 @@ class Stream:
         """
         self._own()
         round_ = Round.parse(cursor.round or "null")
-        batch = spec.global_batch_size
+        batch, takes_all = spec.global_batch_size, spec.tail == "pad"
         left = _left(cursor)
         is_done = cursor.epoch > round_.number or round_.rows == 0
         if not is_done and spec.round == round_ and _whole(spec, cursor):
@@ -144,7 +158,7 @@ class Stream:
             # Nothing was delivered: it is cut for these ranks.
             is_done, begins, gaps = True, round_.begins, round_.gaps
         if is_done:
-            counted, tables = self._next(_Request(round_.topics, begins, 0, batch))
+            counted, tables = self._next(_Request(round_.topics, begins, 0, batch, takes_all))
             if counted is None:
                 return None
             marks = (round_.watermarks[1], None)
@@ -154,10 +168,10 @@ class Stream:
             return self._ready(spec, found, cursor.followed_by(found.start()))
         if spec.round != round_:
             read, tables = self._together("read a round again", lambda: self._again(round_))
-            spec = self._with_transforms(spec, self._spec_of(round_, read.indices, tables, {}))
+            spec = self._as_before(spec, self._spec_of(round_, read.indices, tables, {}))
             cursor = spec.fitted(cursor)
         if not _whole(spec, cursor):
-            counted, more = self._next(_Request(round_.topics, round_.ends, left, batch))
+            counted, more = self._next(_Request(round_.topics, round_.ends, left, batch, takes_all))
             if counted is None:
                 return None
             grown = round_.grown(counted.generation, counted.gaps)
@@ -184,6 +198,22 @@ class Stream:
         of_rounds = self._follower.held_bytes(spec.row_bytes)
         return of_rounds if self._asked.world.rank == 0 else of_rounds // 2
 
+    @property
+    def has_end(self) -> bool:
+        """Whether there is a place to stop."""
+        return self._follower.has_end
+
+    def fail(self, error: Exception) -> None:
+        """Lets the other ranks fail when they look for a round that this one will not read."""
+        if self._peers is None or (self._latest is not None and not self._latest.goes_on):
+            return  # or they know of an error already
+
+        def raised() -> None:
+            raise error
+
+        with contextlib.suppress(Exception):
+            self._peers.together(_LOOK, raised, lambda _: None)
+
     def close(self) -> None:
         """Ends the search for the next round, and lets connections go."""
         ahead, self._ahead = self._ahead, None
@@ -200,17 +230,20 @@ class Stream:
         self, before: RoundSpec, found: RoundSpec, cursor: _core.Cursor
     ) -> tuple[RoundSpec, _core.Cursor]:
         """A round that is begun: the search for the next one begins."""
-        found = self._with_transforms(before, found)
-        rest = _left(cursor) % found.global_batch_size
+        found = self._as_before(before, found)
+        batch, takes_all = found.global_batch_size, found.tail == "pad"
+        rest = 0 if takes_all else _left(cursor) % batch
         round_ = found.round
-        self._look_ahead(_Request(round_.topics, round_.ends, rest, found.global_batch_size))
+        self._look_ahead(_Request(round_.topics, round_.ends, rest, batch, takes_all))
         _log.info(
             "round %d has %s of %d partitions", found.round.number, found.row_text(), len(found.round.ends)
         )
         return found, cursor
 
-    def _with_transforms(self, before: RoundSpec, found: RoundSpec) -> RoundSpec:
-        return dataclasses.replace(found, transforms=before.transforms, masking=before.masking)
+    def _as_before(self, before: RoundSpec, found: RoundSpec) -> RoundSpec:
+        return dataclasses.replace(
+            found, transforms=before.transforms, masking=before.masking, tail=before.tail
+        )
 
     def _marked(self, spec: RoundSpec, round_: Round) -> RoundSpec:
         """The same with the watermark after it."""
@@ -267,7 +300,7 @@ class Stream:
             return found._replace(tables=None)
 
         while True:
-            told = self._lead("look for the next round", gather)
+            told = self._lead(_LOOK, gather)
             if told.counted is not None or told.is_end or told.is_cancelled:
                 return own[-1] if own else told
 

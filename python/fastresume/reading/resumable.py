@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -221,6 +222,15 @@ class ResumableDataset(IterableDataset[Batch]):
         if worker is None:
             return BatchIterator(self._spec, self._shared_cursor, threads=0, prefetch_bytes=0)
         return WorkerIterator(self._spec, self._shared_cursor, worker.id, worker.num_workers)
+
+    @property
+    def _has_end(self) -> bool:
+        """Whether an iteration ends."""
+        return True
+
+    def _from_the_beginning(self) -> AbstractContextManager[None]:
+        """A context in which all rows of a stream are delivered, each once; of others, `on_iter` says it."""
+        return nullcontext()
 
     _is_stream = False
     """Whether other rows follow the pass in the same iteration: `follow` makes them the dataset's."""

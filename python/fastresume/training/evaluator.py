@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,7 +15,7 @@ from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least, integer
 from fastresume.options.world import World
-from fastresume.reading.resumable import dataset_behind
+from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.rng import untouched
 from fastresume.training.agreement import Agreement
 from fastresume.training.tally import Tally
@@ -45,7 +45,8 @@ class Evaluator:
 
     Args:
         loader: a `Loader`, a torch DataLoader or a `ParquetDataset`, with `on_iter="restart"` and
-            `tail="pad"`; None if there are no rows to evaluate on.
+            `tail="pad"`; None if there are no rows to evaluate on. Or a `KafkaDataset` with `stop=`, which is
+            read from `start=` to there each time, and filled up at its end.
         score: a function of the model and a batch, which returns a mapping by name. For a tensor `[B]` of one
             value per row, the result is their mean; for a pair of values and weights, their weighted mean.
             Under a name of `metrics`, the value is the arguments of its `update`.
@@ -58,7 +59,8 @@ class Evaluator:
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range. Also for a dataset
-            that continues (`on_iter="continue"`) or does not deliver all rows (`tail="drop"`, "short").
+            that continues (`on_iter="continue"`), does not deliver all rows (`tail="drop"`, "short"), or is a
+            stream without an end.
 
     Examples:
         >>> import fastresume as fr
@@ -140,9 +142,16 @@ class Evaluator:
 
     def _own(self, model: Any, metrics: _Metrics) -> tuple[_Sums, dict[str, Any]]:
         """The sums and states of this rank's rows."""
+        dataset = dataset_behind(self._loader)
+        with nullcontext() if dataset is None else dataset._from_the_beginning():
+            return self._scored(model, metrics, _batches(self._loader, dataset))
+
+    def _scored(
+        self, model: Any, metrics: _Metrics, batches: Iterable[Batch]
+    ) -> tuple[_Sums, dict[str, Any]]:
         sums: _Sums = {}
         names: dict[str, None] | None = None
-        for batch in self._loader or ():
+        for batch in batches:
             valid = batch.valid
             scored = self._score(model, batch)
             if not isinstance(scored, Mapping):
@@ -174,16 +183,28 @@ class Evaluator:
         return f"Evaluator({self._loader!r}, every={self.every}, seconds={self.seconds})"
 
 
+def _batches(loader: Iterable[Batch] | None, dataset: ResumableDataset | None) -> Iterator[Batch]:
+    """All batches. Over a stream, a DataLoader with workers has those of one round in an iteration."""
+    while loader is not None:
+        has_one = False
+        for batch in loader:
+            has_one = True
+            yield batch
+        if not has_one or dataset is None or not dataset._is_stream:
+            return
+
+
 def _check(loader: Any, world: World) -> None:
     dataset = dataset_behind(loader)
     if dataset is None:
         raise TypeError(f"loader must be a Loader or a dataset, found {type(loader).__name__}")
-    if dataset._is_stream:
-        raise TypeError(
-            "an Evaluator runs over all rows of a pass, and a stream has no pass: evaluate on a table, as "
+    if not dataset._has_end:
+        raise ValueError(
+            "an Evaluator runs to the end of the rows, and this stream has none: write KafkaDataset(..., "
+            'stop="end") for what the topic has now, or evaluate on a table, as '
             'fr.ArrowDataset(table, batch_size=n, on_iter="restart", tail="pad")'
         )
-    if (dataset.on_iter, dataset.tail) != ("restart", "pad"):
+    if not dataset._is_stream and (dataset.on_iter, dataset.tail) != ("restart", "pad"):
         raise ValueError(
             'an Evaluator needs a dataset with on_iter="restart" and tail="pad", so that each run has each '
             f"row once, found on_iter={dataset.on_iter!r}, tail={dataset.tail!r}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 from torch.utils.data import default_collate, get_worker_info
 
@@ -28,6 +31,29 @@ def check_caller(caller: FrameType) -> None:
             "reads its own rows already, and most would be lost: prepare no DataLoader over this dataset "
             "with Accelerate, but give it a fastresume.Loader, which it leaves as it is"
         )
+
+
+@contextmanager
+def without_workers(iterator: Any) -> Iterator[None]:
+    """A context that may fail before a DataLoader's iterator has workers: then it ends none."""
+    try:
+        yield
+    except BaseException:
+        iterator._shutdown = True
+        raise
+
+
+def iterator_that_begins(frame: FrameType | None) -> tuple[Any, Any] | None:
+    """A DataLoader with workers, and the iterator that it makes over a dataset whose class is asked; or None.
+
+    It asks in the main process, before it starts workers. `frame` is that of who asks.
+    """
+    if frame is not None and frame.f_globals.get("__name__") == "abc":
+        frame = frame.f_back
+    if frame is None or frame.f_code.co_qualname != "_BaseDataLoaderIter.__init__":
+        return None  # torchdata's iterators call it, too
+    loader = frame.f_locals.get("loader")
+    return (loader, frame.f_locals["self"]) if getattr(loader, "num_workers", 0) else None
 
 
 def check_counter(caller: FrameType) -> None:
