@@ -59,7 +59,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "paths",
         metavar="PATH",
         nargs="*",
-        help="files, directories or glob patterns; addresses of stores, too",
+        help="files, directories or glob patterns, of Parquet or of Arrow; addresses of stores, too",
     )
     command.add_argument(
         "--storage-option",
@@ -107,7 +107,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--against",
         metavar="NAME",
-        help="whom to compare with (default: polars; under --pack and --mix datasets; or pyarrow)",
+        help="whom to compare with (default: polars; of Arrow's files, under --pack and --mix "
+        "datasets; or pyarrow)",
     )
     command.add_argument(
         "--threads", metavar="N", type=positive, default=cores(), help="(default: %(default)s)"
@@ -116,8 +117,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--quick",
         action="store_true",
         help="seconds, not minutes: one round of fastresume-stacked, pyarrow and polars (or the contenders "
-        "that are named; under --pack and --mix fastresume, pyarrow, datasets) over the first files, up to "
-        "64 MiB; no resumes. The report says what was left out",
+        "that are named; of Arrow's files, under --pack and --mix fastresume, pyarrow, datasets) over the "
+        "first files, up to 64 MiB; no resumes. The report says what was left out",
     )
     command.add_argument("--no-resume", action="store_true", help="measure no resumes")
     command.add_argument("--json", metavar="FILE", type=Path, help="write every measurement")

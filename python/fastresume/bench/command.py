@@ -21,6 +21,7 @@ from fastresume.bench.storage import size_bytes
 from fastresume.bench.survey import Survey, listed, mixable, num_tokens, packable, survey, warm
 from fastresume.bench.task import Job, Source, Task
 from fastresume.bench.turns import ContenderError, Turns
+from fastresume.sources.ipc_files import names_arrow
 
 FINE, NOT_FINE, UNUSABLE, NOT_WRITTEN = 0, 1, 2, 3
 INTERRUPTED = 130
@@ -32,8 +33,8 @@ PLACES = (0, 50, 90, 99)
 QUICK_CONTENDERS = ("fastresume-stacked", "pyarrow-tensors", "polars")
 QUICK_OTHERS = ("fastresume", "pyarrow", "datasets")
 QUICK_BYTES = 64 << 20
-"""What `--quick` measures: these contenders (others under --pack and --mix), and the first files up to this
-many bytes, at least one file of each dataset."""
+"""What `--quick` measures: these contenders (others of Arrow's files, and under --pack and --mix), and
+the first files up to this many bytes, at least one file of each dataset."""
 
 TURN_SECONDS = 1.0
 """Passes are repeated in one turn for so long."""
@@ -108,7 +109,8 @@ def measure(given: argparse.Namespace) -> Report:
     require("pyarrow", "to check what is delivered")
     job = _job(given)
     usual = [name for name, one in OF_JOBS[job].items() if one.is_default]
-    quick = QUICK_CONTENDERS if job == "read" else QUICK_OTHERS
+    is_plain = job == "read" and not any(map(names_arrow, given.paths))
+    quick = QUICK_CONTENDERS if is_plain else QUICK_OTHERS
     names = given.contenders or (list(quick) if given.quick else usual)
     if repeated := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"the contender {min(repeated)!r} is named more than once")
@@ -128,7 +130,7 @@ def measure(given: argparse.Namespace) -> Report:
             taken = turns.take(names, progress)
         finally:
             progress.close()
-    rival = given.against or rival_of(present, job)
+    rival = given.against or rival_of(present, task)
     expected, measured, is_interrupted = taken.expected, taken.measured, taken.is_interrupted
     report = Report(found, task, expected, measured, rival, rounds, places, is_interrupted)
     if not given.quick:
@@ -141,7 +143,7 @@ def _job(given: argparse.Namespace) -> Job:
     """What the arguments ask for.
 
     Raises:
-        ValueError: if they ask for nothing, or for two things.
+        ValueError: if they ask for nothing, or for two things, or for what is not measured of Arrow's files.
     """
     if bool(given.paths) == bool(given.mix):
         raise ValueError("name files as PATH, or datasets to mix as --mix PATH:WEIGHT, and not both")
@@ -149,7 +151,11 @@ def _job(given: argparse.Namespace) -> Job:
         raise ValueError("--pack and --mix are measured one at a time")
     if given.pack and given.columns:
         raise ValueError("--pack names the column itself, so leave out --columns")
-    return "pack" if given.pack else "mix" if given.mix else "read"
+    job: Job = "pack" if given.pack else "mix" if given.mix else "read"
+    paths = given.paths or [path for path, _ in given.mix]
+    if job != "read" and (of_arrow := [path for path in paths if names_arrow(path)]):
+        raise ValueError(f"--{job} measures files of Parquet, found {of_arrow[0]}")
+    return job
 
 
 def _task(given: argparse.Namespace, job: Job) -> tuple[Survey, Task]:

@@ -29,6 +29,8 @@ AGAINST: dict[Job, tuple[str, ...]] = {
 }
 """Whom all are compared with by default, the first that takes part: of those that read as they are the best
 reader that only decodes, else what most would take."""
+OF_ARROW = ("datasets", REFERENCE)
+"""The same of Arrow's files: those that only decode map one and look at no value, which costs nothing."""
 
 
 def named(name: str, job: Job = "read") -> Contender:
@@ -59,6 +61,7 @@ def missing(contender: Contender) -> list[str]:
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
-def rival_of(names: list[str], job: Job = "read") -> str | None:
+def rival_of(names: list[str], task: Task) -> str | None:
     """The contender that all are compared with by default."""
-    return next((name for name in AGAINST[job] if name in names), None)
+    against = OF_ARROW if task.is_of_arrow else AGAINST[task.job]
+    return next((name for name in against if name in names), None)

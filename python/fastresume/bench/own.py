@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fastresume.arrow_dataset import ArrowDataset
 from fastresume.batch.batch import Batch
 from fastresume.bench.reading import STATE, Contender, Reading
 from fastresume.bench.task import Task
@@ -14,7 +15,7 @@ from fastresume.dataset import ParquetDataset
 from fastresume.loader import Loader
 
 
-def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> ParquetDataset:
+def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> ParquetDataset | ArrowDataset:
     """The dataset, with all rows: the last batch may be short."""
     by_name = {column.name: column for column in task.columns}
 
@@ -29,7 +30,7 @@ def dataset_of(task: Task, is_stacked: bool = False, shuffle: bool = False) -> P
     stacked = {name for members in stacks.values() for name in members}
     columns: list[Column | Stack] = [made(name) for name in task.names if name not in stacked]
     columns += [stack(made(*members), name=name) for name, members in stacks.items()]
-    return ParquetDataset(
+    return (ArrowDataset if task.is_of_arrow else ParquetDataset)(
         task.files,
         batch_size=task.batch_size,
         columns=columns,
@@ -70,7 +71,7 @@ def thread_ahead(task: Task, state: Any) -> Reading:
     return _reading(dataset_of(task, is_stacked=True), state, 1)
 
 
-def _reading(dataset: ParquetDataset, state: Any, ahead: int | None = None) -> Reading:
+def _reading(dataset: ParquetDataset | ArrowDataset, state: Any, ahead: int | None = None) -> Reading:
     if state is not None:
         dataset.load_state_dict(state)
 

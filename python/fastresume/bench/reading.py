@@ -35,6 +35,7 @@ class Contender:
         environment: environment variables of its process.
         is_default: whether it runs if the user names no contenders.
         reads_stores: whether it reads files that lie in a store of objects.
+        reads_arrow: whether it reads Arrow's files, too.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Contender:
     environment: dict[str, str] = field(default_factory=dict)
     is_default: bool = True
     reads_stores: bool = True
+    reads_arrow: bool = True
 
 
 STATE, SKIPPING = "state", "skipping"

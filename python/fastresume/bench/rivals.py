@@ -28,14 +28,16 @@ def row_group_tensors(task: Task, _: object) -> Reading:
     return Reading(tensors_of(batch) for batch in _batches(task, 0, 1))
 
 
-def row_groups_of(files: Iterable[str], task: Task, part: int = 0, parts: int = 1) -> Iterator[Any]:
+def row_groups_of(
+    files: Iterable[str], task: Task, part: int = 0, parts: int = 1, names: Sequence[str] | None = None
+) -> Iterator[Any]:
     """Arrow tables, one for each row group of some files; of several parts one."""
     number = 0
     for path in files:
         with storage.opened(path, task.storage_options) as file:
             for group in range(file.num_row_groups):
                 if number % parts == part:
-                    yield file.read_row_group(group, columns=task.names, use_threads=False)
+                    yield file.read_row_group(group, columns=names or task.names, use_threads=False)
                 number += 1
 
 
@@ -47,24 +49,48 @@ def _batches(task: Task, part: int, parts: int) -> Iterator[Any]:
 def arrow_dataset(task: Task, _: object) -> Reading:
     """The threads of pyarrow.dataset, and tensors over its batches."""
     importlib.import_module("pyarrow").set_cpu_count(task.threads)
+    module = importlib.import_module("pyarrow.dataset")
+    if any(map(functools.partial(_is_stream, task), task.files)):
+        # What it finds by paths are files alone.
+        schema = storage.schema(task.files[0], task.storage_options)
+        of_streams = (
+            batch
+            for table in row_groups_of(task.files, task, names=schema.names)
+            for batch in table.to_batches()
+        )
+        dataset = module.Scanner.from_batches(
+            of_streams, schema=schema, columns=task.names, batch_size=task.batch_size
+        )
+        return Reading(tensors_of(batch) for batch in dataset.to_batches() if batch.num_rows)
     places = [storage.arrow(file, task.storage_options) for file in task.files]
-    dataset = importlib.import_module("pyarrow.dataset").dataset(
-        [path for path, _ in places], format="parquet", filesystem=places[0][1]
-    )
+    form = "ipc" if task.is_of_arrow else "parquet"
+    dataset = module.dataset([path for path, _ in places], format=form, filesystem=places[0][1])
     batches = dataset.to_batches(columns=task.names, batch_size=task.batch_size)
     return Reading(tensors_of(batch) for batch in batches if batch.num_rows)
 
 
 def polars(task: Task, _: object) -> Reading:
     """Data frames, one for each file: of polars' ways the cheapest one on one thread."""
-    scan = importlib.import_module("polars").scan_parquet
-    frames = (
-        scan(path, parallel="none", storage_options=task.storage_options or None)
-        .select(task.names)
-        .collect(engine="in-memory")
-        for path in task.files
-    )
-    return Reading(frames)
+    module, options = importlib.import_module("polars"), task.storage_options or None
+
+    def frame(path: str) -> Any:
+        if _is_stream(task, path):
+            return module.read_ipc_stream(path, columns=task.names, storage_options=options)
+        if task.is_of_arrow:
+            found = module.scan_ipc(path, storage_options=options)
+        else:
+            found = module.scan_parquet(path, parallel="none", storage_options=options)
+        return found.select(task.names).collect(engine="in-memory")
+
+    return Reading(map(frame, task.files))
+
+
+def _is_stream(task: Task, file: str) -> bool:
+    """Whether it is a stream of Arrow, which has no footer."""
+    if not task.is_of_arrow:
+        return False
+    with storage.opened(file, task.storage_options) as found:
+        return bool(found.is_stream)
 
 
 def duckdb(task: Task, _: object) -> Reading:
@@ -81,6 +107,9 @@ def duckdb(task: Task, _: object) -> Reading:
 def of_datasets(files: Sequence[str], task: Task, copies: str | None = None) -> Any:
     """A dataset of Hugging Face datasets: a stream, or over a copy in Arrow's format in `copies`."""
     module, arrow = importlib.import_module("datasets"), importlib.import_module("pyarrow")
+    if storage.is_arrow(files[0]):
+        of_arrow = module.load_dataset("arrow", data_files=list(files), split="train", streaming=True)
+        return of_arrow.select_columns(task.names)
     schema = storage.schema(files[0], task.storage_options)
     # It would refuse files because of the types of columns that are not read.
     read = arrow.schema([schema.field(name) for name in task.names], metadata=schema.metadata)
@@ -138,6 +167,9 @@ def stateful_data_loader(task: Task, state: Any) -> Reading:
 
 @functools.cache  # cached while the process warms up, so that no measured pass decodes
 def _decoded(task: Task) -> dict[str, Cells]:
+    if task.is_of_arrow:
+        whole = importlib.import_module("pyarrow").concat_tables(list(row_groups_of(task.files, task)))
+        return {name: cells_of(whole.column(name)) for name in task.names}
     places = [storage.arrow(file, task.storage_options) for file in task.files]
     read = functools.partial(
         importlib.import_module("pyarrow.parquet").read_table,
@@ -204,6 +236,7 @@ RIVALS = (
         ("duckdb", "pyarrow"),
         FILES,
         reads_stores=False,  # but by an extension that it downloads
+        reads_arrow=False,  # as above
     ),
     Contender(
         "datasets",

@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fastresume.bench.arrow_file import ArrowFile
 from fastresume.options.checks import is_address
+from fastresume.sources.ipc_files import ARROW_SUFFIXES
 
 OPTIONS = {
     "aws_access_key_id": "access_key",
@@ -35,16 +37,24 @@ def arrow(file: str, options: Mapping[str, str]) -> tuple[str, Any]:
     return rest, _file_system(scheme, tuple(sorted(options.items())))
 
 
+def is_arrow(file: str) -> bool:
+    """Whether a file is one of Arrow's, by its name; else it is one of Parquet."""
+    return file.endswith(ARROW_SUFFIXES)
+
+
 def opened(file: str, options: Mapping[str, str]) -> Any:
-    """The file as pyarrow opens it, to be closed."""
+    """The file as pyarrow opens it, to be closed: a `ParquetFile`, or what has its methods."""
     path, system = arrow(file, options)
+    if is_arrow(file):
+        map_file = importlib.import_module("pyarrow").memory_map
+        return ArrowFile(map_file(path) if system is None else system.open_input_file(path))
     return importlib.import_module("pyarrow.parquet").ParquetFile(path, filesystem=system)
 
 
 def schema(file: str, options: Mapping[str, str]) -> Any:
     """The Arrow schema of a file."""
-    path, system = arrow(file, options)
-    return importlib.import_module("pyarrow.parquet").read_schema(path, filesystem=system)
+    with opened(file, options) as found:
+        return found.schema_arrow
 
 
 def size_bytes(file: str, options: Mapping[str, str]) -> int:

@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.arrow_dataset import ArrowDataset
 from fastresume.bench import storage
 from fastresume.bench.cells import is_list, is_text
+from fastresume.bench.file_facts import FileFacts
 from fastresume.bench.task import Column
 from fastresume.dataset import ParquetDataset
 from fastresume.options.checks import is_address, path_list
 from fastresume.options.stores import stores_of
+from fastresume.sources.ipc_files import names_arrow
+from fastresume.sources.opened import opened
 
 _LIST_BYTES = 64 << 20
 """So much of footers is on its way from a store at once."""
@@ -30,7 +34,7 @@ class Survey:
         files: absolute paths, in the order of their rows.
         columns: the columns that are read.
         left_out: the other columns, and why.
-        num_rows, row_groups: the totals of all files.
+        num_rows, row_groups: the totals of all files; record batches of Arrow's are row groups.
         stored_bytes: the stored bytes of the columns that are read.
     """
 
@@ -48,7 +52,7 @@ def survey(
     """Looks at the files, and chooses the columns.
 
     Args:
-        paths: as for `ParquetDataset`.
+        paths: as for `ParquetDataset`, or for `ArrowDataset`: not both.
         patterns: names or glob patterns of columns; None for all that can be delivered.
         storage_options: how the store is reached, if the files lie in one.
 
@@ -58,17 +62,12 @@ def survey(
     """
     storage_options = storage_options or {}
     files = listed(paths, storage_options)
-    footers = []
-    for path in files:
-        with storage.opened(path, storage_options) as file:
-            footers.append(file.metadata)
-    num_rows = sum(footer.num_rows for footer in footers)
+    facts = {path: FileFacts.of(path, storage_options) for path in files}
+    num_rows = sum(of.num_rows for of in facts.values())
     if num_rows == 0:
         raise ValueError(f"{files[0]}: the files have no rows")
-    filled = next(path for path, footer in zip(files, footers, strict=True) if footer.num_rows)
-    names_in = {
-        path: footer.schema.to_arrow_schema().names for path, footer in zip(files, footers, strict=True)
-    }
+    filled = next(path for path, of in facts.items() if of.num_rows)
+    names_in = {path: of.names for path, of in facts.items()}
     there = list(dict.fromkeys(name for names in names_in.values() for name in names))
     wanted = there if patterns is None else _matching(there, patterns)
     if not wanted:
@@ -81,7 +80,7 @@ def survey(
             left_out[name] = f"{name}: contenders deliver {fields[name].type} in forms that can't be compared"
             continue
         try:
-            ParquetDataset(
+            (ArrowDataset if storage.is_arrow(filled) else ParquetDataset)(
                 filled,
                 batch_size=1,
                 columns=[name],
@@ -92,7 +91,7 @@ def survey(
             )
         except _core.DataError as cause:
             left_out[name] = str(cause)
-    nulls, stored = _chunks(footers)
+    nulls = {name for of in facts.values() for name in of.nulls}
     with_null_elements = set()
     for name in wanted:
         type_ = fields[name].type
@@ -124,8 +123,8 @@ def survey(
         tuple(columns),
         left_out,
         num_rows,
-        sum(footer.num_row_groups for footer in footers),
-        sum(stored[name] for name in names),
+        sum(of.row_groups for of in facts.values()),
+        round(sum(of.stored[name] for of in facts.values() if of.num_rows for name in names)),
     )
 
 
@@ -178,8 +177,16 @@ def listed(paths: Sequence[str], storage_options: Mapping[str, str]) -> tuple[st
 
     Raises:
         FastresumeError: if there are none, or one can't be read.
+        ValueError: if some are of Parquet and others of Arrow.
     """
     stores = stores_of(storage_options, None, _LIST_BYTES, None)
+    of_arrow = [path for path in paths if names_arrow(path)]
+    if of_arrow and (others := set(paths) - set(of_arrow)):
+        raise ValueError(
+            f"{of_arrow[0]} names files of Arrow, {min(others)} files of Parquet: measure one kind at a time"
+        )
+    if of_arrow:
+        return tuple(opened(path_list(paths), stores).files)
     return tuple(_core.Manifest.open([path_list(paths)], stores).files)
 
 
@@ -209,28 +216,6 @@ def _refuse_lacking(wanted: Iterable[str], names_in: Mapping[str, Iterable[str]]
                 f"{lacking}: it lacks the column {name!r}, which {having} has; "
                 "name columns that all files have with --columns"
             )
-
-
-def _chunks(footers: Iterable[Any]) -> tuple[set[str], dict[str, int]]:
-    """The flat columns that may have nulls, and the bytes of each column in the files."""
-    nulls: set[str] = set()
-    stored: dict[str, int] = {}
-    for footer in footers:
-        for group in range(footer.num_row_groups):
-            if footer.row_group(group).num_rows == 0:
-                continue
-            for number in range(footer.num_columns):
-                chunk = footer.row_group(group).column(number)
-                name, _, _ = chunk.path_in_schema.partition(".")
-                # A name may contain a dot itself.
-                name = chunk.path_in_schema if chunk.path_in_schema in footer.schema.names else name
-                stored[name] = stored.get(name, 0) + chunk.total_compressed_size
-                statistics = chunk.statistics
-                known = statistics is not None and statistics.has_null_count
-                may_be_null = footer.schema.column(number).max_definition_level > 0
-                if statistics.null_count > 0 if known else may_be_null:
-                    nulls.add(name)
-    return nulls, stored
 
 
 def _has_null_elements(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
+from fastresume.bench.storage import is_arrow
 from fastresume.options.checks import is_address
 
 Job = Literal["read", "pack", "mix"]
@@ -82,6 +83,11 @@ class Task:
     def unit(self) -> str:
         """What is counted."""
         return "token" if self.length else "row"
+
+    @property
+    def is_of_arrow(self) -> bool:
+        """Whether the files are Arrow's, and not Parquet's."""
+        return is_arrow(self.files[0])
 
     @property
     def is_in_store(self) -> bool:

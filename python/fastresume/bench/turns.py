@@ -103,6 +103,8 @@ class Turns:
                 one.problem, one.is_missing = f"not installed: {', '.join(absent)}", True
             elif self.task.is_in_store and not one.contender.reads_stores:
                 one.problem, one.is_missing = "reads local files alone", True
+            elif self.task.is_of_arrow and not one.contender.reads_arrow:
+                one.problem, one.is_missing = "reads no files of Arrow", True
         expected = self._check(found, step)
         resuming = [one for one in found if one.contender.resumes]
         try:

@@ -14,7 +14,8 @@ import fastresume._core as _core
 from fastresume.amounts import in_units, plural
 from fastresume.columns.column import Column, col
 from fastresume.columns.request import Entry, column_request
-from fastresume.commands.opening import names_arrow, open_manifest
+from fastresume.commands.opening import open_manifest
+from fastresume.sources.ipc_files import names_arrow
 
 FINE, UNUSABLE = 0, 2
 

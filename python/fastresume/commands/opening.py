@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import fastresume._core as _core
 from fastresume.options.checks import path_list
+from fastresume.sources.ipc_files import names_arrow
 from fastresume.sources.opened import opened
 from fastresume.tables.named_table import open_table
-
-ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
 
 
 def open_manifest(path: str) -> _core.Manifest:
@@ -29,13 +26,3 @@ def open_manifest(path: str) -> _core.Manifest:
     return live_rows(
         _core.Manifest.open([[file] for file in table.files], _core.Stores(), table=table), table
     )
-
-
-def names_arrow(path: str) -> bool:
-    """Whether it names Arrow's files: by its end, or by those that a directory has and no Parquet files."""
-    if path.endswith(ARROW_SUFFIXES):
-        return True
-    if not Path(path).is_dir():
-        return False
-    ends = {found.suffix for found in Path(path).rglob("*.*")}
-    return ".parquet" not in ends and not ends.isdisjoint(ARROW_SUFFIXES)

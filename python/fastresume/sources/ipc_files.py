@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
@@ -13,6 +14,9 @@ from fastresume.sources.schema import arrow, check_names, footer_of, schema_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ARROW_SUFFIXES = (".arrow", ".arrows", ".feather", ".ipc")
+"""How names of Arrow's files end: those that a directory means."""
+
 Part = tuple[str | os.PathLike[str], Sequence[int], bytes]
 
 
@@ -21,6 +25,16 @@ def names_files(source: Any) -> bool:
     if isinstance(source, list | tuple) and source:
         return all(names_files(entry) for entry in source)
     return isinstance(source, str | os.PathLike)
+
+
+def names_arrow(path: str) -> bool:
+    """Whether it names Arrow's files: by its end, or by those that a directory has and no Parquet files."""
+    if path.endswith(ARROW_SUFFIXES):
+        return True
+    if not Path(path).is_dir():
+        return False
+    ends = {found.suffix for found in Path(path).rglob("*.*")}
+    return ".parquet" not in ends and not ends.isdisjoint(ARROW_SUFFIXES)
 
 
 class IpcFiles:
