@@ -253,6 +253,39 @@ def test_a_fingerprint_is_of_the_values_and_not_of_how_they_are_cut() -> None:
     assert fr.ArrowDataset(renamed, **ONE).fingerprint not in found
 
 
+def told_tables() -> dict[str, tuple[pa.Table, str]]:
+    """Tables of all ways in which values are hashed, and the fingerprints that states have of them."""
+    rows = range(20_000)
+    numbers = {
+        "a": pa.array(rows, pa.int32()),
+        "b": pa.array([row / 7 for row in rows]),
+        "c": pa.array([row % 100 for row in rows], pa.int8()),
+    }
+    nulls = {
+        "a": pa.array([None if row % 3 == 0 else row for row in rows], pa.int32()),
+        "late": pa.array([row if row < 19_000 else None for row in rows], pa.int64()),
+        "none": pa.nulls(len(rows), pa.float32()),
+    }
+    lists = {
+        "a": pa.array([list(range(row % 4)) for row in rows], pa.list_(pa.int16())),
+        "t": [f"text {row}" for row in rows],
+    }
+    required = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    return {
+        "numbers": (pa.table(numbers), "b530363f44b36b68d441e133219d19d8"),
+        "no nulls": (pa.table({"a": rows}, required), "90a1eccfec79aba632bb5864759453b1"),
+        "nulls": (pa.table(nulls), "2dcc3fc38994010bcea89ca926a2f465"),
+        "flags": (pa.table({"a": [row % 5 < 2 for row in rows]}), "2046f29c0387b5886474434e30ca57b6"),
+        "lists": (pa.table(lists), "5f5bb063ebd8a9c11df3b56e06fc2068"),
+    }
+
+
+def test_fingerprints_stay_those_that_states_have() -> None:
+    for name, (table, told) in told_tables().items():
+        for cut in (table, scattered(table, 1), pa.concat_tables([table.slice(0, 3), table.slice(3)])):
+            assert fr.ArrowDataset(cut, **ONE).fingerprint == told, name
+
+
 def test_garbage_under_nulls_is_in_no_fingerprint() -> None:
     marks = pa.py_buffer(bytes([0b0101]))
     one, other = (

@@ -35,7 +35,8 @@ def train(rank: int, life: tuple[int, Life], directory: str, job: dict[str, Any]
     if "files" in job:
         table = fr.ArrowDataset(source, columns=["x"], shuffle=True)
         files = fr.ParquetDataset(job["files"], columns=["x"])
-        sources = {"table": (table, 2), "files": (files, 1)}
+        arrow = fr.ArrowDataset(job["arrow"], columns=["x"], shuffle=True)
+        sources = {"table": (table, 2), "files": (files, 1), "arrow": (arrow, 1)}
         dataset = fr.Mixture(sources, batch_size=batch_size, stop="all", tail="short")
     else:
         dataset = fr.ArrowDataset(source, batch_size=batch_size, tail="short", shuffle=job["shuffle"])

@@ -28,7 +28,7 @@ class FileFacts:
 
     @classmethod
     def of(cls, path: str, storage_options: Mapping[str, str]) -> Self:
-        """Those of a file of Parquet, or of Arrow, of which all batches are read."""
+        """The facts of a Parquet file by its footer, or of an Arrow file by reading all its batches."""
         with storage.opened(path, storage_options) as file:
             if not storage.is_arrow(path):
                 return cls._of_footer(file.metadata)

@@ -15,6 +15,9 @@ from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_KNOWN_COLUMNS = 64
+"""The number of column selections whose schemas are kept."""
+
 
 class CalledSource:
     """A source of rows, and what it said of itself when it was opened.
@@ -34,6 +37,7 @@ class CalledSource:
         if not isinstance(self._snapshot, str):
             raise TypeError(f"snapshot() must return a string, found {quoted(self._snapshot)}")
         self._schema = schema_of(source.schema())
+        self._schemas: dict[tuple[int, ...], pa.Schema] = {}
 
     def rows(self) -> _core.Rows:
         """What the core reads the rows from."""
@@ -56,7 +60,7 @@ class CalledSource:
         segment = self._segments[part]
         reached = group * GROUP_ROWS
         stop = min(reached + (most or GROUP_ROWS), reached + GROUP_ROWS, segment.rows)
-        schema = pyarrow.schema([self._schema.field(number) for number in columns])
+        schema = self._schema_of(columns)
         batches: list[pa.RecordBatch] = []
         patience = Patience()
         while reached < stop:
@@ -81,6 +85,17 @@ class CalledSource:
                 raise self._failed(segment, begun, stop, fault) from fault
         return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
+    def _schema_of(self, columns: list[int]) -> pa.Schema:
+        """The schema of some columns by their numbers, made once: a read may be of few rows."""
+        key = tuple(columns)
+        known = self._schemas.get(key)
+        if known is None:
+            if len(self._schemas) >= _KNOWN_COLUMNS:
+                self._schemas.clear()
+            known = arrow().schema([self._schema.field(number) for number in columns])
+            self._schemas[key] = known
+        return known
+
     def _failed(self, segment: Segment, start: int, stop: int, fault: Exception | None) -> Exception:
         where = f"rows [{start}, {stop}) of segment '{segment.name}'"
         if fault is None:
@@ -102,17 +117,21 @@ def rows_of(source: CalledSource) -> _core.Rows:
 def _batches(given: Any, schema: pa.Schema) -> Any:
     """The batches of what `read()` returned, with the columns that were asked for."""
     pyarrow = arrow()
-    if hasattr(given, "__arrow_c_stream__"):
-        reader = pyarrow.RecordBatchReader.from_stream(given)
+    if isinstance(given, pyarrow.Table):  # to make a stream of it costs as much as a small read
+        batches, found = given.to_batches(), given.schema.names
+    elif hasattr(given, "__arrow_c_stream__"):
+        batches = pyarrow.RecordBatchReader.from_stream(given)
+        found = batches.schema.names
     elif hasattr(given, "__arrow_c_array__"):
-        batch = pyarrow.record_batch(given)
-        reader = pyarrow.RecordBatchReader.from_batches(batch.schema, [batch])
+        batches = [pyarrow.record_batch(given)]
+        found = batches[0].schema.names
     else:
         raise TypeError(f"read() must return what has __arrow_c_stream__, found {quoted(given)}")
-    if missing := [name for name in schema.names if name not in reader.schema.names]:
+    names = schema.names
+    if missing := [name for name in names if name not in set(found)]:
         raise _core.DataError(f"read() returned no column '{missing[0]}', which schema() names")
-    for batch in reader:
-        yield _cast(batch.select(schema.names), schema)
+    for batch in batches:
+        yield _cast(batch if found == names else batch.select(names), schema)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -1,14 +1,21 @@
 //! A leaf of arrays: some rows of it as a page holds them.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use parquet::basic::Type as Physical;
 use parquet::schema::types::ColumnDescriptor;
 
-use crate::arrow::array::{Array, contradicts};
+use crate::arrow::array::{Array, Lent, contradicts};
 use crate::arrow::field::{ArrowField, ArrowForm};
+use crate::arrow::leaf_hash::LeafHash;
 use crate::arrow::levels::{DefinitionLevels, Walk};
 use crate::arrow::values::{self, StoredValues};
 use crate::error::{Error, Result};
 use crate::memory::vectors::{append, room_for};
+
+/// So many rows are hashed together that have to be brought into the form of a page first.
+const HASHED_ROWS: usize = 1024;
 
 /// A leaf, and how a file of the same rows holds it.
 #[derive(Debug, Clone)]
@@ -27,6 +34,20 @@ pub struct PageShape {
     pub values: usize,
     /// The bytes of repetition levels, with which it begins, and of definition levels behind them.
     pub level_bytes: (usize, usize),
+}
+
+/// Some bytes of a buffer.
+pub struct LentBytes {
+    buffer: Arc<dyn Lent>,
+    places: Range<usize>,
+}
+
+impl LentBytes {
+    /// The bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.bytes().get(self.places.clone()).unwrap_or_default()
+    }
 }
 
 impl ArrowLeaf {
@@ -126,7 +147,29 @@ impl ArrowLeaf {
         Ok(Some(PageShape { values: count, level_bytes }))
     }
 
-    /// Adds what rows hold to hashes of levels and of values: the same for the same rows, wherever arrays are cut.
+    /// The bytes of rows of a column's array, if a page of them holds these very bytes and none of the rows is null: it
+    /// needs no copy.
+    ///
+    /// # Errors
+    /// `Data` if parts of the array contradict each other.
+    pub fn lent(
+        &self,
+        field: &ArrowField,
+        array: &Array,
+        (start, length): (usize, usize),
+    ) -> Result<Option<LentBytes>> {
+        let is_own = self.path.len() == 1 && field.dictionary.is_none();
+        if !is_own || self.levels != (u8::from(field.is_nullable), 0) || !array.are_valid(start, length) {
+            return Ok(None);
+        }
+        if start.checked_add(length).is_none_or(|end| end > array.length) {
+            return Err(contradicts("it has fewer values than rows"));
+        }
+        let places = values::same(field.form, array, (start, length), self.stored)?;
+        Ok(places.zip(array.buffers.first().cloned()).map(|(places, buffer)| LentBytes { buffer, places }))
+    }
+
+    /// Adds what rows hold to a hash: the same for the same rows, wherever arrays are cut.
     ///
     /// # Errors
     /// As for `page`.
@@ -135,7 +178,25 @@ impl ArrowLeaf {
         field: &ArrowField,
         array: &Array,
         (start, length): (usize, usize),
-        [of_levels, of_values]: [&mut blake3::Hasher; 2],
+        hash: &mut LeafHash,
+    ) -> Result<()> {
+        if let Some(lent) = self.lent(field, array, (start, length))? {
+            hash.add_same_levels(self.levels.0, length);
+            hash.add_values(lent.bytes());
+            return Ok(());
+        }
+        let steps = (start..start + length).step_by(HASHED_ROWS);
+        steps.into_iter().try_for_each(|first| {
+            self.hash_some(field, array, (first, HASHED_ROWS.min(start + length - first)), hash)
+        })
+    }
+
+    fn hash_some(
+        &self,
+        field: &ArrowField,
+        array: &Array,
+        (start, length): (usize, usize),
+        hash: &mut LeafHash,
     ) -> Result<()> {
         let Some((mut walk, form, leaf)) = self.walk(field, array, start, length, usize::MAX)? else {
             return Err(contradicts("it has too many values"));
@@ -144,17 +205,22 @@ impl ArrowLeaf {
         let (count, repetition) = (levels.count, std::mem::take(&mut levels.repetition));
         let definition = levels.definition()?;
         let mut bytes = Vec::new();
-        room_for(&mut bytes, 2 * count)?;
-        for place in 0..count {
-            bytes.push(repetition.get(place).copied().unwrap_or(0));
-            bytes.push(match &definition {
-                DefinitionLevels::Same(level) => *level,
-                DefinitionLevels::Bits(bits) => u8::from(bits.get(place) == Some(true)),
-                DefinitionLevels::Told(told) => told.get(place).copied().unwrap_or(0),
-            });
+        match &definition {
+            DefinitionLevels::Same(level) if repetition.is_empty() => hash.add_same_levels(*level, count),
+            _ => {
+                room_for(&mut bytes, 2 * count)?;
+                for place in 0..count {
+                    bytes.push(repetition.get(place).copied().unwrap_or(0));
+                    bytes.push(match &definition {
+                        DefinitionLevels::Same(level) => *level,
+                        DefinitionLevels::Bits(bits) => u8::from(bits.get(place) == Some(true)),
+                        DefinitionLevels::Told(told) => told.get(place).copied().unwrap_or(0),
+                    });
+                }
+                hash.add_levels(&bytes);
+                bytes.clear();
+            }
         }
-        of_levels.update(&bytes);
-        bytes.clear();
         values::add(form, leaf, &walk.at, self.stored, &mut bytes)?;
         if form == ArrowForm::Bool {
             // Bits of a page begin with a byte: where arrays are cut they would differ.
@@ -162,7 +228,7 @@ impl ArrowLeaf {
                 .map(|place| bytes.get(place / 8).map_or(0, |byte| byte >> (place % 8) & 1))
                 .collect();
         }
-        of_values.update(&bytes);
+        hash.add_values(&bytes);
         Ok(())
     }
 }

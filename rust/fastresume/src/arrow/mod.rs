@@ -4,6 +4,7 @@ pub mod bits;
 pub mod field;
 pub mod array;
 pub mod leaf;
+pub mod leaf_hash;
 pub mod levels;
 pub mod values;
 pub mod row_source;

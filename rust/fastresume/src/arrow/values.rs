@@ -1,5 +1,7 @@
 //! Values of arrays in the form that a page of plain values has.
 
+use std::ops::Range;
+
 use parquet::basic::Type as Physical;
 
 use crate::arrow::array::{Array, bit, contradicts};
@@ -53,6 +55,28 @@ pub fn add(
         ArrowForm::Fixed(width, meaning) => add_fixed((width, meaning), array, at, stored, output),
         _ => Err(contradicts("it has no values of its own")),
     }
+}
+
+/// Where in the buffer of an array some values lie, if a page of plain values holds these very bytes.
+///
+/// # Errors
+/// `Data` if the buffer ends before them.
+pub fn same(
+    form: ArrowForm,
+    array: &Array,
+    (start, length): (usize, usize),
+    stored: StoredValues,
+) -> Result<Option<Range<usize>>> {
+    let ArrowForm::Fixed(width, Meaning::Same | Meaning::Integer { .. }) = form else { return Ok(None) };
+    if width != stored.width() {
+        return Ok(None);
+    }
+    let first = array.offset.checked_add(start).and_then(|first| first.checked_mul(width));
+    let places =
+        first.zip(length.checked_mul(width)).and_then(|(first, all)| Some(first..first.checked_add(all)?));
+    let outside = || contradicts("its values end too early");
+    let bytes = array.buffer(0)?.len();
+    places.filter(|places| places.end <= bytes).map(Some).ok_or_else(outside)
 }
 
 fn add_bits(array: &Array, at: &At, output: &mut Vec<u8>) -> Result<()> {
@@ -111,10 +135,8 @@ fn add_fixed(
     match meaning {
         Meaning::Same | Meaning::Integer { .. } if width == wide => match at {
             At::Run(start, length) => {
-                let first = (array.offset + start).checked_mul(width).ok_or_else(outside)?;
-                let last =
-                    length.checked_mul(width).and_then(|all| first.checked_add(all)).ok_or_else(outside)?;
-                output.extend_from_slice(bytes.get(first..last).ok_or_else(outside)?);
+                let places = same(ArrowForm::Fixed(width, meaning), array, (*start, *length), stored)?;
+                output.extend_from_slice(places.and_then(|places| bytes.get(places)).ok_or_else(outside)?);
                 Ok(())
             }
             At::Some(start, there) if matches!(width, 4 | 8) => {

@@ -10,6 +10,7 @@ use parquet::schema::types::SchemaDescriptor;
 use crate::arrow::array::contradicts;
 use crate::arrow::field::ArrowField;
 use crate::arrow::leaf::{ArrowLeaf, column_of};
+use crate::arrow::leaf_hash::{FoundHash, LeafHash};
 use crate::arrow::row_source::{RowGroup, RowSource};
 use crate::dataset::file_summary::{FileSummary, arrow_fields};
 use crate::dataset::found_files::FoundFile;
@@ -26,6 +27,9 @@ use crate::source::status::{Status, Version};
 
 /// So many rows tell how large lists and texts are.
 const SAMPLED_ROWS: usize = 1024;
+
+/// So many rows are hashed, and then it is looked whether to stop.
+const HASHED_ROWS: usize = 1 << 16;
 
 /// Where these rows have more values than that, fewer rows tell it.
 const MOST_SAMPLED_VALUES: usize = 1 << 24;
@@ -172,32 +176,34 @@ pub fn digests(
     let count = leaves.len().max(1);
     let each = parallel::each(part_groups.len() * count, 1, parallel::cores(), stop, |number| {
         let (part, leaf) = (number / count, leaves.get(number % count));
-        let mut hashers = [blake3::Hasher::new(), blake3::Hasher::new()];
+        let mut hash = LeafHash::default();
         let mut rows = 0;
         for group in 0..part_groups[part] {
-            crate::error::check(stop)?;
             let column = leaf.map(ArrowLeaf::column);
             let read = source.read(part, group, column.as_slice())?;
             let mut row = 0;
             while let Some((batch, first)) = read.batch(row) {
-                for start in (first..batch.rows).step_by(SAMPLED_ROWS) {
-                    let Some(leaf) = leaf else { break };
-                    let some = SAMPLED_ROWS.min(batch.rows - start);
+                let mut start = first;
+                while let Some(leaf) = leaf.filter(|_| start < batch.rows) {
+                    crate::error::check(stop)?;
+                    let some = HASHED_ROWS.min(batch.rows - start);
                     let array = column_of(&batch.columns, leaf.column())?;
-                    let [levels, values] = &mut hashers;
-                    leaf.hash(&source.fields()[leaf.column()], array, (start, some), [levels, values])?;
+                    leaf.hash(&source.fields()[leaf.column()], array, (start, some), &mut hash)?;
+                    start += some;
                 }
                 row += batch.rows - first;
             }
             rows += read.rows();
         }
-        Ok((rows, hashers.map(|hasher| hasher.finalize())))
+        Ok((rows, hash.found()))
     })?;
-    let found = each.chunks(count).map(|leaves| {
+    let (rows, found): (Vec<usize>, Vec<FoundHash>) = each.into_iter().unzip();
+    let of_leaves = FoundHash::of_leaves(&found);
+    let found = rows.chunks(count).zip(of_leaves.chunks(count)).map(|(rows, leaves)| {
         let mut hasher = blake3::Hasher::new();
-        for (rows, hashes) in leaves {
+        for (rows, both) in rows.iter().zip(leaves) {
             hasher.update(&(*rows as u64).to_le_bytes());
-            for hash in hashes {
+            for hash in both {
                 hasher.update(hash.as_bytes());
             }
         }

@@ -9,6 +9,7 @@ use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::{PrimitiveValues, Word, look_up};
 use crate::format::metadata::size_estimate::PAGE_BYTES;
 use crate::memory::pool::Memory;
+use crate::memory::vectors::resize;
 use crate::schema::cast::NumberCast;
 use crate::simd;
 
@@ -27,10 +28,26 @@ pub struct Numbers<P, V> {
     values: PrimitiveValues<P>,
     delivery: NumberCast,
     dictionary: DictionaryNumbers,
-    scratch: [P; STEP + simd::EXPAND_SPARE],
-    converted: [V; STEP + simd::EXPAND_SPARE],
+    /// Values of a step, before and after they are cast.
+    scratch: StepRoom<P>,
+    converted: StepRoom<V>,
     /// Picked values, as the page holds them.
     picked: Vec<P>,
+}
+
+/// Room for the values of a step. It is made when it is needed first: most columns are copied as they are, and to clear
+/// it for each part of a row group would cost as much as a tenth of the part.
+struct StepRoom<T>(Vec<T>);
+
+impl<T: Pod> StepRoom<T> {
+    /// The room.
+    ///
+    /// # Errors
+    /// `Argument` if there is no memory for it.
+    fn get(&mut self) -> Result<&mut [T]> {
+        resize(&mut self.0, STEP + simd::EXPAND_SPARE, T::zeroed())?;
+        Ok(&mut self.0)
+    }
 }
 
 impl<P: Word, V: Pod> Numbers<P, V> {
@@ -40,8 +57,8 @@ impl<P: Word, V: Pod> Numbers<P, V> {
             values: PrimitiveValues::new(delivery.stored().is_integer()),
             delivery,
             dictionary: DictionaryNumbers::default(),
-            scratch: [P::default(); STEP + simd::EXPAND_SPARE],
-            converted: [V::zeroed(); STEP + simd::EXPAND_SPARE],
+            scratch: StepRoom(Vec::new()),
+            converted: StepRoom(Vec::new()),
             picked: Vec::new(),
         }
     }
@@ -173,7 +190,7 @@ impl<P: Word, V: Pod> NumberElements<V> for Numbers<P, V> {
         }
         for (step, places) in output.chunks_mut(STEP).enumerate() {
             simd::fetch_places(places);
-            let numbers = &mut self.scratch[..places.len()];
+            let numbers = &mut self.scratch.get()?[..places.len()];
             self.values.read(page, numbers)?;
             convert(&self.delivery, numbers, places, |index| row_of(step * STEP + index))?;
         }
@@ -190,18 +207,20 @@ impl<P: Word, V: Pod> NumberElements<V> for Numbers<P, V> {
     ) -> Result<()> {
         for (step, (marks, words, places)) in steps(there, output).enumerate() {
             let present = marks.ones();
-            let (scratch, converted) = (&mut self.scratch[..present], &mut self.converted[..present]);
+            let scratch = self.scratch.get()?;
             if self.delivery.is_copied() {
-                self.values.read(page, scratch)?;
-                simd::expand(bytemuck::cast_slice(&self.scratch), &words, null, places);
+                self.values.read(page, &mut scratch[..present])?;
+                simd::expand(bytemuck::cast_slice(scratch), &words, null, places);
                 continue;
             }
-            if !self.dictionary.read(&self.delivery, &mut self.values, page, converted)? {
-                self.values.read(page, scratch)?;
+            let converted = self.converted.get()?;
+            let (own, cast) = (&mut scratch[..present], &mut converted[..present]);
+            if !self.dictionary.read(&self.delivery, &mut self.values, page, cast)? {
+                self.values.read(page, own)?;
                 let row_of = |index| row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
-                convert(&self.delivery, scratch, converted, row_of)?;
+                convert(&self.delivery, own, cast, row_of)?;
             }
-            simd::expand(&self.converted, &words, null, places);
+            simd::expand(converted, &words, null, places);
         }
         Ok(())
     }

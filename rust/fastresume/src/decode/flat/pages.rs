@@ -8,7 +8,7 @@ use crate::format::encoding::levels::Levels;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::rle::RleHybrid;
 use crate::format::page::pages::Pages;
-use crate::format::page::reader::PageStart;
+use crate::format::page::reader::{PageLevels, PageStart};
 use crate::schema::nulls::Nulls;
 
 /// Iterates over the rows of a column chunk, page by page.
@@ -141,11 +141,13 @@ impl<'a> FlatPages<'a> {
     fn open_data(&mut self, page: &PageStart, values: &mut impl PageValues) -> Result<()> {
         let (bytes, count) = (self.pages.page().bytes, page.num_values);
         page.check_rows(count)?;
-        let (repetition, definition) = page.level_bytes.unzip();
+        let (repetition, definition) = page.levels.bytes().unzip();
         let mut start = repetition.unwrap_or(0);
         check_no_levels(bytes, 0..start, count)?;
         let FlatLevels { largest, there } = self.meaning;
-        if largest > 0 {
+        if page.levels == PageLevels::AllThere {
+            self.levels.set(largest, count);
+        } else if largest > 0 {
             let how = (page.definition_encoding, definition);
             start = self.levels.read(bytes, start, count, largest, how)?;
         } else {

@@ -240,7 +240,7 @@ impl<'a> ListPages<'a> {
         if count > MAX_VALUES {
             return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
         }
-        let (repetition, definition) = page.level_bytes.unzip();
+        let (repetition, definition) = page.levels.bytes().unzip();
         let PageBits { starts, valid, elements, values: present, inner, .. } = &mut self.bits;
         let ListLevels { empty, elements: of_elements, value, largest, repetition: deepest } = &self.meaning;
         let (empty, value, largest, deepest) = (*empty, *value, *largest, *deepest);

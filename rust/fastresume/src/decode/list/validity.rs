@@ -80,7 +80,7 @@ impl<'a> ListValidityDecoder<'a> {
             return Err(Error::data(format!("a page has {count} values, at most {MAX_VALUES} are read")));
         }
         let RowLevels { repetition, largest, there } = self.meaning;
-        let (repetition_bytes, definition_bytes) = page.level_bytes.unzip();
+        let (repetition_bytes, definition_bytes) = page.levels.bytes().unzip();
         let how = (page.repetition_encoding, repetition_bytes);
         let start = self.levels.read(bytes, 0, count, repetition, how)?;
         self.levels.at_least(1, &mut self.there);

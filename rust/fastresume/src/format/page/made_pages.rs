@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use crate::arrow::array::contradicts;
+use crate::arrow::array::{Array, contradicts};
 use crate::arrow::field::ArrowField;
-use crate::arrow::leaf::{ArrowLeaf, column_of, page_rows};
+use crate::arrow::leaf::{ArrowLeaf, LentBytes, PageShape, column_of, page_rows};
 use crate::arrow::row_source::RowGroup;
 use crate::error::{Error, Result};
 use crate::format::encoding::page_values::Page;
 use crate::format::encoding::rle::MAX_VALUES;
-use crate::format::page::reader::{Buffers, PageStart};
+use crate::format::page::reader::{Buffers, PageLevels, PageStart};
 
 /// The most rows of a page, and the bytes that it has at most on average: they fit the caches.
 const MOST_ROWS: usize = 8192;
@@ -23,6 +23,8 @@ pub struct MadePages<'a> {
     field: ArrowField,
     leaf: ArrowLeaf,
     made: &'a mut Vec<u8>,
+    /// The bytes of the last page, if they are an array's own.
+    lent: Option<LentBytes>,
     /// The row that comes next, and that behind the last one that is wanted.
     next_row: usize,
     end_row: usize,
@@ -42,7 +44,7 @@ impl<'a> MadePages<'a> {
         let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?.clone();
         let (made, end_row) = buffers.made();
         let end_row = usize::try_from(end_row).unwrap_or(usize::MAX).min(group.rows());
-        Ok(Self { group, field, leaf, made, next_row: 0, end_row })
+        Ok(Self { group, field, leaf, made, lent: None, next_row: 0, end_row })
     }
 
     /// Passes over rows from row `row` of the row group on: all of them.
@@ -59,36 +61,50 @@ impl<'a> MadePages<'a> {
     pub fn open(&mut self) -> Result<Option<PageStart>> {
         // Rows behind those that are wanted are read where somebody looks at how the last one ends.
         let end = if self.next_row < self.end_row { self.end_row } else { self.group.rows() };
-        let Some((batch, row)) = self.group.batch(self.next_row) else { return Ok(None) };
+        let group = Arc::clone(&self.group);
+        let Some((batch, row)) = group.batch(self.next_row) else { return Ok(None) };
         let array = column_of(&batch.columns, self.leaf.column())?;
         let most = (batch.rows - row).min(end - self.next_row);
-        let mut rows = most.min(page_rows(array, MOST_ROWS, MOST_BYTES));
+        // What is lent takes no memory, and so has any size.
+        let whole = if array.validity.is_none() { most.min(MAX_VALUES) } else { most.min(MOST_ROWS) };
+        self.lent = self.leaf.lent(&self.field, array, (row, whole))?;
+        let (num_values, levels, rows) = if self.lent.is_some() {
+            (whole, PageLevels::AllThere, whole)
+        } else {
+            let (shape, rows) = self.make(array, row, most.min(page_rows(array, MOST_ROWS, MOST_BYTES)))?;
+            let (repetition, definition) = shape.level_bytes;
+            (shape.values, PageLevels::Apart(repetition, definition), rows)
+        };
+        self.next_row += rows;
+        Ok(Some(PageStart {
+            num_values,
+            encoding: Encoding::PLAIN,
+            repetition_encoding: Encoding::RLE,
+            definition_encoding: Encoding::RLE,
+            levels,
+            rows: None,
+            is_told: false,
+            is_doubtful: false,
+            is_padded: false,
+        }))
+    }
+
+    /// Makes a page of rows from `row` on, at most so many; and how many it has.
+    fn make(&mut self, array: &Array, row: usize, mut rows: usize) -> Result<(PageShape, usize)> {
         loop {
             let made = self.leaf.page(&self.field, array, (row, rows), MAX_VALUES, self.made)?;
-            let Some(shape) = made else {
-                if rows == 1 {
+            match made {
+                Some(shape) => return Ok((shape, rows)),
+                None if rows == 1 => {
                     return Err(Error::data(format!("a row has more than {MAX_VALUES} values")));
                 }
-                rows /= 2;
-                continue;
-            };
-            self.next_row += rows;
-            return Ok(Some(PageStart {
-                num_values: shape.values,
-                encoding: Encoding::PLAIN,
-                repetition_encoding: Encoding::RLE,
-                definition_encoding: Encoding::RLE,
-                level_bytes: Some(shape.level_bytes),
-                rows: None,
-                is_told: false,
-                is_doubtful: false,
-                is_padded: false,
-            }));
+                None => rows /= 2,
+            }
         }
     }
 
-    /// The page that was made last.
+    /// The page that was opened last.
     pub fn page(&self) -> Page<'_> {
-        Page { bytes: self.made, dictionary: &[] }
+        Page { bytes: self.lent.as_ref().map_or(self.made, LentBytes::bytes), dictionary: &[] }
     }
 }

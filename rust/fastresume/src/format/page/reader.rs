@@ -115,8 +115,7 @@ pub struct PageStart {
     pub encoding: Encoding,
     pub repetition_encoding: Encoding,
     pub definition_encoding: Encoding,
-    /// Bytes of repetition and of definition levels, if they are stated apart from them.
-    pub level_bytes: Option<(usize, usize)>,
+    pub levels: PageLevels,
     /// Its rows, if the header states them, or an index of the pages led to it.
     pub rows: Option<u64>,
     /// Whether an index led to it, which counts from where a row begins.
@@ -125,6 +124,29 @@ pub struct PageStart {
     pub is_doubtful: bool,
     /// Whether some zeros may stand behind its values.
     pub is_padded: bool,
+}
+
+/// Where the levels of a page are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageLevels {
+    /// Before its values, each kind behind its length.
+    Before,
+    /// So many bytes of repetition levels and of definition levels begin it.
+    Apart(usize, usize),
+    /// Nowhere: it is one of a flat column, and none of its values is null.
+    AllThere,
+}
+
+impl PageLevels {
+    /// The bytes of repetition and of definition levels, if they are stated.
+    #[must_use]
+    pub fn bytes(self) -> Option<(usize, usize)> {
+        match self {
+            Self::Before => None,
+            Self::Apart(repetition, definition) => Some((repetition, definition)),
+            Self::AllThere => Some((0, 0)),
+        }
+    }
 }
 
 impl PageStart {
@@ -278,7 +300,9 @@ impl<'a> PageReader<'a> {
             encoding,
             repetition_encoding,
             definition_encoding,
-            level_bytes: header.level_bytes(),
+            levels: header.level_bytes().map_or(PageLevels::Before, |(repetition, definition)| {
+                PageLevels::Apart(repetition, definition)
+            }),
             rows: page.told_rows.or(header.stated_rows().filter(|_| counts_rows)),
             is_told: page.told_rows.is_some(),
             is_doubtful,
