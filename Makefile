@@ -212,7 +212,7 @@ bench-checkpoint: $(VENV)/.release $(VENV)/.bench ## Measure how long a save blo
 test: test-rust test-python ## Run the tests, Rust and Python: all that CI runs, which is all but the slow ones
 
 .PHONY: test-all
-test-all: test-rust develop $(VENV)/.frameworks site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
+test-all: test-rust develop $(VENV)/.imported $(VENV)/.frameworks site $(if $(shell command -v npm),$(VENV)/.azurite) ## Run all tests, the slow ones too, with more examples, and build the site; before a release
 	FASTRESUME_PROFILE=$(or $(FASTRESUME_PROFILE),all) $(PYTEST) $(ARGS)
 	$(if $(shell command -v mvn),FASTRESUME_KAFKA=apache $(PYTEST) -m "not slow" tests/kafka)
 
@@ -229,8 +229,14 @@ test-rust: $(VENV)/.tools ## Run the Rust tests
 	$(LAW_TESTS)
 	cargo test --profile dev --doc $(TESTED)
 
+# Processes that run tests would all compile what they import at once: one does it for them. What can't be imported, the
+# tests tell.
+$(VENV)/.imported: $(VENV)/.tools | $(VENV)/.dev
+	$(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
+	touch $@
+
 .PHONY: test-python
-test-python: develop ## Run the Python tests but for the slow ones, keep the slowest and failed in target/tests; ARGS='-k resume' goes to pytest
+test-python: develop $(VENV)/.imported ## Run the Python tests but for the slow ones, keep the slowest and failed in target/tests; ARGS='-k resume' goes to pytest
 	$(PYTEST) -m "not slow" $(ARGS) || { status=$$?; cat target/tests/failed.txt; exit $$status; }
 
 .PHONY: test-torchrec
@@ -315,6 +321,9 @@ compile-tests: $(VENV)/.python
 # of Python.
 # Clippy compiles what it lints: by itself it would check all packages once more. It is given its arguments in CLIPPY_ARGS.
 .PHONY: ci
+# What tests draw is the same each time: a run that fails has found a fault of the change.
+ci: export FASTRESUME_PROFILE ?= ci
+ci: export PROPTEST_RNG_SEED ?= 1
 ci: export RUSTC_WORKSPACE_WRAPPER := clippy-driver
 ci: export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 ci: $(VENV)/.python ## Run all that a change must pass: lint and test

@@ -57,7 +57,7 @@ settings.register_profile(
     "dev", max_examples=30, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 # The same each time: they find nothing new, so fewer do.
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=15, derandomize=True)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=10, derandomize=True)
 settings.register_profile("all", settings.get_profile("dev"), max_examples=100)
 # A soak draws for hours and so meets rare examples that are large or filtered; that is what it is for.
 settings.register_profile(
