@@ -294,7 +294,7 @@ def test_a_dataset_in_a_forked_child_goes_on_by_itself(data: Dataset) -> None:
     child = context.Process(target=draw_all, args=(dataset, queue))
     child.start()
     assert queue.get() == (STEPS - 1, 1)
-    child.join(10)
+    child.join(60)
     assert child.exitcode == 0
     assert dataset.epoch == 0
     assert [batch.step for batch in iterator] == list(range(1, STEPS))

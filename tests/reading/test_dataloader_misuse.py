@@ -229,7 +229,7 @@ def test_loaders_run_in_threads_and_in_a_daemon_process(data: Dataset) -> None:
     child = context.Process(target=draw, args=(data.directory, queue), daemon=True)
     child.start()
     assert queue.get() == list(range(STEPS))
-    child.join(10)
+    child.join(60)
     assert child.exitcode == 0
 
 

@@ -72,7 +72,7 @@ def test_a_wait_is_told_at_growing_distances_with_the_line_of_the_transform(
     thread.start()
     messages = wait_for(told, 3)
     blocked.may_go.set()
-    thread.join(30)
+    thread.join(60)
     assert found == list(range(10))
     seconds = [float(re.findall(r"next\(\) has waited (\S+) s", message)[0]) for message in messages]
     assert all(late >= 2**number * 0.05 - 0.05 for number, late in enumerate(seconds))
@@ -94,7 +94,7 @@ def test_a_slow_file_is_named_with_who_reads_it(
         r"for the batch of step 0 of pass \d+, on rank 0 of 1; ready: 0 batches of 0 bytes\n"
         rf"  {who} has been at row group [01] of {slow}/\d{{4}}\.parquet for \S+ s"
     )
-    end = time.monotonic() + 30
+    end = time.monotonic() + 60
     with fr.Loader(dataset, threads=threads, watchdog_seconds=0.02) as loader:
         while not re.search(pattern, told.text) and time.monotonic() < end:
             list(loader)  # a thread may be seen between two files

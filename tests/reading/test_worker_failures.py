@@ -167,7 +167,7 @@ def test_a_worker_that_dies_is_noticed_in_a_thread_too(data: Dataset, tmp_path: 
 
     thread = threading.Thread(target=run)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert "worker 1 of 2 (process " in told[0]
     assert [batch.step for batch in loader] == list(range(1, STEPS))
@@ -306,7 +306,7 @@ def test_a_daemon_process_is_told_to_use_threads(data: Dataset) -> None:
     child.start()
     assert "a daemon process can't start worker processes: pass num_workers=0" in queue.get()
     assert queue.get() == STEPS
-    child.join(10)
+    child.join(60)
     assert child.exitcode == 0
 
 

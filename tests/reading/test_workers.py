@@ -206,7 +206,7 @@ def test_a_forked_child_neither_hangs_nor_disturbs_its_parent(data: Dataset, thr
     if child == 0:
         status = 1
         try:
-            signal.alarm(20)
+            signal.alarm(100)
             torch.set_num_threads(1)
             try:
                 next(iterator)
@@ -313,7 +313,7 @@ def test_training_and_evaluation_take_turns_in_workers_and_in_a_daemon(data: Dat
     child = context.Process(target=take_turns_as_daemon, args=(train, evaluate, queue), daemon=True)
     child.start()
     assert queue.get() == list(range(STEPS))
-    child.join(10)
+    child.join(60)
     assert child.exitcode == 0
 
 

@@ -13,7 +13,7 @@ import fastresume as fr
 from support.fault_proxy import proxied
 from support.object_server import S3Server
 
-SECONDS = 10
+SECONDS = 30
 """Nothing here waits so long, though the store does not answer for longer."""
 LONG = 45
 

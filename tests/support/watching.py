@@ -27,7 +27,7 @@ def switches(of: str) -> int:
     return found
 
 
-def in_time(condition: Callable[[], bool], seconds: float = 20) -> bool:
+def in_time(condition: Callable[[], bool], seconds: float = 60) -> bool:
     """Return whether something becomes true in time."""
     end = time.monotonic() + seconds
     while not condition():

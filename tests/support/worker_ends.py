@@ -25,7 +25,7 @@ from typing import Any
 
 import fastresume as fr
 
-END_SECONDS = 5
+END_SECONDS = 30
 """A job that was told to end is gone within this time, and its workers with it."""
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -127,7 +127,7 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
     states = [job.loader.state_dict()]
     list(job.steps(1))
     states.append(job.loader.state_dict())
-    checkpointer = Checkpointer(directory, timeout_seconds=20)
+    checkpointer = Checkpointer(directory, timeout_seconds=60)
     checkpointer.save(1, model=job.model)
     for wait in (True, False):
         for options in (
@@ -156,7 +156,7 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
             checkpointer.restore(model=job.model, loader=None)
     with pytest.raises(fr.StateError, match="accumulation was 1, and is 2"):
         Checkpointer(directory, accumulation=2 if rank else 1).restore(model=job.model)
-    hasty = Checkpointer(directory, timeout_seconds=1)
+    hasty = Checkpointer(directory, timeout_seconds=3)
     hasty.restore(model=job.model)
     if rank == 0:  # the other one does not call
         with pytest.raises(
@@ -194,8 +194,8 @@ def call_apart(rank: int, directory: Path) -> list[str]:
             call()
         told.append(f"{type(failed.value).__name__}: {failed.value}")
 
-    fails(lambda: Checkpointer(directory / str(rank), timeout_seconds=20))
-    checkpointer = Checkpointer(directory, best=("auc", "max"), timeout_seconds=20)
+    fails(lambda: Checkpointer(directory / str(rank), timeout_seconds=60))
+    checkpointer = Checkpointer(directory, best=("auc", "max"), timeout_seconds=60)
     model = training.small(1)
     fails(lambda: checkpointer.is_best({"auc": 1.0}) if rank else checkpointer.save(1, model=model))
     fails(lambda: checkpointer.save(1, model=model) if rank else checkpointer.restore(model=model))
