@@ -51,22 +51,13 @@ def test_every_value_is_that_of_its_row_in_its_source(root: Path, shuffle: bool,
             if not any(other == name for other, _ in at):
                 continue
             mine = [place for place, (other, _) in enumerate(at) if other == name]
-            own = arrays_of(alone[name].read_rows([at[place][1] for place in mine]))
-            taken = dict(batch.items())
-            for key, value in taken.items():
-                picked = (
-                    value[torch.tensor(mine)]
-                    if isinstance(value, torch.Tensor) and value.dtype != torch.uint16
-                    else value
-                )
+            rows = alone[name].read_rows([at[place][1] for place in mine])
+            own, picked = arrays_of(rows), torch.tensor(mine)
+            for key, value in batch.items():
                 if isinstance(value, fr.Jagged):
-                    assert (
-                        value.take(torch.tensor(mine, dtype=torch.int64)).to_list()
-                        == alone[name].read_rows([at[place][1] for place in mine])[key].to_list()
-                        or key == "text"
-                    )  # type: ignore[union-attr]
+                    assert key == "text" or value.take(picked).to_list() == rows[key].to_list()  # type: ignore[union-attr]
                 elif value.dtype != torch.uint16:
-                    np.testing.assert_array_equal(picked.numpy(), own[key])
+                    np.testing.assert_array_equal(value[picked].numpy(), own[key])
         texts = batch["text"].to_strings()  # type: ignore[union-attr]
         assert texts == [None if row % 5 == 0 else f"{name} {row}" for name, row in at]
         assert batch["short"].tolist() == [row for _, row in at]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import doctest
+import functools
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,13 +72,15 @@ def test_examples_in_docstrings_run(module: str, names: dict[str, object]) -> No
     assert failed == 0
 
 
-def described() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef, str]]:
+@functools.cache
+def described() -> list[tuple[str, ast.FunctionDef | ast.ClassDef, str]]:
     """The classes and functions of the package that have a docstring: file, definition, docstring."""
-    root = Path(fr.__path__[0])
+    root, found = Path(fr.__path__[0]), []
     for file in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and (text := ast.get_docstring(node)):
-                yield f"{file.relative_to(root)}: {node.name}", node, text
+                found.append((f"{file.relative_to(root)}: {node.name}", node, text))
+    return found
 
 
 def test_sections_have_the_headings_that_the_reference_knows() -> None:

@@ -231,10 +231,10 @@ IN_SOAK = pytest.mark.skipif(
     ("name", "arguments"),
     [
         ("numbers", {"batch_size": 4096}),
-        ("numbers", {"batch_size": 4096, **STACK}),
+        pytest.param("numbers", {"batch_size": 4096, **STACK}, marks=SLOW),
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True}),
         ("numbers", {"batch_size": 4096, **STACK, "shuffle": True, "lanes": 4, "window_rows": 40_000}),
-        ("large_dictionaries", {"batch_size": 4096}),
+        pytest.param("large_dictionaries", {"batch_size": 4096}, marks=SLOW),
         ("large_dictionaries", {"batch_size": 4096, "shuffle": True, "block_rows": 50_000}),
         (
             "hashed_text",
@@ -243,14 +243,14 @@ IN_SOAK = pytest.mark.skipif(
         pytest.param("text", {"batch_size": 512}, marks=SLOW),
         pytest.param("text", {"batch_size": 512, "shuffle": True}, marks=SLOW),
         pytest.param("text", {"batch_size": 512, "shuffle": True, "window_rows": 10_000}, marks=SLOW),
-        ("repeated_text", {"batch_size": 256}),
+        pytest.param("repeated_text", {"batch_size": 256}, marks=SLOW),
         ("repeated_text", {"batch_size": 256, "shuffle": True}),
         pytest.param("repeated_text", {"batch_size": 20_000}, marks=SLOW),
         pytest.param("lists", {"batch_size": 2, "nulls": "mask"}, marks=SLOW),
         pytest.param(
             "lists", {"batch_size": 2, "nulls": "mask", "shuffle": True, "window_rows": 8}, marks=SLOW
         ),
-        ("many_lists", {"batch_size": 1024, "nulls": "mask"}),
+        pytest.param("many_lists", {"batch_size": 1024, "nulls": "mask"}, marks=SLOW),
         ("many_lists", {"batch_size": 1024, "nulls": "mask", "shuffle": True}),
         pytest.param("cells", {"batch_size": 1}, marks=SLOW),
         pytest.param("cells", {"batch_size": 1, "shuffle": True, "window_rows": 4}, marks=SLOW),
@@ -258,7 +258,7 @@ IN_SOAK = pytest.mark.skipif(
         pytest.param(
             "few_cells", {"batch_size": 50, "nulls": "mask", "shuffle": True, "window_rows": 100}, marks=SLOW
         ),
-        ("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}),
+        pytest.param("few_cells", {"batch_size": 4, "nulls": "mask", "lanes": 2}, marks=SLOW),
         ("few_cells", {"batch_size": 100, "nulls": "mask", "columns": ["*", fr.col("b").hash(10)]}),
         pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"]}, marks=SLOW),
         pytest.param("wide", {"batch_size": 512, "columns": ["x1", "x2"], "shuffle": True}, marks=SLOW),

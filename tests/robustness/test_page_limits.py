@@ -56,24 +56,25 @@ def test_values_of_one_length_that_share_their_beginnings_count_as_what_they_are
 WAYS: list[dict[str, Any]] = [
     {"batch_size": 1},
     {"batch_size": 32},
-    {"batch_size": 20_000},
+    {"batch_size": 2000},
     {"batch_size": 32, "shuffle": True, "block_rows": 64, "window_rows": 1024},
-    {"batch_size": 1, "rows": [[15_000, 15_001]]},
+    {"batch_size": 1, "rows": [[1500, 1501]]},
 ]
 
 
 @pytest.fixture(scope="module")
 def prompts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Texts of 168 MB in a page of 100 kB: each begins as the one before."""
-    texts = ["You are a helpful assistant. " * 290 + f"Question {number}" for number in range(20_000)]
+    """Texts of 16 MB in a page of 10 kB: each begins as the one before."""
+    texts = ["You are a helpful assistant. " * 290 + f"Question {number}" for number in range(2000)]
     path = tmp_path_factory.mktemp("prompts") / "prompts.parquet"
     return written(path, texts, column_encoding={"b": "DELTA_BYTE_ARRAY"}, data_page_size=1 << 28)
 
 
 @each_of("how", WAYS)
 def test_texts_that_begin_as_the_ones_before_are_read_however_long_all_of_them_are(
-    prompts: Path, how: dict[str, Any]
+    prompts: Path, how: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(named_table, "MOST_PAGE_BYTES", MIB)
     batch = next(iter(fr.ParquetDataset(prompts, world=(0, 1), **how)))
     expected = ["You are a helpful assistant. " * 290 + f"Question {row}" for row in batch.rows()]
     assert batch["b"].to_strings() == expected

@@ -114,15 +114,19 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 SHUFFLE = fr.Shuffle(window_rows=4 * GROUP, block_rows=GROUP)
 
 
-@pytest.mark.parametrize("shuffle", [False, SHUFFLE], ids=["in order", "shuffled"])
+KINDS = ["numbers", "texts", "small segments", "file"]
+QUICK = [("numbers", SHUFFLE), ("file", False)]
+"""The file has texts, too; small segments have less to hold, and an order is that of other sources."""
+
+
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "shuffle"),
     [
-        "numbers",
-        pytest.param("texts", marks=pytest.mark.slow(reason="the file has them, too")),
-        pytest.param("small segments", marks=pytest.mark.slow(reason="the others have more to hold")),
-        "file",
+        pytest.param(kind, shuffle, marks=() if (kind, shuffle) in QUICK else pytest.mark.slow)
+        for kind in KINDS
+        for shuffle in (False, SHUFFLE)
     ],
+    ids=str,
 )
 def test_a_pass_takes_no_more_than_is_stated(child: Child, packed: Path, kind: str, shuffle: Any) -> None:
     asked = {"batch_size": 4096, "shuffle": shuffle}
