@@ -128,10 +128,12 @@ def _batches(given: Any, schema: pa.Schema) -> Any:
     else:
         raise TypeError(f"read() must return what has __arrow_c_stream__, found {quoted(given)}")
     names = schema.names
-    if missing := [name for name in names if name not in set(found)]:
-        raise _core.DataError(f"read() returned no column '{missing[0]}', which schema() names")
+    are_others = found != names
+    if are_others and (missing := set(names).difference(found)):
+        first = next(name for name in names if name in missing)
+        raise _core.DataError(f"read() returned no column '{first}', which schema() names")
     for batch in batches:
-        yield _cast(batch if found == names else batch.select(names), schema)
+        yield _cast(batch.select(names) if are_others else batch, schema)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -120,7 +120,7 @@ impl OpenFile {
             return Ok(Self {
                 status: Status { size: of.size, version: Version::Object(ObjectVersion::default()) },
                 source: Arc::new(NoFile),
-                leaves: Arc::new(leaves),
+                leaves,
                 places: Arc::default(),
                 page_checks: manifest.page_checks(),
                 lacks_checksums: Arc::clone(manifest.lacks_checksums()),

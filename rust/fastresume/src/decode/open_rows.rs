@@ -11,7 +11,6 @@ use crate::arrow::row_source::{Reach, RowGroup, RowSource};
 use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result, locked};
 use crate::format::metadata::column_metadata::ColumnMetadata;
-use crate::format::metadata::footer::FooterBytes;
 use crate::format::metadata::page_index::PagePlace;
 use crate::format::page::made_pages::MadePages;
 use crate::format::page::pages::Pages;
@@ -45,11 +44,10 @@ impl OpenRows {
         source: &Arc<dyn RowSource>,
         part: usize,
         numbers: &[usize],
-    ) -> Result<(Self, ColumnMetadata)> {
-        let footer = FooterBytes::of(source.footer().to_vec()).parse()?;
+    ) -> Result<(Self, Arc<ColumnMetadata>)> {
         let groups = manifest.groups_of(part);
         let group_rows = groups.map(|group| manifest.group_rows(group)).map(|rows| rows.end - rows.start);
-        let told = ColumnMetadata::of_rows(&footer, numbers, group_rows.collect())?;
+        let told = manifest.footers().leaves_of_rows(source.footer(), numbers, group_rows.collect())?;
         let paths = ArrowField::leaves(source.fields());
         let mut leaves = Vec::with_capacity(numbers.len());
         for &number in numbers {

@@ -39,6 +39,33 @@ impl FooterCache {
         Ok(leaves)
     }
 
+    /// The leaves of what lies in no file, and has so many rows in its row groups; a file of the same columns has this footer.
+    ///
+    /// # Errors
+    /// As for `FooterBytes::parse` and `ColumnMetadata::of_rows`.
+    pub fn leaves_of_rows(
+        &self,
+        footer: &[u8],
+        numbers: &[usize],
+        group_rows: Vec<u64>,
+    ) -> Result<Arc<ColumnMetadata>> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(footer);
+        for rows in &group_rows {
+            hasher.update(&rows.to_le_bytes());
+        }
+        let mut hash = [0; HASH_BYTES];
+        hash.copy_from_slice(&hasher.finalize().as_bytes()[..HASH_BYTES]);
+        let key = (hash, numbers.to_vec());
+        if let Some(leaves) = self.get(&key) {
+            return Ok(leaves);
+        }
+        let footer = FooterBytes::of(footer.to_vec()).parse()?;
+        let leaves = Arc::new(ColumnMetadata::of_rows(&footer, &key.1, group_rows)?);
+        self.keep(key, &leaves);
+        Ok(leaves)
+    }
+
     /// The leaves of the file with this footer, if they are cached.
     #[must_use]
     pub fn known(&self, hash: [u8; HASH_BYTES], numbers: &[usize]) -> Option<Arc<ColumnMetadata>> {
