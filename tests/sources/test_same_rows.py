@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import event, given, settings
+from hypothesis import event, given, seed, settings
 from hypothesis import strategies as st
 
 import fastresume as fr
@@ -165,7 +165,12 @@ def test_batches_are_those_of_parquet_files_however_rows_are_held_and_read(data:
 
 
 @pytest.mark.slow
-@settings(max_examples=2000)
-@given(data=st.data())
-def test_many_more_batches_are_those_of_parquet_files(data: st.DataObject) -> None:
-    check(data)
+@pytest.mark.parametrize("piece", range(8))  # a run ends where one test takes five minutes
+def test_many_more_batches_are_those_of_parquet_files(piece: int) -> None:
+    @seed(piece)
+    @settings(max_examples=250)
+    @given(data=st.data())
+    def check_piece(data: st.DataObject) -> None:
+        check(data)
+
+    check_piece()
