@@ -12,6 +12,6 @@ def in_units(count: float) -> str:
     return f"{count:.1f} TiB"
 
 
-def plural(number: int, noun: str) -> str:
-    """The number and the noun, in the plural if needed."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """The number and the noun, in the plural if needed, which is the noun with an s if none is named."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"

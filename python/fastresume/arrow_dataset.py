@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
     from torch.distributed.device_mesh import DeviceMesh
 
-OF_SEGMENTS = Door("ArrowDataset", "source", "segments")
+OF_SEGMENTS = Door("ArrowDataset", "source", "segment")
 
 
 class ArrowDataset(RowsDataset):

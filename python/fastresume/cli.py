@@ -59,8 +59,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def add_inspect(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `fastresume inspect`."""
-    command.add_argument("path", metavar="PATH", help="a file, a directory, a glob pattern or an address")
-    command.add_argument("--batch-size", metavar="N", type=int, default=512, help="rows of a batch (512)")
+    command.add_argument(
+        "path", metavar="PATH", nargs="+", help="a file, a directory, a glob pattern or an address"
+    )
+    command.add_argument(
+        "--batch-size",
+        metavar="N",
+        type=bench.positive,
+        help="rows of a batch (512, or all if these are fewer)",
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run_inspect)
 
@@ -72,7 +79,7 @@ def add_state(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the JSON of a state_dict(), a file of torch.save that holds one, or a directory of checkpoints",
     )
-    command.add_argument("path", metavar="PATH", nargs="?", help="files that it is compared with")
+    command.add_argument("path", metavar="PATH", nargs="*", help="files that it is compared with")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run_state)
 
@@ -87,13 +94,14 @@ def add_audit(command: argparse.ArgumentParser) -> None:
         metavar="STATE",
         action="append",
         default=[],
-        help="a state that a run was meant to start from though no log leads to it: a file with the JSON of "
-        "a state_dict(), or that text; what was delivered before it is taken on trust; may be repeated",
+        help="a state that a run was meant to start from though no log leads to it: a file or directory as "
+        "`fastresume state` takes it, or the JSON text; what was delivered before it is taken on trust; "
+        "may be repeated",
     )
     command.add_argument(
         "--passes",
         metavar="N",
-        type=int,
+        type=bench.not_negative,
         default=0,
         help="demand N finished passes of each dataset and order",
     )

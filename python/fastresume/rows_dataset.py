@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
@@ -221,15 +222,14 @@ class RowsDataset(FilesDataset):
         self._filter_report = found.report
         spec = self._spec
         _log.info(
-            "opened %d %s: %s, %d row groups, fingerprint %s; rank %d of %d, %d batches of %s rows a pass",
-            len(self.files),
-            spec.door.parts,
+            "opened %s: %s, %s, fingerprint %s; rank %d of %d, %s of %s rows a pass",
+            plural(len(self.files), spec.door.part),
             spec.row_text(),
-            opened.num_row_groups,
+            plural(opened.num_row_groups, "row group"),
             self.fingerprint[:16],
             spec.world.rank,
             spec.world.world_size,
-            self._length,
+            plural(self._length, "batch", "batches"),
             spec.batch_size if spec.has_batch_size else None,
         )
 

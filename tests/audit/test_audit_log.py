@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fastresume as fr
 from fastresume.audit.log_format import digest, state_hash
@@ -273,6 +274,8 @@ def test_the_command_says_what_it_found(
         file.write_text(content if isinstance(content, str) else json.dumps(content))
         assert run(later, "--start", file)[0] == 0
         assert run(later, "--start", file.read_text())[0] == 0
+    torch.save({"model": {}, "data": state}, file)
+    assert run(later, "--start", file)[0] == 0
     file.write_text("[1]")
     for wrong in ("{", "{}", json.dumps({"fastresume": "{}"}), file, tmp_path / "missing"):
         status, out, error = run(later, "--start", wrong)

@@ -168,7 +168,7 @@ def test_an_evaluation_of_other_files_in_the_directory_is_a_job_of_its_own(root:
     for _ in range(2):
         run(evaluated, root, FINISH)
     said = assert_proven(root / "logs", 3 if on_iter == "restart" else 4)
-    assert "mixture of crawl, code: 1 logs" in said
+    assert "mixture of crawl, code: 1 log" in said
     assert "mixture of crawl: 2 logs" in said
     assert "note" not in said
 

@@ -13,6 +13,7 @@ import torch
 import fastresume as fr
 from fastresume import cli
 from support.delta_tables import adds, append, delete_rows
+from support.each_of import each_of
 from support.ipc_writer import write_ipc
 from support.tables import ids
 
@@ -50,7 +51,7 @@ def test_files_that_need_nothing_are_read_with_nothing(
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
     assert cli.main(["inspect", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    assert f"fr.ParquetDataset('{tmp_path}', batch_size=512)" in told
+    assert f"fr.ParquetDataset('{tmp_path}', batch_size=3)" in told
     assert "1 file, 1 row group, 3 rows" in told
 
 
@@ -79,7 +80,7 @@ def test_a_table_is_inspected_by_its_address(tmp_path: Path, capsys: pytest.Capt
     told = capsys.readouterr().out
     assert "1 file, 1 row group, 4 rows" in told
     assert "\nday " in told
-    assert f"fr.ParquetDataset('{address}', batch_size=512)" in told
+    assert f"fr.ParquetDataset('{address}', batch_size=4)" in told
 
 
 def test_columns_that_stand_in_paths_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,3 +147,31 @@ def test_files_of_arrow_are_inspected_by_their_names(
         assert (found["files"], found["rows"]) == (1, 3)
         dataset: fr.ArrowDataset = eval(found["python"], {"fr": fr, "torch": torch})  # noqa: S307  (it is to paste)
         assert dataset.peek()["x_valid"].tolist() == [True, True, False]
+
+
+def test_paths_that_a_shell_expanded_are_inspected_and_pasted_together(
+    drifted: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = sorted(map(str, drifted.glob("*.parquet")))
+    assert cli.main(["inspect", *paths]) == 0
+    told = capsys.readouterr().out
+    assert "2 files, 2 row groups, 6 rows" in told
+    assert f"fr.ParquetDataset({paths!r}, batch_size=6" in told  # 512 rows, which is no batch, were pasted
+
+
+@each_of(
+    ("arguments", "said"),
+    [
+        (["inspect", "a.parquet", "--batch-size", "0"], "at least 1, found '0'"),
+        (["inspect", "a.parquet", "--batch-size", "-5"], "at least 1, found '-5'"),
+        (["audit", "logs", "--passes", "-1"], "at least 0, found '-1'"),
+        (["audit", "logs", "--passes", "x"], "at least 0, found 'x'"),
+    ],
+)
+def test_a_number_out_of_range_is_an_error_of_the_argument(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(arguments)
+    told = capsys.readouterr()
+    assert (told.out, said in told.err) == ("", True), told

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
+import pickle
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,7 +45,8 @@ def test_a_state_says_where_it_is(
         path.write_text(json.dumps(state))
     else:
         torch.save({"model": {"w": torch.zeros(2)}, "data": state} if how == "nested" else state, path)
-    assert cli.main(["state", str(path), str(files), "--json"]) == 0
+    each = map(str, sorted(files.iterdir()))
+    assert cli.main(["state", str(path), *each, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["epoch"], found["step"]) == (0, 5)
     assert (found["rows_delivered"], found["rows_left"]) == (40, 60)
@@ -133,9 +137,17 @@ def test_a_state_of_a_table_fits_the_table(tmp_path: Path, capsys: pytest.Captur
 
 def test_what_is_no_state_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.json"
-    for content, said in (("{}", "0 states"), ("not JSON", "neither JSON")):
-        path.write_text(content)
-        assert cli.main(["state", str(path)]) == 2
+    pickled = pickle.dumps({"data": collections.Counter()})
+    for content, said in (
+        (b"{}", "0 states"),
+        (b"not JSON", "neither JSON"),
+        (b'{"fastresume": 1}', "found int"),
+        (pickled, "neither JSON"),
+    ):
+        path.write_bytes(content)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert cli.main(["state", str(path)]) == 2
         told = capsys.readouterr().err
         assert said in told
         assert "weights_only" not in told

@@ -50,7 +50,7 @@ def test_a_stream_is_proven_round_by_round(broker: Start, tmp_path: Path) -> Non
     assert report.problems == 0
     assert report.finished == [5]
     assert report.lines == [
-        "stream of rows, in the order of rounds; 1 logs",
+        "stream of rows, in the order of rounds; 1 log",
         "  rounds 0-4: finished: 80 rows, each exactly once; 20 batches",
     ]
     assert not list(tmp_path.glob("dataset-*"))  # states describe rounds

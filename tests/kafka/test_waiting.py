@@ -93,7 +93,7 @@ def test_the_watchdog_names_a_topic_without_rows_and_a_broker_that_is_silent(
 
     waits = threading.Thread(target=draw)
     waits.start()
-    told = f"s for round 1, on rank 0 of 1\n  {kafka.address} answers; 2 rows of 1 partitions are there"
+    told = f"s for round 1, on rank 0 of 1\n  {kafka.address} answers; 2 rows of 1 partition there"
     assert in_time(lambda: told in caplog.text)
     kafka.freeze()
     assert in_time(lambda: f"{kafka.address} has not given the " in caplog.text, 60)

@@ -65,7 +65,7 @@ def keep(batch: fr.Batch) -> fr.Batch:
 
 WORDS = {
     "ParquetDataset": [
-        "1 files",
+        "1 file,",
         "40 rows",
         "shuffled with seed 17",
         "batch_size=8",
@@ -73,7 +73,7 @@ WORDS = {
         "epoch 0",
         "4 batches left",
     ],
-    "ArrowDataset": ["ArrowDataset(1 segments", "40 rows", "batch_size=8", "5 batches left"],
+    "ArrowDataset": ["ArrowDataset(1 segment,", "40 rows", "batch_size=8", "5 batches left"],
     "Loader": ["ParquetDataset(", "mapped by keep", "threads=1", "audit", "watchdog_seconds=60", "batches=1"],
     "Mixture": ["web 70.0%", "code 30.0%", "batch_size=8", "rank 0 of 1"],
     "Batch": ["rows=8", "epoch=0", "step=0", "both: int64[8, 2]", "label: float64[8]", "name: uint8[8, *]"],
@@ -102,7 +102,7 @@ WORDS = {
 def test_a_dataset_without_a_batch_size_says_so(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": range(10)}), tmp_path / "a.parquet")
     source = fr.ParquetDataset(tmp_path / "a.parquet")
-    assert repr(source) == "ParquetDataset(1 files, 10 rows, 1 tensors, sequential, without a batch size)"
+    assert repr(source) == "ParquetDataset(1 file, 10 rows, 1 tensor, sequential, without a batch size)"
     assert repr(source) in repr(fr.Loader(source))
 
 

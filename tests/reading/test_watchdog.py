@@ -196,7 +196,7 @@ def test_what_happens_is_logged_where_somebody_listens(
             "INFO",
             r"opened 3 files: 103 rows, \d+ row groups, fingerprint \w{16}; rank 0 of 1, 10 batches of 10",
         ),
-        ("DEBUG", r"reads pass 0 from step 0: 10 batches left, cut \(1, 1, 10\), 1 threads"),
+        ("DEBUG", r"reads pass 0 from step 0: 10 batches left, cut \(1, 1, 10\), 1 thread"),
         ("INFO", r"resumes from a loaded state: Cursor\(epoch=0, consumed_rows=10 of 103 \(9\.7%\), step=1"),
         ("DEBUG", r"reads pass 0 from step 1: 9 batches left"),
         ("INFO", r"pass 0 ended: Stats\(batches=10, rows=100, "),

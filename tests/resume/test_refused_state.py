@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,6 +72,22 @@ def test_what_is_no_state_is_refused(
     paused: tuple[fr.ParquetDataset, dict[str, str]], nothing: object
 ) -> None:
     assert_refused(paused[0], nothing)
+
+
+@each_of(
+    ("given", "said"),
+    [
+        ("checkpoint.pt", "torch.load(path)"),
+        (Path("run") / "state.json", "torch.load(path)"),
+        ({"fastresume": {"fastresume": 1}}, "found dict"),
+        ({"fastresume": b"{}"}, "found bytes"),
+        ({"fastresume": 1}, "found int"),
+    ],
+)
+def test_what_is_near_a_state_is_told_how_to_become_one(
+    paused: tuple[fr.ParquetDataset, dict[str, str]], given: object, said: str
+) -> None:
+    assert_refused(paused[0], given, said)
 
 
 @pytest.mark.parametrize("form", [str, str.encode, lambda text: bytearray(text.encode())])

@@ -12,7 +12,8 @@ from fastresume._core import StateError
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
 from fastresume.messages import in_words
-from fastresume.state.cursor import KEY, Cursor
+from fastresume.state.cursor import KEY
+from fastresume.state.state_file import newest, only_state, read
 
 PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 
@@ -101,20 +102,11 @@ def declared(text: str) -> str:
     Raises:
         StateError: if it is no state, or the file can't be read; says which was meant.
     """
-    source = "--start"
+    is_text = text.lstrip().startswith("{")
     try:
-        if not text.lstrip().startswith("{"):
-            source = f"--start {text}"
-            text = Path(text).read_text()
-        state = json.loads(text)
-        # A state may be nested under a name, as in the checkpoint that it was saved in.
-        if isinstance(state, dict) and KEY not in state and len(state) == 1:
-            (state,) = state.values()
-        cursor = Cursor.from_state(state)
-    except UnicodeDecodeError:
-        raise StateError(f"{source}: it is not text; save json.dumps(state) for the audit") from None
+        cursor = only_state(json.loads(text), "it") if is_text else read(newest(Path(text)))
     except (OSError, ValueError) as cause:  # a StateError is also a ValueError
-        raise StateError(f"{source}: {cause}") from None
+        raise StateError(f"{'--start' if is_text else f'--start {text}'}: {in_words(cause)}") from None
     return cursor.to_state()[KEY]
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastresume.amounts import plural
 from fastresume.audit.account import Account
 from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.descriptions import Descriptions
@@ -136,10 +137,10 @@ def _introduce(
         how = (
             "shuffled in each round" if last.orders[ALONE]["kind"] == "shuffled" else "in the order of rounds"
         )
-        report.lines.append(f"stream of {names}, {how}; {logs} logs")
+        report.lines.append(f"stream of {names}, {how}; {plural(logs, 'log')}")
     else:
         dataset, order = descriptions.of(last, ALONE), last.orders[ALONE]
-        of_files = "" if dataset is None else f" in {len(dataset.files)} files"
+        of_files = "" if dataset is None else f" in {plural(len(dataset.files), 'file')}"
         if last.selection is not None:
             of_files += f", selection {last.selection[:16]}"
         if dataset is not None and dataset.units is not None:
@@ -147,7 +148,8 @@ def _introduce(
         how = f"shuffled with seed {order['seed']}" if order["kind"] == "shuffled" else order["kind"]
         counted = descriptions.counted(last)
         report.lines.append(
-            f"dataset {last.fingerprint[:16]}: {last.positions} {counted}{of_files}, {how}; {logs} logs"
+            f"dataset {last.fingerprint[:16]}: {last.positions} {counted}{of_files}, {how}; "
+            f"{plural(logs, 'log')}"
         )
     for name in descriptions.missing(places):
         what = (
@@ -178,6 +180,6 @@ def _introduce_mixture(
                 notes.append(f"{name} has the files of {old}, which was let go: their rows are read again")
     each = (name if old is None else f"{name} (before: {old})" for name, old in names.items())
     logs = len({start.file for start in starts})
-    report.lines.append(f"mixture of {', '.join(each)}: {logs} logs")
+    report.lines.append(f"mixture of {', '.join(each)}: {plural(logs, 'log')}")
     for note in dict.fromkeys(notes):
         report.note(note)

@@ -165,10 +165,23 @@ def positive(text: str) -> int:
     Raises:
         ArgumentTypeError: if it is not one.
     """
+    return _at_least(1, text)
+
+
+def not_negative(text: str) -> int:
+    """The number of at least 0 in an argument.
+
+    Raises:
+        ArgumentTypeError: if it is not one.
+    """
+    return _at_least(0, text)
+
+
+def _at_least(least: int, text: str) -> int:
     try:
         number = int(text)
     except ValueError:
-        number = 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, found {text!r}")
+        number = least - 1
+    if number < least:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, found {text!r}")
     return number

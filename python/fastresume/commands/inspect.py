@@ -19,6 +19,9 @@ from fastresume.sources.ipc_files import names_arrow
 
 FINE, UNUSABLE = 0, 2
 
+BATCH_SIZE = 512
+"""The rows of a batch, where files have that many."""
+
 
 @dataclass(frozen=True)
 class _Told:
@@ -45,14 +48,18 @@ def run(given: argparse.Namespace) -> int:
     return FINE
 
 
-def inspected(path: str, batch_size: int) -> dict[str, Any]:
-    """What the files of a path hold, by name.
+def inspected(paths: Sequence[str], batch_size: int | None) -> dict[str, Any]:
+    """What the files of some paths hold, by name.
+
+    Without a number, a batch is of 512 rows, or of all where these are fewer.
 
     Raises:
         DataError, SourceError: if one of them can't be read.
         ImportError: if it is a table, and the package that reads it is not installed.
     """
-    manifest = open_manifest(path)
+    manifest = open_manifest(paths)
+    if batch_size is None:
+        batch_size = max(1, min(BATCH_SIZE, manifest.num_selected))
     entries, drift = _columns(manifest)
     masked = column_request(entries, "mask").layout(manifest)
     units = {field.name: field.unit for field in masked.fields}
@@ -75,7 +82,7 @@ def inspected(path: str, batch_size: int) -> dict[str, Any]:
         for field in layout.fields
         if field.kind != "mask"
     ]
-    call = _call(path, batch_size, entries, len(manifest.column_names))
+    call = _call(paths, batch_size, entries, len(manifest.column_names))
     return {
         "files": len(manifest.files),
         "row_groups": manifest.num_row_groups,
@@ -188,7 +195,7 @@ def _name(entry: Entry) -> str:
     return entry if isinstance(entry, str) else entry.names[0] if isinstance(entry, Column) else ""
 
 
-def _call(path: str, batch_size: int, entries: list[Entry], count: int) -> str:
+def _call(paths: Sequence[str], batch_size: int, entries: list[Entry], count: int) -> str:
     changed = [entry for entry in entries if not isinstance(entry, str)]
     if len(entries) == count and not changed:
         columns = ""
@@ -197,8 +204,9 @@ def _call(path: str, batch_size: int, entries: list[Entry], count: int) -> str:
     else:
         each = (repr(entry) if isinstance(entry, str) else f"fr.{_code(entry)}" for entry in entries)
         columns = ", columns=[" + ", ".join(each) + "]"
-    door = "ArrowDataset" if names_arrow(path) else "ParquetDataset"
-    return f"fr.{door}({path!r}, batch_size={batch_size}{columns})"
+    door = "ArrowDataset" if all(map(names_arrow, paths)) else "ParquetDataset"
+    named = paths[0] if len(paths) == 1 else list(paths)
+    return f"fr.{door}({named!r}, batch_size={batch_size}{columns})"
 
 
 def _code(entry: Entry) -> str:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.commands.opening import open_manifest
 from fastresume.messages import in_words
-from fastresume.state.cursor import KEY, Cursor
+from fastresume.state.cursor import Cursor
+from fastresume.state.state_file import newest, read
 
 FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 
@@ -23,7 +25,7 @@ def run(given: argparse.Namespace) -> int:
         path = newest(Path(given.file))
         cursor = read(path)
         found = {"file": str(path), **told(cursor)}
-        if given.path is not None:
+        if given.path:
             found |= compared(cursor, given.path)
     except (_core.FastresumeError, OSError, ValueError, ImportError) as cause:
         sys.stderr.write(f"fastresume state: {in_words(cause)}\n")
@@ -31,52 +33,6 @@ def run(given: argparse.Namespace) -> int:
     text = json.dumps(found, indent=2) + "\n" if given.json else shown(found)
     sys.stdout.write(text.encode(errors="backslashreplace").decode())
     return FITS if found.get("fits", True) else FITS_NOT
-
-
-def newest(path: Path) -> Path:
-    """The file itself; for a directory the newest state in it: its last checkpoint, else its newest file.
-
-    Raises:
-        StateError: if the directory has none, nor has one of those in it.
-        OSError: if it can't be read.
-    """
-    if not path.is_dir():
-        return path
-    levels = ("", "*/", "*/*/")
-    saved = [file for level in levels for file in path.glob(f"{level}manifest.json")]
-    if saved:  # `Checkpointer` counts its saves in the names of their directories
-        return max(saved, key=lambda file: file.parent.name.rpartition("-")[2])
-    for level in levels:
-        kept = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
-        if kept:
-            return max(kept, key=lambda file: (file.stat().st_mtime_ns, file.name))
-    raise _core.StateError(f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file")
-
-
-def read(path: Path) -> Cursor:
-    """The cursor in a file: the JSON of a `state_dict()`, or what `torch.save` wrote with one in it.
-
-    Raises:
-        StateError: if there is none in it, or more than one.
-        OSError: if it can't be read.
-    """
-    content = path.read_bytes()
-    try:
-        value = json.loads(content)
-    except ValueError:
-        import torch  # takes seconds, and JSON needs it not
-
-        try:
-            value = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as cause:  # noqa: BLE001  (torch's own are of many kinds)
-            raise _core.StateError(
-                f"{path} is neither JSON nor a file of torch.save that is read without running code "
-                f"({type(cause).__name__}): write the state alone, as json.dump(batch.state_dict(), file)"
-            ) from None
-    states = list(_states(value))
-    if len(states) != 1:
-        raise _core.StateError(f"{path} holds {len(states)} states under the key '{KEY}', expected one")
-    return Cursor.from_state(states[0])
 
 
 def told(cursor: Cursor) -> dict[str, Any]:
@@ -134,15 +90,15 @@ def told_of_mixture(cursor: Cursor, text: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def compared(cursor: Cursor, path: str) -> dict[str, Any]:
-    """Whether a state fits the files of a path, and if not, why; whatever it selects of them.
+def compared(cursor: Cursor, paths: Sequence[str]) -> dict[str, Any]:
+    """Whether a state fits the files of some paths, and if not, why; whatever it selects of them.
 
     Raises:
         DataError, SourceError: if a file can't be read.
     """
     if "mixture" in cursor.order:
         raise ValueError("the state is of a mixture, whose sources are several datasets: leave PATH out")
-    manifest = open_manifest(path)
+    manifest = open_manifest(paths)
     if cursor._core.fingerprint == manifest.fingerprint:
         return {"fits": True, "why": None}
     choice = None if cursor.order["kind"] == "sequential" else (None, None, None)
@@ -201,15 +157,7 @@ def shown_of_mixture(found: dict[str, Any]) -> str:
 
 def _cuts(cuts: list[list[int]]) -> list[str]:
     return [
-        f"cut      {lanes} lanes in {groups} groups, {rows} rows each: {done} batches done"
+        f"cut      {plural(lanes, 'lane')} in {plural(groups, 'group')}, {plural(rows, 'row')} each: "
+        f"{plural(done, 'batch', 'batches')} done"
         for lanes, groups, rows, done in cuts
     ]
-
-
-def _states(value: object) -> list[Mapping[str, Any]]:
-    """All states in nested mappings."""
-    if not isinstance(value, Mapping):
-        return []
-    if KEY in value:
-        return [value]
-    return [state for inner in value.values() for state in _states(inner)]

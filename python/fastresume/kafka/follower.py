@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.kafka.buffer import Buffer, Index, Taken
 from fastresume.kafka.client import AT_ONCE_BYTES, Client, Message, Topic
 from fastresume.kafka.decoder import Chunk, Decoder
@@ -106,7 +107,8 @@ class Follower:
     def told(self) -> str:
         """What there is for the next round, in words."""
         buffers = list(self._buffers.values())
-        return f"{sum(buffer.rows for buffer in buffers)} rows of {len(buffers)} partitions are there"
+        rows = plural(sum(buffer.rows for buffer in buffers), "row")
+        return f"{rows} of {plural(len(buffers), 'partition')} there"
 
     def held_bytes(self, row_bytes: int) -> int:
         """The most that the rows of two rounds take, and what is fetched before it is in one.

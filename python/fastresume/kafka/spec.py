@@ -21,7 +21,7 @@ from fastresume.kafka.source import RoundSource
 from fastresume.reading.files_spec import Door, FilesSpec
 from fastresume.sources.opened import opened
 
-OF_PARTITIONS = Door("KafkaDataset", "address", "partitions with rows")
+OF_PARTITIONS = Door("KafkaDataset", "address", "partition")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.maxcompute.arrow_types import field_of
 from fastresume.maxcompute.client import Client
 from fastresume.maxcompute.keeper import Keeper
@@ -133,4 +134,4 @@ class MaxComputeSource:
 
     def __repr__(self) -> str:
         rows = sum(scan.rows for scan in self._scans)
-        return f"MaxComputeSource({len(self._scans)} segments, {rows} rows)"
+        return f"MaxComputeSource({plural(len(self._scans), 'segment')}, {rows} rows)"

@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.audit.log_format import digest, key_of
 from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch, of_delivered
@@ -375,7 +376,7 @@ class MixtureSpec(ReadSpec):
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and by which shares, in words."""
         shares = ", ".join(f"{name} {share:.1%}" for name, share in self.shares(cursor.epoch).items())
-        return f"Mixture({shares}; {cursor.num_rows} rows, {len(self.schema)} tensors"
+        return f"Mixture({shares}; {cursor.num_rows} rows, {plural(len(self.schema), 'tensor')}"
 
     def __getstate__(self) -> dict[str, Any]:
         check_picklable(self.transforms)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.audit.delivery_log import descriptions_of
 from fastresume.audit.log_format import digest
 from fastresume.audit.logged import Description
@@ -35,10 +36,10 @@ class Door(NamedTuple):
 
     name: str
     source: str
-    parts: str
+    part: str
 
 
-OF_FILES = Door("ParquetDataset", "paths", "files")
+OF_FILES = Door("ParquetDataset", "paths", "file")
 
 
 def _written(column: object) -> str:
@@ -323,9 +324,9 @@ class FilesSpec(ReadSpec):
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and in which order, in words."""
         return (
-            f"{self.door.name}({len(self.manifest.files)} {self.door.parts}, {self._of_table}"
+            f"{self.door.name}({plural(len(self.manifest.files), self.door.part)}, {self._of_table}"
             f"{self.row_text()}, "
-            f"{len(self.schema)} tensors, {Cursor(cursor).order_text}"
+            f"{plural(len(self.schema), 'tensor')}, {Cursor(cursor).order_text}"
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered, cursor_after
@@ -204,7 +205,7 @@ class BatchIterator(Iterator[Batch]):
                 self._cursor.steps,
                 planned.batches_left,
                 planned.cut,
-                f"{self._threads} threads" if self._pool is None else f"{self._workers} workers",
+                plural(self._threads, "thread") if self._pool is None else plural(self._workers, "worker"),
             )
             if self._pool is not None:
                 run = self._pool.run(planned, self._share, self._end_cursor)

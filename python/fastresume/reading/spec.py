@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, Self
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered
@@ -405,5 +406,5 @@ class ReadSpec(ABC):
         left = self.pass_from(cursor, 1).batches_left
         return (
             f"batch_size={self.batch_size}, rank {self.world.rank} of {self.world.world_size}, "
-            f"epoch {cursor.epoch - cursor.first_epoch}, {left} batches left"
+            f"epoch {cursor.epoch - cursor.first_epoch}, {plural(left, 'batch', 'batches')} left"
         )

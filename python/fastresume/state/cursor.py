@@ -91,6 +91,11 @@ class Cursor:
             raise _core.StateError(f"the state has no key '{KEY}'{_what_it_is(state)}")
         text = state[KEY]
         try:
+            if not isinstance(text, str) and len(state) == 1:
+                raise _core.StateError(
+                    f"a state has its text under the key '{KEY}', found {type(text).__name__}: pass what "
+                    "batch.state_dict() returned, whose one value is this text, not parsed and not encoded"
+                )
             if not isinstance(text, str):
                 text = json.dumps(dict(state))
             elif len(state) > 1:
@@ -330,8 +335,14 @@ def _files_of(dataset: Dataset) -> ReadRows:
 
 
 def _found(given: object) -> str:
-    is_text = isinstance(given, (str, bytes, bytearray))
-    return f"{type(given).__name__}: parse JSON by json.loads(...) first" if is_text else quoted(given)
+    if not isinstance(given, (str, bytes, bytearray, os.PathLike)):
+        return quoted(given)
+    if isinstance(given, os.PathLike) or "{" not in str(given):
+        return (
+            f"{quoted(given)}: if it names a file, load that, as torch.load(path)['data'] or "
+            "json.loads(path.read_text()), and pass the state in it"
+        )
+    return f"{type(given).__name__}: parse JSON by json.loads(...) first"
 
 
 def _keys(state: Mapping[Any, Any]) -> str:

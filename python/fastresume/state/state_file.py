@@ -1,0 +1,78 @@
+"""Files that hold a state: JSON, what `torch.save` wrote, or the newest of a directory."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import fastresume._core as _core
+from fastresume.state.cursor import KEY, Cursor
+
+
+def newest(path: Path) -> Path:
+    """The file itself; for a directory the newest state in it: its last checkpoint, else its newest file.
+
+    Raises:
+        StateError: if the directory has none, nor has one of those in it.
+        OSError: if it can't be read.
+    """
+    if not path.is_dir():
+        return path
+    levels = ("", "*/", "*/*/")
+    saved = [file for level in levels for file in path.glob(f"{level}manifest.json")]
+    if saved:  # `Checkpointer` counts its saves in the names of their directories
+        return max(saved, key=lambda file: file.parent.name.rpartition("-")[2])
+    for level in levels:
+        kept = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
+        if kept:
+            return max(kept, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    raise _core.StateError(f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file")
+
+
+def read(path: Path) -> Cursor:
+    """The cursor in a file: the JSON of a `state_dict()`, or what `torch.save` wrote with one in it.
+
+    Raises:
+        StateError: if there is none in it, or more than one.
+        OSError: if it can't be read.
+    """
+    content = path.read_bytes()
+    try:
+        value = json.loads(content)
+    except ValueError:
+        import torch  # takes seconds, and JSON needs it not
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's ask for reports to torch about files of others
+                value = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as cause:  # noqa: BLE001  (torch's own are of many kinds)
+            raise _core.StateError(
+                f"{path} is neither JSON nor a file of torch.save that is read without running code "
+                f"({type(cause).__name__}): write the state alone, as json.dump(batch.state_dict(), file)"
+            ) from None
+    return only_state(value, str(path))
+
+
+def only_state(value: object, place: str) -> Cursor:
+    """The cursor of the one state in nested mappings.
+
+    Raises:
+        StateError: if there is none, or more than one; says where.
+    """
+    states = list(_states(value))
+    if len(states) != 1:
+        raise _core.StateError(f"{place} holds {len(states)} states under the key '{KEY}', expected one")
+    return Cursor.from_state(states[0])
+
+
+def _states(value: object) -> list[Mapping[str, Any]]:
+    """All states in nested mappings."""
+    if not isinstance(value, Mapping):
+        return []
+    if KEY in value:
+        return [value]
+    return [state for inner in value.values() for state in _states(inner)]
