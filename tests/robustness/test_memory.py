@@ -334,7 +334,7 @@ def outcomes(path: str, rooms: list[int], arguments: dict[str, Any]) -> list[str
 
 
 @pytest.mark.law(11)
-@pytest.mark.parametrize("arguments", [{"batch_size": 64, "shuffle": True}, {"batch_size": 8192}], ids=str)
+@pytest.mark.parametrize("arguments", [{"batch_size": 256, "shuffle": True}, {"batch_size": 8192}], ids=str)
 def test_memory_that_runs_out_in_a_decoding_thread_is_an_error(
     child: Child, tmp_path: Path, arguments: dict[str, Any]
 ) -> None:

@@ -14,8 +14,8 @@ from support.arrow_rows import TableSource
 from support.ipc_writer import write_ipc
 from support.killed_jobs import run_and_kill
 
-ROWS = 6000
-SIZES = (2000, 0, 1500, 2500)
+ROWS = 3000
+SIZES = (1000, 0, 750, 1250)
 
 
 @pytest.mark.processes
