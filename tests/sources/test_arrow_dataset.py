@@ -24,6 +24,7 @@ from support.arrow_rows import (
     wide_table,
     write_parquet,
 )
+from support.each_of import each_of
 from support.ipc_writer import write_ipc
 from support.jobs import arrays_of, assert_batch_values
 
@@ -251,6 +252,16 @@ def test_a_fingerprint_is_of_the_values_and_not_of_how_they_are_cut() -> None:
     assert fr.ArrowDataset(other, **ONE).fingerprint not in found
     renamed = table.rename_columns([f"{name}_" for name in table.column_names])
     assert fr.ArrowDataset(renamed, **ONE).fingerprint not in found
+
+
+@each_of("of", [pa.binary(0), pa.list_(pa.binary(0)), pa.struct({"a": pa.binary(0)})])
+def test_a_column_that_no_parquet_file_can_have_is_named(tmp_path: Path, of: pa.DataType) -> None:
+    table = pa.table({"y": [1], "x": pa.nulls(1, of)})
+    path = write_ipc(table, tmp_path / "rows.arrow")
+    for rows, where in ((table, ""), (TableSource(table, (1,)), ""), (path, str(path))):
+        with pytest.raises(fr.DataError, match=r"column 'x' has the type .*fixed_size_binary\[0\]") as caught:
+            fr.ArrowDataset(rows, **ONE)
+        assert where in str(caught.value)
 
 
 def told_tables() -> dict[str, tuple[pa.Table, str]]:

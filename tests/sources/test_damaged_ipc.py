@@ -22,6 +22,8 @@ def damaged(content: bytes, draw: Random) -> bytes:
     """Return a file some of whose bytes are others, lie, or are gone."""
     found = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 8))):
+        if not found:
+            break
         at = draw.randrange(len(found))
         match draw.randrange(6):
             case 0:

@@ -50,13 +50,15 @@ class IpcFiles:
 
     def named(self, error: _core.DataError) -> _core.DataError:
         """The error of what the core finds in the columns of all files, with the first one of these."""
-        first, *_ = (os.fspath(path) for path, *_ in self._files.parts())
         told = str(error)
         return (
             error
             if "(file '" in told
-            else _core.DataError(f"its columns are damaged: {told} (file '{first}')")
+            else _core.DataError(f"its columns are damaged: {told} (file '{self._first()}')")
         )
+
+    def _first(self) -> str:
+        return os.fsdecode(self._files.parts()[0][0])
 
     @classmethod
     def of(cls, source: Any, stores: _core.Stores) -> Self:
@@ -78,8 +80,16 @@ class IpcFiles:
         return cls(listed.open(schema), schema_of(schema))
 
     def rows(self) -> _core.Rows:
-        """What the core reads the rows from."""
-        return self._files.rows(self._schema, footer_of(self._schema), (rows_of, self))
+        """What the core reads the rows from.
+
+        Raises:
+            DataError: naming the first column that can't be delivered, and a file that has it.
+        """
+        try:
+            footer = footer_of(self._schema)
+        except _core.DataError as error:
+            raise _core.DataError(f"{error} (file '{self._first()}')") from None
+        return self._files.rows(self._schema, footer, (rows_of, self))
 
     def parts(self, _: _core.Rows) -> Sequence[Part]:
         """The parts, in the order in which their rows are numbered: their hashes are of the metadata."""

@@ -67,11 +67,11 @@ def footer_of(schema: pa.Schema) -> bytes:
 
     try:
         return _footer(schema)
-    except (pa.ArrowException, NotImplementedError):
+    except (pa.ArrowException, NotImplementedError, OSError):
         for field in schema:
             try:
                 _footer(pa.schema([field]))
-            except (pa.ArrowException, NotImplementedError) as error:
+            except (pa.ArrowException, NotImplementedError, OSError) as error:
                 raise _core.DataError(
                     f"column '{field.name}' has the type {field.type}, which can't be delivered: leave it "
                     f"out, as table.drop_columns([{field.name!r}]), or cast it ({error})"
