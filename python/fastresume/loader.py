@@ -227,6 +227,8 @@ class Loader:
         }
         return {**self.dataset.config(), "loader": own}
 
+    @bounds_messages
+    @takes_no_other("loader.reset", {})
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""
         self.dataset.reset()
@@ -283,6 +285,8 @@ class Loader:
         """Starts the threads or workers now: the first batch comes sooner, and workers start before CUDA."""
         self._present().start()
 
+    @bounds_messages
+    @takes_no_other("loader.peek", {})
     def peek(self) -> Batch | None:
         """The next batch, without delivering it; None if less than a batch is left of the pass."""
         return self._present().peek()
@@ -499,6 +503,13 @@ def _dataset_itself(given: object) -> ResumableDataset:
     if isinstance(given, ResumableDataset):
         return given
     advice = "" if dataset_behind(given) is None else ": give the dataset to one loader only"
-    if isinstance(given, str | os.PathLike):
+    if isinstance(given, str | os.PathLike | list | tuple):
         advice = ": write fr.Loader(fr.ParquetDataset(paths, batch_size=n))"
-    raise TypeError(f"dataset must be a ParquetDataset, found {type(given).__name__}{advice}")
+    elif isinstance(given, Mapping):
+        advice = ": write fr.Loader(fr.Mixture({name: dataset, ...}, weights={...}, batch_size=n))"
+    found = type(given).__name__
+    if isinstance(given, type):
+        found, advice = f"the class {given.__name__}", f": call it, as {given.__name__}(...)"
+    raise TypeError(
+        f"dataset must be a ParquetDataset, ArrowDataset, KafkaDataset or Mixture, found {found}{advice}"
+    )

@@ -29,6 +29,7 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
         The number of resumes that were compared.
 
     Raises:
+        TypeError: if `make_loader` is no function.
         AssertionError: if a batch differs in order, tensors or state; the message names the first one.
 
     Examples:
@@ -38,6 +39,11 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
     """
     if every < 1:
         raise ValueError(f"every must be at least 1, found {every}")
+    if not callable(make_loader):
+        raise TypeError(
+            f"make_loader must be a function that makes a fresh loader, found {type(make_loader).__name__}: "
+            "write lambda: fr.ParquetDataset(...)"
+        )
     loader = make_loader()
     first, second = list(loader), list(loader)
     if not first:

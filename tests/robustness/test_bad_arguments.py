@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,11 @@ import torch
 
 import fastresume as fr
 from fastresume.options.hints import METHODS_OF_BATCHES, OF_DATASETS, OF_LOADER, OF_MIXTURES
+from fastresume.testing import assert_exact_resume
 from support.each_of import each_of
+from support.jobs import make
 from support.refusals import assert_message, open_dataset, refused, write
+from support.strategies import Dataset
 
 pytestmark = pytest.mark.law(11)
 
@@ -264,3 +268,41 @@ def test_rank_and_world_size_come_together(path: Path) -> None:
             open_dataset(path, **arguments)
     with refused(TypeError, "world"):
         open_dataset(path, rank=0, world_size=1, world=fr.World(0, 1))
+
+
+@each_of(
+    ("call", "said"),
+    [
+        (lambda dataset: fr.Loader(fr.ParquetDataset), r"found the class ParquetDataset: call it"),
+        (lambda dataset: fr.Loader(["a.parquet"]), r"KafkaDataset or Mixture, found list: write fr\.Loader"),
+        (lambda dataset: fr.Loader({"web": dataset}), r"found dict: write fr\.Loader\(fr\.Mixture"),
+        (lambda dataset: dataset.reset(epoch=5), r"^dataset\.reset has no argument epoch=; it takes none"),
+        (lambda dataset: fr.Loader(dataset).reset(epoch=5), r"^loader\.reset has no argument epoch="),
+        (lambda dataset: dataset.peek(3), r"^dataset\.peek takes no argument, found 3 besides"),
+        (lambda dataset: fr.Loader(dataset).peek(3), r"^loader\.peek takes no argument, found 3 besides"),
+        (assert_exact_resume, r"found ParquetDataset: write lambda: "),
+    ],
+)
+def test_a_call_that_is_not_as_it_should_be_is_told_how_to_write_it(
+    small_dataset: Dataset, call: Callable[[Any], Any], said: str
+) -> None:
+    with pytest.raises(TypeError, match=said):
+        call(make(small_dataset))
+
+
+@each_of(
+    ("name", "value", "said"),
+    [
+        ("LOCAL_WORLD_SIZE", "abc", "LOCAL_WORLD_SIZE is not a whole number: 'abc'"),
+        ("LOCAL_WORLD_SIZE", "0", "LOCAL_WORLD_SIZE must be at least 1, found '0'"),
+        ("FASTRESUME_CHECK_RANKS", "banana", "FASTRESUME_CHECK_RANKS is not a whole number: 'banana'"),
+        ("FASTRESUME_CHECK_RANKS", "2", "FASTRESUME_CHECK_RANKS must be from 0 to 1, found '2'"),
+    ],
+)
+def test_a_variable_of_the_environment_that_says_nothing_is_refused(
+    small_dataset: Dataset, name: str, value: str, said: str
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(name, value)
+        with pytest.raises(ValueError, match=said):
+            fr.Loader(make(small_dataset))

@@ -17,6 +17,7 @@ from torch import nn
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer, CheckpointError, Randomness
 from support import training
+from support.each_of import each_of
 from support.strategies import Dataset
 from support.training import small, steps_of
 
@@ -353,9 +354,11 @@ def test_a_directory_that_can_hold_no_checkpoints_is_refused(directory: Path) ->
         with pytest.raises(ValueError, match="is itself a checkpoint: name its parent, and restore"):
             Checkpointer(directory / inside)
     for address in ("s3://bucket/checkpoints", "file:///checkpoints"):
-        with pytest.raises(ValueError, match=f"local directories only, found the address '{address}'"):
+        with pytest.raises(
+            ValueError, match=f"directory must be a local path, found the address '{address}'"
+        ):
             Checkpointer(address)
-    with pytest.raises(ValueError, match="the directory of checkpoints is empty"):
+    with pytest.raises(ValueError, match="directory is an empty path"):
         Checkpointer("")
 
 
@@ -413,3 +416,33 @@ def test_a_wrapper_whose_parameters_torch_does_not_find_is_named_with_what_to_wr
     of_torchrec = type("DistributedModelParallel", (torch.nn.Linear,), {"__module__": "torchrec.distributed"})
     with pytest.raises(TypeError, match=r"torchrec's DistributedModelParallel .* save model.state_dict\(\)"):
         Checkpointer(tmp_path).save(1, model=of_torchrec(1, 1))
+
+
+@each_of(
+    ("call", "error", "said"),
+    [
+        (lambda place: Checkpointer(None), TypeError, "directory must be"),  # type: ignore[arg-type]
+        (lambda place: Checkpointer(place / "file"), ValueError, "file is a file, not a directory"),
+        (
+            lambda place: Checkpointer(place / "new").save(1, metrics=0.5),  # type: ignore[arg-type]
+            TypeError,
+            "metrics must be a dict of numbers by name, found 0.5",
+        ),
+        (
+            lambda place: Checkpointer(place / "new").restore(nn.Linear(3, 1)),  # type: ignore[misc]
+            TypeError,
+            r"^restore takes nothing without a name, found .* write its name, as model=",
+        ),
+        (
+            lambda place: Checkpointer(place / "new").save(1, models=nn.Linear(3, 1)),  # type: ignore[call-arg]
+            TypeError,
+            r"^save has no argument models=: did you mean model=",
+        ),
+    ],
+)
+def test_arguments_of_a_checkpointer_are_named_in_its_errors(
+    tmp_path: Path, call: Callable[[Path], Any], error: type[Exception], said: str
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(error, match=said):
+        call(tmp_path)

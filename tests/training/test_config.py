@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,19 @@ def test_a_job_that_resumes_with_another_dataset_is_told(file: Path, tmp_path: P
         Checkpointer(tmp_path / "run").restore(loader=fr.Loader(make(file), threads=0))
     for text in told:
         assert text in str(warned[0].message)
+
+
+@pytest.mark.parametrize(
+    ("shuffle", "told"), [(True, "True"), (fr.Shuffle(window_rows=64), "Shuffle(window_rows=64)")]
+)
+def test_another_shuffle_is_told_as_it_was_asked_for(
+    file: Path, tmp_path: Path, shuffle: bool | fr.Shuffle, told: str
+) -> None:
+    Checkpointer(tmp_path / "run").save(1, loader=fr.Loader(dataset(file), threads=0))
+    with pytest.warns(UserWarning, match=re.escape(f"shuffle was False, and is {told}")):
+        Checkpointer(tmp_path / "run").restore(
+            loader=fr.Loader(dataset(file, shuffle=shuffle), threads=0), allow={"order"}
+        )
 
 
 def test_another_source_of_a_transform_is_told_and_other_ranks_are_not(file: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.agreement.same_state import MOST_NAMED, named, ranks_by
-from fastresume.options.world import World
+from fastresume.options.world import World, from_environment
 
 _log = logging.getLogger("fastresume")
 
@@ -48,6 +48,7 @@ class SameReads:
         self._world = world
         self._process = os.getpid()
         self._is_over = False
+        self._is_on = from_environment(CHECK_RANKS, least=0, most=1) != 0
         self._asked: _Asked | None = None
 
     def check(self, reads: Callable[[], Mapping[str, object]]) -> None:
@@ -67,7 +68,7 @@ class SameReads:
                 return  # it may still be made
             # The store is of the process that made the group: a fork of it must not speak there.
             is_of_group = group == self._world and self._process == os.getpid()
-            if not is_of_group or self._world.world_size == 1 or os.environ.get(CHECK_RANKS) == "0":
+            if not is_of_group or self._world.world_size == 1 or not self._is_on:
                 self._is_over = True
                 return
             self._asked = _Asked(self._world, reads())

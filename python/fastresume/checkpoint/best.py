@@ -9,6 +9,7 @@ from typing import Any
 
 from fastresume.checkpoint.manifest import Record
 from fastresume.messages import bounds_messages
+from fastresume.options.checks import quoted
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,11 @@ def numbers(metrics: Mapping[str, Any] | None) -> dict[str, float]:
     Raises:
         TypeError, ValueError: if one is no number; it is named.
     """
+    if not isinstance(metrics, Mapping | None):
+        raise TypeError(
+            f"metrics must be a dict of numbers by name, found {quoted(metrics)}: write "
+            "metrics={'loss': 0.5}"
+        )
     found = {}
     for name, value in (metrics or {}).items():
         try:

@@ -24,7 +24,8 @@ from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
 from fastresume.checkpoint.snapshot import JobSnapshot, Stage
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, is_address
+from fastresume.options.checks import at_least, one_path
+from fastresume.options.unknown import takes_no_other
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -59,7 +60,7 @@ class Checkpointer:
 
     Raises:
         TypeError, ValueError: for an argument of another type, or a number out of range; for a directory that
-            is an address, or itself a checkpoint, or not the same on all ranks.
+            is an address, a file, or itself a checkpoint, or not the same on all ranks.
         CheckpointError: on all ranks, if the directory can't be made.
 
     Threads and forks: use it in one thread, and not in a forked child. `save(wait=False)` writes in a thread
@@ -111,6 +112,7 @@ class Checkpointer:
         weakref.finalize(self, _hear, self._pending, self.directory, os.getpid())
         self._timeline: Timeline = self._ranks.together("open", lambda: self.directory, self._open)
 
+    @takes_no_other("save", {})
     def save(
         self,
         step: int,
@@ -202,6 +204,7 @@ class Checkpointer:
         if isinstance(moment, BaseException):
             self.wait()
 
+    @takes_no_other("restore", {})
     def restore(
         self,
         *,
@@ -398,7 +401,7 @@ class Checkpointer:
         """Creates the directory that all ranks named; returns where this job is in it.
 
         Raises:
-            ValueError: if they have named others, or it is itself a checkpoint.
+            ValueError: if they have named others, or it is itself a checkpoint, or a file.
         """
         for rank, directory in enumerate(named):
             if directory != self.directory:
@@ -407,6 +410,8 @@ class Checkpointer:
             raise ValueError(
                 f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
             )
+        if self.directory.is_file():
+            raise ValueError(f"{self.directory} is a file, not a directory: name one for the checkpoints")
         self._history.make()
         found = self._history.survey()
         return Timeline(None if found.entries or found.damaged() else 0, found.serial)
@@ -429,14 +434,10 @@ def _local(directory: str | os.PathLike[str]) -> Path:
     """The absolute path of a directory.
 
     Raises:
+        TypeError: if it is no path.
         ValueError: if it is empty, or an address.
     """
-    text = os.fspath(directory)
-    if not text:
-        raise ValueError("the directory of checkpoints is empty")
-    if is_address(text):
-        raise ValueError(f"checkpoints are kept in local directories only, found the address {text!r}")
-    return Path(text).absolute()
+    return Path(one_path("directory", directory)).absolute()
 
 
 def _hear(pending: list[Future[Saved]], directory: Path, process: int) -> None:

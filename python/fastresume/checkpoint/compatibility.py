@@ -121,8 +121,17 @@ def _changes(was: Any, now: Any, within: str = "") -> list[str]:
         elif key == "transforms":
             found.append(f"transforms were {_names(old)}, and are {_names(new)}")
         else:
-            found.append(f"{within}{key} was {quoted(old)}, and is {quoted(new)}")
+            was_told, is_told = (_argument(key, value) for value in (old, new))
+            found.append(f"{within}{key} was {was_told}, and is {is_told}")
     return found
+
+
+def _argument(key: str, value: Any) -> str:
+    """A setting as its user wrote it."""
+    if key == "shuffle" and (value is None or isinstance(value, dict)):
+        sizes = [f"{name}={size}" for name, size in (value or {}).items() if size is not None]
+        return f"Shuffle({', '.join(sizes)})" if sizes else str(value is not None)
+    return quoted(value)
 
 
 def _names(transforms: Any) -> list[str]:

@@ -32,11 +32,15 @@ def takes_no_other(
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
-            if len(there) > len(placed) and len(args) > len(placed) + 1:
+            if len(args) > len(placed) + 1:
                 found = quoted(args[len(placed) + 1])
+                if len(there) == len(placed):
+                    raise TypeError(
+                        f"{what} takes {', '.join(placed) or 'no argument'}, found {found} besides"
+                    )
                 raise TypeError(
-                    f"{what} takes {', '.join(placed)} without a name, found {found} besides: write its "
-                    f"name, as {there[len(placed)]}={found}"
+                    f"{what} takes {', '.join(placed) or 'nothing'} without a name, found {found} besides: "
+                    f"write its name, as {there[len(placed)]}={found}"
                 )
             if takes_earlier and EARLIER.keys() & options.keys():
                 args, options = of_today(args, options)  # type: ignore[assignment]
@@ -75,5 +79,6 @@ def _refuse(what: str, name: str, told: Mapping[str, str], there: list[str]) -> 
     if name in told:
         raise TypeError(f"{what} has no argument {name}={_instead(told[name])}")
     close = _core.nearest(name, there)
-    hint = f"; there are {', '.join(there)}" if close is None else f": did you mean {close}=?"
+    listed = f"there are {', '.join(there)}" if there else "it takes none"
+    hint = f"; {listed}" if close is None else f": did you mean {close}=?"
     raise TypeError(f"{what} has no argument {name}={hint}")

@@ -82,7 +82,7 @@ class World:
         current = cls.of_default_group()
         if current is not None:
             return current
-        rank, world_size = _from_environment("RANK"), _from_environment("WORLD_SIZE")
+        rank, world_size = from_environment("RANK"), from_environment("WORLD_SIZE")
         if world_size is None and rank is not None:
             raise ValueError(f"RANK is set ({rank}), but WORLD_SIZE is not")
         if rank is None and world_size not in (None, 1):
@@ -135,10 +135,12 @@ def default_threads() -> int:
     """The cores that this process may use, shared with the other ranks of the node, at most 32.
 
     Its affinity says which, and the quota of its container (its control groups) how many.
+
+    Raises:
+        ValueError: if `LOCAL_WORLD_SIZE` is no number of ranks.
     """
-    ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
-    share = _core.cores() // (int(ranks) if ranks.isdecimal() and int(ranks) > 0 else 1)
-    return max(1, min(MAX_THREADS, share))
+    ranks = from_environment("LOCAL_WORLD_SIZE", least=1)
+    return max(1, min(MAX_THREADS, _core.cores() // (1 if ranks is None else ranks)))
 
 
 def _check_launcher() -> None:
@@ -160,14 +162,23 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
-def _from_environment(name: str) -> int | None:
+def from_environment(name: str, least: int | None = None, most: int | None = None) -> int | None:
+    """The number in an environment variable; None if it is not set.
+
+    Raises:
+        ValueError: if it is no whole number, or out of range.
+    """
     text = os.environ.get(name)
     if text is None:
         return None
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise ValueError(f"the environment variable {name} is not a whole number: {text!r}") from None
+    if (least is not None and number < least) or (most is not None and number > most):
+        expected = f"at least {least}" if most is None else f"from {least} to {most}"
+        raise ValueError(f"the environment variable {name} must be {expected}, found {text!r}")
+    return number
 
 
 Cut = tuple[int, int, int]

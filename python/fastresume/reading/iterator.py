@@ -352,7 +352,10 @@ class BatchIterator(Iterator[Batch]):
             return
         if self._loads != self._shared._loads:
             raise _core.StateError("a state was loaded after this iterator was made: call iter() again")
-        raise _core.FastresumeError("a newer iterator of this dataset continues: an older one can't")
+        raise _core.FastresumeError(
+            "a newer iterator of this dataset continues: an older one can't. Two loops at once share one "
+            "place: make a second dataset, or finish the first loop"
+        )
 
     def _end(self) -> None:
         """Ends the pass here if no batch was left of it; otherwise its last batch ended it."""

@@ -199,6 +199,8 @@ class ResumableDataset(IterableDataset[Batch]):
         """The same, after what the cursor names is read instead: a session, or files in another order."""
         return self._fitted(cursor)
 
+    @bounds_messages
+    @takes_no_other("dataset.reset", {})
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""
         self._shared_cursor.load(self._shared_cursor.cursor.restarted())
@@ -350,6 +352,8 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return random_access.batch_at(self._spec, self._shared_cursor, epoch, step, state)
 
+    @bounds_messages
+    @takes_no_other("dataset.peek", {})
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it: a first look costs no batch.
 
