@@ -109,6 +109,7 @@ def test_an_iteration_that_is_broken_off_begins_again_or_goes_on_by_a_state(brok
     dataset.close()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated:UserWarning")
 def test_torchdata_reads_rounds_as_torch_does(broker: Start) -> None:
     torchdata = pytest.importorskip("torchdata.stateful_dataloader", reason="torchdata is not installed")
