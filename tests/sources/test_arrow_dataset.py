@@ -264,6 +264,14 @@ def test_a_column_that_no_parquet_file_can_have_is_named(tmp_path: Path, of: pa.
         assert where in str(caught.value)
 
 
+def test_a_type_that_is_not_delivered_is_named_with_its_file(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.nulls(1, pa.month_day_nano_interval())})
+    path = write_ipc(table, tmp_path / "rows.arrow")
+    told = f"the Arrow type 'tin' can't be delivered.*column 'x'.*{re.escape(str(path))}"
+    with pytest.raises(fr.DataError, match=told):
+        fr.ArrowDataset(path, **ONE)
+
+
 def told_tables() -> dict[str, tuple[pa.Table, str]]:
     """Tables of all ways in which values are hashed, and the fingerprints that states have of them."""
     rows = range(20_000)

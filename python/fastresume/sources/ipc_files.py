@@ -50,15 +50,10 @@ class IpcFiles:
 
     def named(self, error: _core.DataError) -> _core.DataError:
         """The error of what the core finds in the columns of all files, with the first one of these."""
-        told = str(error)
-        return (
-            error
-            if "(file '" in told
-            else _core.DataError(f"its columns are damaged: {told} (file '{self._first()}')")
-        )
+        return _in_file(error, self._first(), "its columns are damaged: ")
 
-    def _first(self) -> str:
-        return os.fsdecode(self._files.parts()[0][0])
+    def _first(self) -> os.PathLike[str]:
+        return self._files.parts()[0][0]
 
     @classmethod
     def of(cls, source: Any, stores: _core.Stores) -> Self:
@@ -77,7 +72,11 @@ class IpcFiles:
                     f"its columns differ from those of '{os.fspath(first)}': found {quoted(str(own))}, "
                     f"expected {quoted(str(schema))} (file '{os.fspath(path)}')"
                 )
-        return cls(listed.open(schema), schema_of(schema))
+        try:
+            files = listed.open(schema)
+        except _core.DataError as error:  # of a type, it names the column alone
+            raise _in_file(error, first) from None
+        return cls(files, schema_of(schema))
 
     def rows(self) -> _core.Rows:
         """What the core reads the rows from.
@@ -88,7 +87,7 @@ class IpcFiles:
         try:
             footer = footer_of(self._schema)
         except _core.DataError as error:
-            raise _core.DataError(f"{error} (file '{self._first()}')") from None
+            raise _in_file(error, self._first()) from None
         return self._files.rows(self._schema, footer, (rows_of, self))
 
     def parts(self, _: _core.Rows) -> Sequence[Part]:
@@ -99,6 +98,12 @@ class IpcFiles:
 def rows_of(files: IpcFiles) -> _core.Rows:
     """What the core reads the rows of files from, made again from a pickle."""
     return files.rows()
+
+
+def _in_file(error: _core.DataError, path: os.PathLike[str], what: str = "") -> _core.DataError:
+    """The error with the file, if it doesn't name one yet."""
+    told = str(error)
+    return error if "(file '" in told else _core.DataError(f"{what}{told} (file '{os.fspath(path)}')")
 
 
 def _schema(message: bytes, path: os.PathLike[str]) -> pa.Schema:
