@@ -369,11 +369,21 @@ class Loader:
         found = batch_of_row(self._spec, self.dataset._shared_cursor, epoch, row_number, state, readers)
         return self._put(found[0]), found[1]
 
+    def __contains__(self, name: object) -> NoReturn:
+        """Refused: it would draw a whole pass.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a Loader is a stream of batches: write {name!r} in loader.dataset.schema")
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
             """Says what to write for a method of others' loaders."""
-            refuse_attribute(self, name, "a Loader", METHODS_OF_DATASETS)
+            of_dataset = not name.startswith("_") and hasattr(ResumableDataset, name)
+            told = {name: f"loader.dataset.{name}"} if of_dataset else METHODS_OF_DATASETS
+            refuse_attribute(self, name, "a Loader", told)
 
     def _put(self, batch: Batch) -> Batch:
         """The batch on this loader's device."""

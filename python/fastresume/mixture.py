@@ -5,9 +5,14 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from torch import Tensor
+
 import fastresume._core as _core
+from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Field
 from fastresume.buffers import Intervals
 from fastresume.messages import bounds_messages, warn
@@ -184,6 +189,16 @@ class Mixture(ResumableDataset):
         if planned.batches == 0:
             raise ValueError(spec.no_batch_text(f"the {start.num_rows} rows of a pass after the stages"))
 
+    def __getitem__(self, index: object) -> Batch:
+        """Refuses an index; see `ParquetDataset`.
+
+        Raises:
+            TypeError: always.
+        """
+        if isinstance(index, str) and index in self.datasets:
+            raise TypeError(f"a Mixture is a stream of batches: write mixture.datasets[{index!r}]")
+        return super().__getitem__(index)
+
     @property
     def sources(self) -> tuple[str, ...]:
         """The names of the sources, in the order in which `batch.source` counts them."""
@@ -286,7 +301,17 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
             )
         _check_source(name, dataset)
         datasets[name], weights[name] = dataset, _weight(name, weight)
+    _tell_twice(datasets)
     return datasets, weights
+
+
+def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
+    """Warns of the first dataset that has two names."""
+    names: dict[int, str] = {}
+    for name, dataset in datasets.items():
+        if (other := names.setdefault(id(dataset), name)) != name:
+            warn(f"sources {other!r} and {name!r} are one dataset: each of its rows comes by both")
+            return
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:
@@ -313,6 +338,8 @@ def _limit(bad_rows: object) -> int | float | None:
 
 def _weight(name: str, weight: object) -> float:
     found = scalar(weight)
+    if isinstance(found, Fraction | Decimal) or (isinstance(found, Tensor) and found.ndim == 0):
+        found = float(found)
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if not is_number or not 0 < cast("float", found) < _MOST_WEIGHT:
         raise ValueError(

@@ -272,7 +272,7 @@ def test_what_newcomers_write_is_an_error(data: Dataset) -> None:
     for how in ({"shuffle": True}, {"sampler": range(len(dataset))}):
         with pytest.raises(ValueError, match="DataLoader with IterableDataset: expected unspecified"):
             loader_of(dataset, 0, **how)
-    with pytest.raises(TypeError, match="pass batch_size=None to the DataLoader, and the batch size to Parq"):
+    with pytest.raises(TypeError, match="pass batch_size=None to the DataLoader, no collate_fn, and the"):
         next(iter(DataLoader(dataset, batch_size=BATCH)))
     with pytest.raises(TypeError, match="one of batch_size and global_batch_size must be given"):
         fr.ParquetDataset(data.directory, batch_size=BATCH, global_batch_size=BATCH)

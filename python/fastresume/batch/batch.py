@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 import torch
@@ -259,7 +259,15 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Args:
             device: the target device.
             non_blocking: don't wait for copies from pinned memory; see `torch.Tensor.to`.
+
+        Raises:
+            TypeError: for a dtype: ids and texts would lose their values.
         """
+        if isinstance(device, torch.dtype):
+            raise TypeError(
+                f"batch.to takes a device, found {device}: write columns=[fr.col(name).cast({device})] "
+                f"for the dataset, or batch[name].to({device}) for one tensor"
+            )
         return self._each("to", device, non_blocking=non_blocking)
 
     @bounds_messages
@@ -280,6 +288,17 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             pyarrow.Field<label: float>
         """
         return arrow.of_batch(self._tensors, self._origin.masked)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> NoReturn:
+        """Refused: a batch has a tensor for each column.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        raise TypeError(
+            "a Batch is no array: write batch[name].numpy() for one column, or batch.to_arrow().to_pandas() "
+            "for a frame"
+        )
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         """The batch for any reader of Arrow's C data interface (polars, DuckDB, ...), through pyarrow."""
@@ -323,7 +342,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             weighed = dict(zip(listed, each, strict=False))
         return keyed_jagged_tensor(
             {
-                name: self._rows_of(name).keyed_rows(
+                name: self._rows_of(name)._keyed_rows(
                     name, self._rows_of(weighed[name]) if name in weighed else None
                 )
                 for name in listed
@@ -456,7 +475,7 @@ def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
     """
     raise TypeError(
         "the dataset yields whole batches, which can't be collated into larger ones: pass batch_size=None to "
-        "the DataLoader, and the batch size to ParquetDataset"
+        "the DataLoader, no collate_fn, and the batch size to ParquetDataset"
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from torch import Tensor
 from fastresume import _core
 from fastresume.batch import arrow
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
+from fastresume.options.hints import METHODS_OF_JAGGED
+from fastresume.options.unknown import refuse_attribute
 
 PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
@@ -186,9 +188,9 @@ class Jagged:
             TypeError: for a `Jagged` of a `Jagged`.
             ValueError: if a row has another number of weights than of values.
         """
-        return keyed_jagged_tensor({key: self.keyed_rows(key, weights)})
+        return keyed_jagged_tensor({key: self._keyed_rows(key, weights)})
 
-    def keyed_rows(self, key: str, weights: Jagged | None) -> KeyedRows:
+    def _keyed_rows(self, key: str, weights: Jagged | None) -> KeyedRows:
         """The rows, and the weights of their values, as a KeyedJaggedTensor takes them.
 
         Raises:
@@ -353,6 +355,12 @@ class Jagged:
     def __iter__(self) -> Iterator[Any]:
         for begin, end in itertools.pairwise(self.offsets.tolist()):
             yield self.values[begin:end]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what a tensor has."""
+            refuse_attribute(self, name, "a Jagged", METHODS_OF_JAGGED)
 
     def __repr__(self) -> str:
         marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"

@@ -419,6 +419,8 @@ def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | N
     if is_time or kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype
         hint = ": write a text" if is_text else ": write a number"
+        if dtype == "bool" and kind == "scalar":
+            hint = ": write True or False"
         if kind.startswith("list") or kind == "matrix":
             hint = ": a filter compares columns that have one value in a row"
         if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):

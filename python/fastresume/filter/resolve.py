@@ -6,6 +6,7 @@ import hashlib
 import importlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from fastresume.filter.pruning import decide
 from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
 from fastresume.filter.scan import scan
 from fastresume.messages import warn
+from fastresume.options.checks import quoted
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -127,11 +129,14 @@ def _condition(given: object) -> Condition:
     if isinstance(given, Condition):
         return given
     if not isinstance(given, (list, tuple)) or not given:
-        hint = f": compare it, as {given!r} == True" if hasattr(given, "is_null") else ""
-        hint = ": write fr.col('a') > 3 instead of its text" if isinstance(given, str) else hint
         raise TypeError(
             "filter must be a condition on fr.col(name), an expression of pyarrow, or a list of terms "
-            f"(name, op, value), found {given!r}{hint}"
+            f"(name, op, value), found {quoted(given)}{_hint(given)}"
+        )
+    if any(isinstance(entry, Condition) for entry in given):
+        raise TypeError(
+            "filter has a list of conditions, which says neither 'and' nor 'or': join them, as "
+            "(fr.col('a') > 3) & (fr.col('b') < 9), or by |"
         )
     if isinstance(given[0], str):
         raise TypeError(f"filter takes a list of terms, found one: write [{tuple(given)!r}]")
@@ -144,6 +149,17 @@ def _condition(given: object) -> Condition:
     for terms in given[1:]:
         whole |= _condition(terms)
     return whole
+
+
+def _hint(given: object) -> str:
+    """What to write instead of what is no condition."""
+    if isinstance(given, str):
+        return ": write fr.col('a') > 3 instead of its text"
+    if isinstance(given, MethodType):
+        return f": call it, as {given.__name__}()"
+    if type(given).__module__.startswith("polars"):
+        return ": write the same with fr.col instead of pl.col"
+    return f": compare it, as {given!r} == True" if hasattr(given, "is_null") else ""
 
 
 def _term(given: Sequence[Any]) -> Condition:

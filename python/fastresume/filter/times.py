@@ -46,6 +46,7 @@ def number_of(name: str, value: Any, type_: tuple[str, str, str | None]) -> Any:
     if isinstance(value, (str, bytes)) and kind == "scalar" and unit is not None and unit.startswith(COUNTED):
         value = _parsed(name, value, type_)
     if not isinstance(value, TIMES):
+        _check_calendar(name, value, unit)
         return value
     form, _, rest = (unit or "").rstrip("]").partition("[")
     step, _, zone = rest.partition(", ")
@@ -72,6 +73,17 @@ def number_of(name: str, value: Any, type_: tuple[str, str, str | None]) -> Any:
         raise TypeError(f"{refusal}: write a value of that type, or the integer that its tensor holds")
     number = Fraction(found) / NANOSECONDS[step]
     return int(number) if number.denominator == 1 else number
+
+
+def _check_calendar(name: str, value: Any, unit: str | None) -> None:
+    """Refuses 20260201 for a day: the integers of a column of times count from 1970."""
+    if isinstance(value, int) and 1900_01_01 <= value <= 2199_12_31 and unit is not None:
+        year, month, day = value // 10_000, value // 100 % 100, value % 100
+        if unit.startswith(("timestamp", "date")) and 1 <= month <= 12 and 1 <= day <= 31:
+            raise TypeError(
+                f"column '{name}' is {unit}, whose integers count from 1970: write "
+                f"datetime.datetime({year}, {month}, {day}) for the day {value}"
+            )
 
 
 def _instant(value: Any, refusal: str, has_zone: bool) -> Fraction | int | None:
@@ -120,5 +132,6 @@ def _parsed(name: str, text: str | bytes, type_: tuple[str, str, str | None]) ->
         return (
             dt.date.fromisoformat(text) if len(text) <= len("2026-01-01") else dt.datetime.fromisoformat(text)
         )
-    except ValueError as cause:
-        raise ValueError(f"{refusal}: {cause}") from None
+    except ValueError:
+        form = "12:30:00" if str(unit).startswith("time[") else "2026-02-01"
+        raise ValueError(f"{refusal}: write it as {form!r}, or as a value of datetime") from None

@@ -7,7 +7,7 @@ import os
 import pathlib
 import re
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 from urllib.parse import unquote
 
@@ -157,10 +157,12 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
             f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first, or "
             "fr.ArrowDataset(table) if it stays in memory"
         )
-    entries: list[object] = [] if isinstance(paths, (str, os.PathLike)) else list(_sequence("paths", paths))
+    if isinstance(paths, (str, os.PathLike)):
+        return [path_list(paths)]
+    entries = _sequence("paths", paths)  # once: it may be a generator
     are_lists = [isinstance(entry, (list, tuple)) for entry in entries]
     if not any(are_lists):
-        return [path_list(cast("Path | Sequence[Path]", paths))]
+        return [path_list(cast("Sequence[Path]", entries))]
     if not all(are_lists):
         raise TypeError(
             "paths must be paths, or lists of paths (generations, one after another), found both: "
@@ -239,6 +241,11 @@ def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
 def _sequence(argument: str, given: object) -> list[object]:
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise TypeError(f"{argument} must be a string or a list of them, found {quoted(given)}")
+    if isinstance(given, Mapping):
+        raise TypeError(
+            f"{argument} must be a string or a list of them, found a {type(given).__name__}: write "
+            "list(mapping.values()), or make a dataset of each"
+        )
     return list(given)
 
 

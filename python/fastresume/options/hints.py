@@ -154,6 +154,12 @@ METHODS_OF_DATASETS = {
     "with_transform": ".map(function)",
     "set_transform": ".map(function)",
     "head": ".peek()",
+    "columns": ".schema of what is delivered; .column_names of the files",
+    "features": ".schema",
+    "dtypes": ".schema, whose fields have a dtype",
+    "shape": ".num_rows, and .schema",
+    "sampler": "nothing: shuffle=True and world= of ParquetDataset",
+    "num_batches": "len(dataset), of a pass",
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
     "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
@@ -163,6 +169,18 @@ METHODS_OF_DATASETS = {
         for name in ("paths", "num_file_rows", "dictionaries")
     },
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
+}
+
+METHODS_OF_JAGGED = {
+    "tolist": ".to_list(), or .to_strings() of texts",
+    "numpy": ".values.numpy() and .offsets.numpy()",
+    "shape": "len(jagged) for its rows, .lengths for those of each",
+    "size": "len(jagged) for its rows, .lengths for those of each",
+    "to_dense": ".to_padded()",
+    "to_tensor": ".to_padded()",
+    "padded": ".to_padded()",
+    "cuda": ".to('cuda')",
+    "cpu": ".to('cpu')",
 }
 
 METHODS_OF_BATCHES = {

@@ -40,7 +40,8 @@ class RowSet:
 def _row_set(op: str, other: object) -> RowSet:
     if not isinstance(other, RowSet):
         raise TypeError(
-            f"{op} joins a Split or Intervals with another, found {other!r}: fr.Intervals takes arrays"
+            f"{op} joins a Split or Intervals with another, found {reprlib.repr(other)}: write "
+            f"{op} fr.Intervals([[start, stop], ...])"
         )
     return other
 
@@ -156,7 +157,8 @@ class Split(RowSet):
             if isinstance(value, np.floating):
                 object.__setattr__(self, name, float(value))
         if not 0 <= self.start <= self.stop <= 1:
-            raise ValueError(f"a split is a share of [0, 1), found [{self.start!r}, {self.stop!r})")
+            way = "start is at most stop" if 0 <= self.stop < self.start <= 1 else "90 % is 0.9"
+            raise ValueError(f"a split is a share of [0, 1): {way}, found [{self.start!r}, {self.stop!r})")
         object.__setattr__(self, "seed", at_least(0, "seed", self.seed))
 
     def rows(self, num_rows: int) -> RowArray:
@@ -188,6 +190,7 @@ def select(manifest: _core.Manifest, rows: Rows | None) -> _core.Manifest:
 def _rows(rows: Rows, total: int) -> RowArray:
     if isinstance(rows, RowSet):
         return rows.rows(total)
+    _check_kind(rows, total)
     array = np.asarray(rows)
     if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
         return _numbered(array, total)
@@ -199,6 +202,16 @@ def _rows(rows: Rows, total: int) -> RowArray:
             f"{list(array.shape)}"
         )
     return of_buffer(_core.marked(np.ascontiguousarray(array).view(np.uint8)))
+
+
+def _check_kind(rows: object, total: int) -> None:
+    """Refuses what numpy would make an array of, though it names no rows."""
+    if isinstance(rows, slice | set | frozenset | str | bytes | int | type):
+        start, stop = (rows.start, rows.stop) if isinstance(rows, slice) else (None, None)
+        raise TypeError(
+            f"rows must be intervals, a boolean mask, row numbers or a Split, found {reprlib.repr(rows)}: "
+            f"write rows=[[{start or 0}, {total if stop is None else stop}]], or fr.Split(0.0, 0.9)"
+        )
 
 
 def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:

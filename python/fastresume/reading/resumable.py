@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -377,6 +377,14 @@ class ResumableDataset(IterableDataset[Batch]):
             "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (instead of "
             "random_split and Subset), read_rows([...]) for single rows, batch_at(epoch=, step=) for a batch"
         )
+
+    def __contains__(self, name: object) -> NoReturn:
+        """Refused: it would draw a whole pass.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} is a stream of batches: write {name!r} in dataset.schema")
 
     def __repr__(self) -> str:
         return self._spec.text(self._shared_cursor.cursor)

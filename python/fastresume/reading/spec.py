@@ -384,6 +384,9 @@ class ReadSpec(ABC):
 
     def no_batch_text(self, rows: str) -> str:
         """The message that a pass has no batch, of `rows` in words."""
+        if not self.num_rows:
+            why = "filter= and rows= keep none" if " of " in rows else "the files have none"
+            return f"no batch would come from {rows}: {why}"
         return (
             f"no batch would come from {rows}: a global batch has {self.global_batch_size} "
             f"({self.batch_size} rows on each of {self.world.world_size} ranks), and tail is {self.tail!r}"

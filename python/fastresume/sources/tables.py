@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
+from fastresume.messages import warn
 from fastresume.options.checks import quoted
 from fastresume.sources.part import Part, groups
 from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
@@ -31,7 +32,7 @@ class Tables:
 
         Raises:
             TypeError: if it is none.
-            DataError: if their columns differ.
+            DataError: if their columns differ, or one has Python objects.
         """
         pyarrow = arrow()
         are_several = isinstance(source, Sequence) and not isinstance(source, str | bytes)
@@ -76,16 +77,63 @@ def _table(given: Any) -> pa.Table:
     if isinstance(given, pyarrow.Table):
         return given
     if hasattr(given, "__arrow_c_stream__"):
-        # It is read once, and kept: some streams can't be read again.
-        try:
-            return pyarrow.RecordBatchReader.from_stream(given).read_all()
-        except (TypeError, pyarrow.ArrowInvalid) as error:
-            raise TypeError(f"source must have columns, found {type(given).__name__}: {error}") from None
-    if hasattr(given, "__arrow_c_array__"):
-        return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
+        _check_objects(given)
+    try:
+        if hasattr(given, "__arrow_c_stream__"):
+            # It is read once, and kept: some streams can't be read again.
+            return _told_of_index(pyarrow.RecordBatchReader.from_stream(given).read_all(), given)
+        if hasattr(given, "__arrow_c_array__"):
+            return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
+    except (TypeError, ValueError, pyarrow.ArrowException) as error:
+        kind = type(given).__name__
+        if not hasattr(given, "columns"):
+            raise TypeError(
+                f"source must have columns, and {kind} has none: write pyarrow.table({{'x': values}})"
+            ) from None
+        text = " ".join(map(str, error.args))
+        raise TypeError(f"Arrow has no columns of what this {kind} holds: {text}") from None
     if isinstance(given, str | os.PathLike):
         raise TypeError(f"source names both tables and the path {quoted(str(given))}: name one kind")
     raise TypeError(
         "source must be a pyarrow.Table, RecordBatches, a polars DataFrame, paths of Arrow files, a "
-        f"fastresume.sources.RowSource or anything with __arrow_c_stream__, found {quoted(given)}"
+        "fastresume.sources.RowSource or anything with __arrow_c_stream__, found "
+        f"{quoted(given)}{_hint(given)}"
     )
+
+
+def _check_objects(given: Any) -> None:
+    """Refuses columns of Python objects: polars hands over their addresses in memory."""
+    schema = getattr(given, "schema", None)
+    if not isinstance(schema, Mapping) or not type(given).__module__.startswith("polars"):
+        return
+    for name, dtype in schema.items():
+        if str(dtype) == "Object":
+            raise _core.DataError(
+                f"the column {quoted(name)} has Python objects, which are no values: leave it out, as "
+                f"frame.drop({quoted(name)}), or make strings or numbers of them"
+            )
+
+
+def _told_of_index(table: pa.Table, given: Any) -> pa.Table:
+    """The same table, with a warning if it has the index of a pandas frame as a column."""
+    index = [name for name in table.column_names if name.startswith("__index_level_")]
+    if index and type(given).__module__.partition(".")[0] == "pandas":
+        warn(f"the index of the frame is the column {index[0]!r}: frame.reset_index(drop=True) leaves it out")
+    return table
+
+
+def _hint(given: Any) -> str:
+    """What to write instead of what has no columns yet."""
+    if isinstance(given, Mapping):
+        way = "pyarrow.table(columns), or pyarrow.Table.from_pylist([row, ...])"
+    elif hasattr(given, "collect"):
+        way = "frame.collect()"
+    elif hasattr(given, "read_row_group"):
+        way = "fr.ParquetDataset(path)"
+    elif hasattr(given, "__array__"):
+        way = "pyarrow.table({'x': array})"
+    elif isinstance(given, Iterable):
+        way = "list(tables)"
+    else:
+        return ""
+    return f": write {way}"

@@ -22,7 +22,7 @@ def check_caller(caller: FrameType) -> None:
         FastresumeError: for a wrapper that deals batches out among ranks, while each rank reads its own.
     """
     module, owner = caller.f_globals.get("__name__"), caller.f_locals.get("self")
-    if module == "torch.utils.data._utils.fetch" and getattr(owner, "auto_collation", False):
+    if module == "torch.utils.data._utils.fetch" and hasattr(owner, "auto_collation"):
         if _stacks(getattr(owner, "collate_fn", None)):
             refuse_to_collate()
     elif type(owner).__name__ == "IterableDatasetShard":

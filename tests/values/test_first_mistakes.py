@@ -1,0 +1,161 @@
+"""Mistakes of the first hour: what is no rows, no condition, no device or no index says what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch.utils.data import DataLoader, default_collate
+
+import fastresume as fr
+
+TIMES = [datetime(2026, 1, 1 + day) for day in range(20)]
+ROWS = pa.table({"x": range(20), "t": ["a"] * 20, "at": TIMES, "ok": [True] * 20, "l": [[1]] * 20})
+Opened = Callable[..., fr.ParquetDataset]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Opened:
+    pq.write_table(ROWS, tmp_path / "rows.parquet")
+    return lambda **how: fr.ParquetDataset(tmp_path, **{"batch_size": 5, "world": (0, 1), **how})
+
+
+class Lazy:
+    """What has rows once they are collected, as a LazyFrame, whose schema warns where it is asked."""
+
+    def collect(self) -> None:
+        """Would make the rows."""
+
+
+def arrow(source: Any) -> fr.ArrowDataset:
+    return fr.ArrowDataset(source, batch_size=2, world=(0, 1))
+
+
+def test_what_is_no_table_says_how_to_make_one() -> None:
+    for source, way in (
+        ({"x": [1]}, r"pyarrow\.table\(columns\)"),
+        ([{"x": 1}], r"Table\.from_pylist"),
+        (np.arange(3), r"pyarrow\.table\(\{'x': array\}\)"),
+        (Lazy(), r"frame\.collect\(\)"),
+        ((one for one in [ROWS]), r"list\(tables\)"),
+        (pa.array([1, 2]), r"Int64Array has none: write pyarrow\.table"),
+        (pd.Series([1, 2]), r"Series has none: write pyarrow\.table"),
+        (pd.DataFrame({"x": [1j]}), "no columns of what this DataFrame holds: .*complex"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Duplicate column names"),
+    ):
+        with pytest.raises(TypeError, match=way):
+            arrow(source)
+
+
+def test_python_objects_are_refused_whose_addresses_polars_hands_over() -> None:
+    with pytest.raises(fr.DataError, match=r"the column 'x' has Python objects, .* frame\.drop\('x'\)"):
+        arrow(pl.DataFrame({"x": [object(), object()]}))
+
+
+def test_the_index_of_a_frame_is_told_where_it_becomes_a_column() -> None:
+    with pytest.warns(
+        UserWarning, match=r"is the column '__index_level_0__': frame\.reset_index\(drop=True\)"
+    ):
+        assert len(arrow(pd.DataFrame({"x": [1, 2, 3]}, index=[5, 6, 7])).schema) == 2
+
+
+def test_what_is_no_condition_says_what_to_write(rows: Opened) -> None:
+    x = fr.col("x")
+    conditions: list[tuple[Any, str]] = [
+        ([x > 5, x < 9], r"neither 'and' nor 'or': join them, as \(fr\.col\('a'\) > 3\) & "),
+        ((x > 5, x < 9), "neither 'and' nor 'or'"),
+        (pl.col("x") > 3, r"fr\.col instead of pl\.col"),
+        (x.is_null, r"call it, as is_null\(\)"),
+        (x, r"compare it, as .* == True"),
+        (fr.col("ok") == "True", "write True or False"),
+        (fr.col("at") >= "2026-02", "write it as '2026-02-01', or as a value of datetime"),
+        (fr.col("at") > 20260201, r"integers count from 1970: write datetime\.datetime\(2026, 2, 1\)"),
+        (x > 1000, "no batch would come from 0 of 20 rows: filter= and rows= keep none"),
+    ]
+    for condition, way in conditions:
+        with pytest.raises((TypeError, ValueError), match=way):
+            rows(filter=condition)
+
+
+def test_what_names_no_rows_says_what_to_write(rows: Opened) -> None:
+    for given in (10, "0:50", {1, 2}, fr.Split):
+        with pytest.raises(TypeError, match=r"write rows=\[\[0, 20\]\], or fr\.Split"):
+            rows(rows=given)
+    with pytest.raises(TypeError, match=r"write rows=\[\[3, 9\]\]"):
+        rows(rows=slice(3, 9))
+    with pytest.raises(ValueError, match="start is at most stop"):
+        fr.Split(0.9, 0.1)
+    with pytest.raises(ValueError, match=r"90 % is 0\.9"):
+        fr.Split(0, 90)
+    with pytest.raises(TypeError, match=r"write & fr\.Intervals") as error:
+        fr.Split(0, 0.5) & np.ones(100, bool)  # type: ignore[operator]
+    assert len(str(error.value)) < 300
+
+
+def test_paths_may_come_one_after_another_and_no_mapping_names_them(rows: Opened, tmp_path: Path) -> None:
+    rows()
+    opened = fr.ParquetDataset(tmp_path.glob("*.parquet"), batch_size=5, world=(0, 1))  # type: ignore[arg-type]
+    assert opened.num_rows == 20
+    with pytest.raises(TypeError, match=r"found a dict: write list\(mapping\.values\(\)\)"):
+        fr.ParquetDataset({"train": tmp_path}, batch_size=5, world=(0, 1))  # type: ignore[arg-type]
+
+
+def test_a_question_draws_no_batch(rows: Opened) -> None:
+    dataset = rows()
+    loader = fr.Loader(dataset)
+    for stream, way in ((dataset, "'x' in dataset.schema"), (loader, "'x' in loader.dataset.schema")):
+        with pytest.raises(TypeError, match=way):
+            assert "x" in stream  # type: ignore[operator]
+    assert dataset.epoch == 0
+    assert dataset.batches_left == 4
+
+
+def test_a_batch_is_no_array_and_moves_to_no_dtype(rows: Opened) -> None:
+    batch = rows().peek()
+    for made in (np.array, np.asarray, pd.DataFrame):
+        with pytest.raises(TypeError, match=r"no array: write batch\[name\]\.numpy\(\)"):
+            made(batch)
+    with pytest.raises(TypeError, match=r"takes a device, found torch\.float16: write columns="):
+        batch.to(torch.float16)  # type: ignore[arg-type]
+
+
+def test_attributes_of_others_say_what_there_is(rows: Opened) -> None:
+    dataset = rows()
+    loader, texts = fr.Loader(dataset), dataset.peek()["t"]
+    for of, name, way in (
+        (dataset, "columns", r"\.schema"),
+        (loader, "batch_size", r"loader\.dataset\.batch_size"),
+        (texts, "tolist", r"\.to_list\(\), or \.to_strings\(\)"),
+        (texts, "shape", r"len\(jagged\)"),
+        (texts, "value", r"did you mean \.values"),
+    ):
+        with pytest.raises(AttributeError, match=way):
+            getattr(of, name)
+
+
+def test_collating_whole_batches_is_refused(rows: Opened) -> None:
+    for how in ({"batch_size": None}, {"batch_size": 2}):
+        with pytest.raises(TypeError, match="no collate_fn"):
+            next(iter(DataLoader(rows(), collate_fn=default_collate, **how)))  # type: ignore[arg-type]
+
+
+def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
+    one, other = rows(), rows()
+    weights: list[Any] = [Decimal("0.75"), torch.tensor(0.75)]
+    for weight in weights:
+        mixture = fr.Mixture({"a": (one, weight), "b": (other, 0.25)}, batch_size=4, world=(0, 1))
+        assert mixture.shares == {"a": 0.75, "b": 0.25}
+    with pytest.raises(TypeError, match=r"write mixture\.datasets\['a'\]"):
+        mixture["a"]
+    with pytest.warns(UserWarning, match="sources 'a' and 'b' are one dataset"):
+        fr.Mixture({"a": (one, 1), "b": (one, 1)}, batch_size=4, world=(0, 1))
