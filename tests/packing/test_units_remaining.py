@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from fastresume.amounts import plural
 from fastresume.buffers import of_runs
 from support.documents import Oracle, documents, opened, units_of, write
 from support.jobs import FEW
@@ -110,7 +111,7 @@ def test_they_are_the_rows_of_the_bins_that_come_after(
                 assert dataset.plan().steps == plan.steps - done - 1
         state = datasets[0].state_dict()
         assert numbers(datasets[0]) == sorted(left)
-        assert f"{plan.steps - steps} batches left" in repr(datasets[0])
+        assert f"{plural(plan.steps - steps, 'batch', 'batches')} left" in repr(datasets[0])
 
 
 @pytest.mark.filterwarnings("ignore:.* rows are decoded per row delivered")
