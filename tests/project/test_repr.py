@@ -19,13 +19,16 @@ def objects(tmp_path: Path) -> dict[str, Any]:
     """One of each public class, of a small dataset in mid pass."""
     table = {"label": [1.0] * 40, "i_0": list(range(40)), "i_1": list(range(40)), "name": ["ab", None] * 20}
     pq.write_table(pa.table(table), tmp_path / "a.parquet", row_group_size=10)
-    dataset = fr.ParquetDataset(
-        tmp_path,
-        batch_size=8,
-        shuffle=True,
-        seed=17,
-        world=(0, 1),
-        columns=["*", "!i_*", fr.col("name").mask_null(), fr.stack("i_*", name="both")],
+    dataset, other = (
+        fr.ParquetDataset(
+            tmp_path,
+            batch_size=8,
+            shuffle=True,
+            seed=17,
+            world=(0, 1),
+            columns=["*", "!i_*", fr.col("name").mask_null(), fr.stack("i_*", name="both")],
+        )
+        for _ in range(2)
     )
     loader = fr.Loader(dataset.map(keep), threads=1, audit=tmp_path / "audit", watchdog_seconds=60)
     batch = next(iter(loader))
@@ -33,7 +36,7 @@ def objects(tmp_path: Path) -> dict[str, Any]:
         "ParquetDataset": dataset,
         "ArrowDataset": fr.ArrowDataset(pa.table({"x": range(40)}), batch_size=8, world=(0, 1)),
         "Loader": loader,
-        "Mixture": fr.Mixture({"web": (dataset, 0.7), "code": (dataset, 0.3)}, batch_size=8),
+        "Mixture": fr.Mixture({"web": (dataset, 0.7), "code": (other, 0.3)}, batch_size=8),
         "Batch": batch,
         "Jagged": batch["name"],
         "Cursor": batch.cursor,

@@ -60,8 +60,9 @@ def test_a_config_is_plain_and_the_same_on_all_ranks(file: Path) -> None:
 
 
 def test_configs_of_units_and_mixtures_are_plain_too(file: Path) -> None:
-    packed = fr.ParquetDataset(file, unit=fr.Packed("tokens", length=4))
-    mixture = fr.Mixture({"a": (packed, 0.7), "b": (packed, 0.3)}, batch_size=2, world=(0, 1))
+    packed = [fr.ParquetDataset(file, unit=fr.Packed("tokens", length=4)) for _ in range(2)]
+    sources = {"a": (packed[0], 0.7), "b": (packed[1], 0.3)}
+    mixture = fr.Mixture(sources, batch_size=2, world=(0, 1))
     found = mixture.config()
     assert found == json.loads(json.dumps(found))
     assert found["sources"]["a"]["unit"] == "fr.Packed('tokens', length=4)"
