@@ -19,7 +19,7 @@ from fastresume.agreement import same_state
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, positive
+from fastresume.options.checks import at_least, positive, quoted
 from fastresume.options.hints import METHODS_OF_DATASETS, OF_LOADER
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.options.world import default_threads
@@ -375,7 +375,7 @@ class Loader:
         Raises:
             TypeError: always.
         """
-        raise TypeError(f"a Loader is a stream of batches: write {name!r} in loader.dataset.schema")
+        raise TypeError(f"a Loader is a stream of batches: write {quoted(name)} in loader.dataset.schema")
 
     if not TYPE_CHECKING:
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+import torch
 from torch import Tensor
 
 import fastresume._core as _core
@@ -337,9 +339,14 @@ def _limit(bad_rows: object) -> int | float | None:
 
 
 def _weight(name: str, weight: object) -> float:
+    if isinstance(weight, Tensor) and weight.ndim == 0 and weight.dtype != torch.bfloat16:
+        weight = weight.detach().cpu().numpy()[()]  # whose float32 is the decimal that it was written as
     found = scalar(weight)
-    if isinstance(found, Fraction | Decimal) or (isinstance(found, Tensor) and found.ndim == 0):
-        found = float(found)
+    if isinstance(found, Fraction | Decimal):
+        try:
+            found = float(found)
+        except OverflowError:
+            found = math.inf
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if not is_number or not 0 < cast("float", found) < _MOST_WEIGHT:
         raise ValueError(

@@ -109,8 +109,20 @@ def test_workers_evaluate_as_threads_do(broker: Start) -> None:
     dataset.close()
 
 
-FAILING = [(0, {1}), (2, {0, 1, 2})]
+FAILING = [(0, {1}), (2, {0, 1, 2}), (6, {1})]
 """After how many steps which ranks fail; there are two steps in a round, and six in all."""
+
+
+class Late(Evaluator):
+    """Fails on some ranks once all rows were scored, as where there is no memory for the sums."""
+
+    ranks: frozenset[int] = frozenset()
+
+    def _scored(self, *arguments: Any) -> Any:
+        found = super()._scored(*arguments)
+        if torch.distributed.get_rank() in self.ranks:
+            raise LookupError(f"of rank {torch.distributed.get_rank()}")
+        return found
 
 
 def evaluate(rank: int, address: str) -> tuple[list[int], list[str], list[int]]:
@@ -129,7 +141,9 @@ def evaluate(rank: int, address: str) -> tuple[list[int], list[str], list[int]]:
             return {"id": batch["id"]}
 
         try:
-            Evaluator(dataset, failing).run(None)
+            late = Late(dataset, failing)
+            late.ranks = frozenset(who if fails_at == 6 else ())
+            late.run(None)
         except fr.FastresumeError as error:
             told.append(str(error))
     assert evaluator.run(None) == WANTED

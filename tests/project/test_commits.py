@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_ORDER = re.compile(
-    r"(The|A|An|It|This|There|No|Some|All|Each|\w+(?<!s)s|\w+ing|(?!Need|Feed|Embed|Seed)\w+ed)\b"
+    r"(The|A|An|It|This|There|No|Some|All|Each|\w+(?<!s)(?<!Focu)s|(?!Bring)\w+ing|(?!Need|Feed|Embed|Seed|Speed|Proceed)\w+ed)\b"
 )
 """First words of a sentence about the code. Orders that end in -ss are none of them: Pass, Address."""
 
@@ -52,6 +52,10 @@ def test_the_rule_knows_an_order_from_a_sentence() -> None:
 def test_commits_since_the_rule_keep_it() -> None:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("there is no history here, as in an archive of the sources")
+    asked = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    known = subprocess.run(asked, check=False, capture_output=True, text=True, timeout=60)
+    if known.returncode:
+        pytest.skip(f"git does not read the history: {known.stderr.strip()[:200]}")
 
     def git(*arguments: str) -> str:
         return subprocess.run(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,15 @@ def test_what_is_no_table_says_how_to_make_one() -> None:
             arrow(source)
 
 
+def test_what_a_stream_of_rows_fails_with_is_raised() -> None:
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from ROWS.to_batches()
+        raise pa.ArrowInvalid("line 3 has 4 columns")
+
+    with pytest.raises(pa.ArrowInvalid, match="line 3 has 4 columns"):
+        arrow(pa.RecordBatchReader.from_batches(ROWS.schema, batches()))
+
+
 def test_python_objects_are_refused_whose_addresses_polars_hands_over() -> None:
     with pytest.raises(fr.DataError, match=r"the column 'x' has Python objects, .* frame\.drop\('x'\)"):
         arrow(pl.DataFrame({"x": [object(), object()]}))
@@ -91,8 +101,9 @@ def test_what_names_no_rows_says_what_to_write(rows: Opened) -> None:
     for given in (10, "0:50", {1, 2}, fr.Split):
         with pytest.raises(TypeError, match=r"write rows=\[\[0, 20\]\], or fr\.Split"):
             rows(rows=given)
-    with pytest.raises(TypeError, match=r"write rows=\[\[3, 9\]\]"):
-        rows(rows=slice(3, 9))
+    for given, way in ((slice(3, 9), r"\[\[3, 9\]\]"), (slice(-5, None), r"\[\[15, 20\]\]")):
+        with pytest.raises(TypeError, match=f"write rows={way}"):
+            rows(rows=given)
     with pytest.raises(ValueError, match="start is at most stop"):
         fr.Split(0.9, 0.1)
     with pytest.raises(ValueError, match=r"90 % is 0\.9"):
@@ -151,10 +162,14 @@ def test_collating_whole_batches_is_refused(rows: Opened) -> None:
 
 def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
     one, other = rows(), rows()
-    weights: list[Any] = [Decimal("0.75"), torch.tensor(0.75)]
+    weights: list[Any] = [Decimal("0.7"), torch.tensor(0.7), torch.tensor(0.7, dtype=torch.float64)]
+    wanted = fr.Mixture({"a": (one, 0.7), "b": (other, 0.3)}, batch_size=4, world=(0, 1)).shares
     for weight in weights:
-        mixture = fr.Mixture({"a": (one, weight), "b": (other, 0.25)}, batch_size=4, world=(0, 1))
-        assert mixture.shares == {"a": 0.75, "b": 0.25}
+        mixture = fr.Mixture({"a": (one, weight), "b": (other, 0.3)}, batch_size=4, world=(0, 1))
+        assert mixture.shares == wanted
+    for weight in (torch.tensor(True), Fraction(10**400), Decimal("inf")):
+        with pytest.raises(ValueError, match="a weight must be a number above 0"):
+            fr.Mixture({"a": (one, weight), "b": (other, 0.3)}, batch_size=4, world=(0, 1))  # type: ignore[dict-item]
     with pytest.raises(TypeError, match=r"write mixture\.datasets\['a'\]"):
         mixture["a"]
     with pytest.warns(UserWarning, match="sources 'a' and 'b' are one dataset"):

@@ -82,7 +82,8 @@ def _check_calendar(name: str, value: Any, unit: str | None) -> None:
         if unit.startswith(("timestamp", "date")) and 1 <= month <= 12 and 1 <= day <= 31:
             raise TypeError(
                 f"column '{name}' is {unit}, whose integers count from 1970: write "
-                f"datetime.datetime({year}, {month}, {day}) for the day {value}"
+                f"datetime.datetime({year}, {month}, {day}) for the day {value}, or "
+                f"numpy.datetime64({value}, unit) for that number"
             )
 
 

@@ -265,8 +265,8 @@ class KafkaDataset(RowsDataset):
         """A context in which all rows from `start` to `stop` are delivered, each once, as in an evaluation.
 
         Rows at the end that make no whole global batch are filled up, as with `tail="pad"`. Afterwards the
-        dataset is where it was. All ranks enter it together. If one fails in it, the others fail at the next
-        round but one.
+        dataset is where it was. All ranks enter and leave it together. If one fails in it, the others fail at
+        the next round but one, or when they leave it.
         """
         spec, cursor = self._spec, self._shared_cursor.cursor
         empty = self._stream.empty(self._topics, self._begins)
@@ -275,8 +275,10 @@ class KafkaDataset(RowsDataset):
         try:
             yield
         except Exception as error:
-            self._stream.fail(error)
+            self._stream.end(error)
             raise
+        else:
+            self._stream.end(None)
         finally:
             self._spec = spec
             self._shared_cursor.load(cursor)
@@ -285,7 +287,14 @@ class KafkaDataset(RowsDataset):
         """Makes the round of the next batch this dataset's; False if the stream has ended. It waits.
 
         All ranks call it together.
+
+        Raises:
+            FastresumeError: in a process that the dataset was sent to.
         """
+        if "_stream" not in self.__dict__:
+            raise _core.FastresumeError(
+                "this KafkaDataset was sent to this process, and has no connection here: make it here"
+            )
         found = self._stream.opened(self._spec, self._shared_cursor.cursor)
         if found is None:
             return False
@@ -313,7 +322,8 @@ class KafkaDataset(RowsDataset):
         self._check_trainer(caller)
         worker = get_worker_info()
         if worker is not None:
-            if self._is_open is None:
+            is_over = self._shared_cursor.cursor.epoch > self._spec.round.number  # no one looked for the next
+            if self._is_open is None or (self._is_open and is_over):
                 raise _core.FastresumeError(
                     "no round of the KafkaDataset was open when this worker began: give the dataset itself "
                     "to DataLoader(dataset, batch_size=None, num_workers=n), or write "

@@ -230,7 +230,8 @@ class Follower:
         self._topics_asked = time.monotonic()
         if new := [part for part in found if part not in self._buffers]:
             for part, (low, _) in self._client.bounds(new).items():
-                _log.info("partition %s is new: it is read from offset %d on", part, low)
+                if self._stops is None:
+                    _log.info("partition %s is new: it is read from offset %d on", part, low)
                 self._buffers[part] = Buffer(Place(low))
 
     def _ends(self, bounds: Mapping[Part, tuple[int, int]]) -> dict[Part, int]:
@@ -243,7 +244,8 @@ class Follower:
                     f"{part} ends at offset {high}, and was read up to {reached}: it was truncated. Write "
                     f"start={{{part.partition}: {high}}} to start without a state"
                 )
-            if low > reached:
+            wanted = self._stops is None or reached < self._stops.get(part, reached)
+            if low > reached and wanted:
                 self._skip(part, reached, low)
             # A partition that is added later has nothing before the stop.
             stop = high if self._stops is None else min(high, self._stops.get(part, reached))

@@ -203,16 +203,23 @@ class Stream:
         """Whether there is a place to stop."""
         return self._follower.has_end
 
-    def fail(self, error: Exception) -> None:
-        """Lets the other ranks fail when they look for a round that this one will not read."""
+    def end(self, error: Exception | None) -> None:
+        """Meets the other ranks after all rounds. They fail, too, if this one has an error.
+
+        A rank with an error meets those that still look for a round.
+
+        Raises:
+            Exception: of another rank, if this one has none.
+        """
         if self._peers is None or (self._latest is not None and not self._latest.goes_on):
             return  # or they know of an error already
 
-        def raised() -> None:
-            raise error
+        def told() -> None:
+            if error is not None:
+                raise error
 
-        with contextlib.suppress(Exception):
-            self._peers.together(_LOOK, raised, lambda _: None)
+        with contextlib.nullcontext() if error is None else contextlib.suppress(Exception):
+            self._peers.together(_LOOK, told, lambda _: None)
 
     def close(self) -> None:
         """Ends the search for the next round, and lets connections go."""

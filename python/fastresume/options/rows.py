@@ -207,10 +207,12 @@ def _rows(rows: Rows, total: int) -> RowArray:
 def _check_kind(rows: object, total: int) -> None:
     """Refuses what numpy would make an array of, though it names no rows."""
     if isinstance(rows, slice | set | frozenset | str | bytes | int | type):
-        start, stop = (rows.start, rows.stop) if isinstance(rows, slice) else (None, None)
+        start, stop = 0, total
+        if isinstance(rows, slice) and all(isinstance(end, int | None) for end in (rows.start, rows.stop)):
+            start, stop, _ = slice(rows.start, rows.stop).indices(total)
         raise TypeError(
             f"rows must be intervals, a boolean mask, row numbers or a Split, found {reprlib.repr(rows)}: "
-            f"write rows=[[{start or 0}, {total if stop is None else stop}]], or fr.Split(0.0, 0.9)"
+            f"write rows=[[{start}, {stop}]], or fr.Split(0.0, 0.9)"
         )
 
 

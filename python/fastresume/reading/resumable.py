@@ -17,7 +17,7 @@ from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import one_of
+from fastresume.options.checks import one_of, quoted
 from fastresume.options.hints import METHODS_OF_DATASETS, OF_MAP
 from fastresume.options.tail import TailOfPass
 from fastresume.options.unknown import refuse_attribute, takes_no_other
@@ -384,7 +384,8 @@ class ResumableDataset(IterableDataset[Batch]):
         Raises:
             TypeError: always.
         """
-        raise TypeError(f"a {type(self).__name__} is a stream of batches: write {name!r} in dataset.schema")
+        kind = type(self).__name__
+        raise TypeError(f"a {kind} is a stream of batches: write {quoted(name)} in dataset.schema")
 
     def __repr__(self) -> str:
         return self._spec.text(self._shared_cursor.cursor)

@@ -76,14 +76,15 @@ def _table(given: Any) -> pa.Table:
     pyarrow = arrow()
     if isinstance(given, pyarrow.Table):
         return given
-    if hasattr(given, "__arrow_c_stream__"):
-        _check_objects(given)
+    reader = None
     try:
         if hasattr(given, "__arrow_c_stream__"):
-            # It is read once, and kept: some streams can't be read again.
-            return _told_of_index(pyarrow.RecordBatchReader.from_stream(given).read_all(), given)
-        if hasattr(given, "__arrow_c_array__"):
+            _check_objects(given)
+            reader = pyarrow.RecordBatchReader.from_stream(given)
+        elif hasattr(given, "__arrow_c_array__"):
             return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
+    except _core.DataError:
+        raise
     except (TypeError, ValueError, pyarrow.ArrowException) as error:
         kind = type(given).__name__
         if not hasattr(given, "columns"):
@@ -92,6 +93,9 @@ def _table(given: Any) -> pa.Table:
             ) from None
         text = " ".join(map(str, error.args))
         raise TypeError(f"Arrow has no columns of what this {kind} holds: {text}") from None
+    if reader is not None:
+        # It is read once, and kept: some streams can't be read again.
+        return _told_of_index(reader.read_all(), given)
     if isinstance(given, str | os.PathLike):
         raise TypeError(f"source names both tables and the path {quoted(str(given))}: name one kind")
     raise TypeError(
