@@ -305,7 +305,7 @@ class KafkaDataset(RowsDataset):
         return True
 
     def _told_of_wait(self, seconds: float) -> str:
-        """What `follow` waits for, for the watchdog of a `Loader`."""
+        """What `_follow` waits for, for the watchdog of a `Loader`."""
         return self._stream.told(seconds, self._shared_cursor.cursor.epoch)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -229,15 +229,6 @@ def is_address(path: str) -> bool:
     return found is not None and not os.path.lexists(found[0])
 
 
-def names(argument: str, given: str | Sequence[str] | None) -> list[str] | None:
-    """The names or patterns as a list; one string is one name."""
-    if given is None:
-        return None
-    return [
-        text(argument, name) for name in ([given] if isinstance(given, str) else _sequence(argument, given))
-    ]
-
-
 def _sequence(argument: str, given: object) -> list[object]:
     if isinstance(given, bytes) or not isinstance(given, Iterable):
         raise TypeError(f"{argument} must be a string or a list of them, found {quoted(given)}")

@@ -60,11 +60,6 @@ class ResumableDataset(IterableDataset[Batch]):
     Args:
         spec: what it reads.
 
-    Attributes:
-        spec: what it reads, a frozen `ReadSpec`.
-        shared_cursor: its cursor, shared with its torch DataLoader workers and with the datasets that `map`
-            makes.
-
     Raises:
         ValueError: if it would deliver no batch.
 
@@ -235,14 +230,14 @@ class ResumableDataset(IterableDataset[Batch]):
         return nullcontext()
 
     _is_stream = False
-    """Whether other rows follow the pass in the same iteration: `follow` makes them the dataset's."""
+    """Whether other rows follow the pass in the same iteration: `_follow` makes them the dataset's."""
 
     def _follow(self) -> bool:
         """Makes what has the next batch this dataset's pass, if it is a stream; False where there is none."""
         return False
 
     def _told_of_wait(self, seconds: float) -> str:
-        """What `follow` waits for, in words, after some seconds of it."""
+        """What `_follow` waits for, in words, after some seconds of it."""
         return f"next() has waited {seconds:.1f} s"
 
     def _after_save(self) -> Callable[[], None] | None:

@@ -77,14 +77,13 @@ def _table(given: Any) -> pa.Table:
     if isinstance(given, pyarrow.Table):
         return given
     reader = None
+    if hasattr(given, "__arrow_c_stream__"):
+        _check_objects(given)
     try:
         if hasattr(given, "__arrow_c_stream__"):
-            _check_objects(given)
             reader = pyarrow.RecordBatchReader.from_stream(given)
         elif hasattr(given, "__arrow_c_array__"):
             return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
-    except _core.DataError:
-        raise
     except (TypeError, ValueError, pyarrow.ArrowException) as error:
         kind = type(given).__name__
         if not hasattr(given, "columns"):
