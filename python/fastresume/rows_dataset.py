@@ -205,11 +205,7 @@ class Session(ABC):
 
 
 class RowsDataset(FilesDataset):
-    """The base class of `ParquetDataset` and `ArrowDataset`.
-
-    Attributes:
-        spec: what it reads, a frozen `FilesSpec`.
-    """
+    """The base class of `ParquetDataset` and `ArrowDataset`."""
 
     _filter_report: FilterReport | None
     _session: Session | None = None
