@@ -115,6 +115,9 @@ _HOMES = {
 }
 """Where each name comes from that the command has not imported yet."""
 
+_ROOMS = ("checkpoint", "integrations", "kafka")
+"""What is imported when it is asked for, as `fr.kafka`."""
+
 if not TYPE_CHECKING:
 
     def __getattr__(name):
@@ -123,7 +126,7 @@ if not TYPE_CHECKING:
 
         if name in _HOMES:
             found = getattr(import_module(f"fastresume.{_HOMES[name]}"), name)
-        elif name in __all__:
+        elif name in (*__all__, *_ROOMS):
             found = import_module(f"fastresume.{name}")
         else:
             from fastresume._core import nearest
@@ -138,7 +141,7 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted((*__all__, *_ROOMS))
 
 
 logging.getLogger("fastresume").addHandler(logging.NullHandler())  # silent, unless the user adds a handler

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 import fastresume._core as _core
 from fastresume.columns.request import Columns
-from fastresume.messages import bounds_messages
+from fastresume.messages import bounds_messages, warn
 from fastresume.options.bad_rows import BadRows
 from fastresume.options.cache import Cache
 from fastresume.options.checks import path_generations, truth
+from fastresume.options.earlier import of_today
 from fastresume.options.hints import OF_DATASETS
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, options_of, stores_of
@@ -168,7 +169,7 @@ class ParquetDataset(RowsDataset):
     """
 
     @bounds_messages
-    @takes_no_other("ParquetDataset", OF_DATASETS, takes_earlier=True)
+    @takes_no_other("ParquetDataset", OF_DATASETS, of_today)
     def __init__(
         self,
         paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable | IcebergTable,
@@ -222,6 +223,8 @@ class ParquetDataset(RowsDataset):
         reached_by = storage_options if table is None else table.reached_by(storage_options)
         if table is not None and storage_options is not None:
             table = dataclasses.replace(table, unused_properties=())
+        if storage_options and not any("://" in path for one in named_paths for path in one):
+            warn("storage_options= is for addresses, as 's3://bucket/data/': paths are local")
         stores = stores_of(reached_by, credentials, read_bytes, asked.cache)
         opened = open_files(named_paths, stores, asked.kept_in, verifies, table)
 

@@ -23,6 +23,7 @@ from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted, scalar
+from fastresume.options.earlier import of_today
 from fastresume.options.hints import OF_MIXTURES
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.tail import Tail, checked_tail
@@ -107,7 +108,7 @@ class Mixture(ResumableDataset):
     _spec: MixtureSpec
 
     @bounds_messages
-    @takes_no_other("Mixture", OF_MIXTURES, takes_earlier=True)
+    @takes_no_other("Mixture", OF_MIXTURES, of_today)
     def __init__(
         self,
         sources: Sources,

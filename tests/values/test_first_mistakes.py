@@ -174,3 +174,43 @@ def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
         mixture["a"]
     with pytest.warns(UserWarning, match="sources 'a' and 'b' are one dataset"):
         fr.Mixture({"a": (one, 1), "b": (one, 1)}, batch_size=4, world=(0, 1))
+
+
+def test_options_name_what_to_write_for_an_argument_that_they_have_not() -> None:
+    for make, way in (
+        (lambda: fr.Shuffle(buffer_size=9), r"fr.Shuffle has no argument buffer_size=: write .*window_rows"),
+        (lambda: fr.Shuffle(1, 2, 3), "fr.Shuffle takes block_rows, window_rows, found 3 besides"),
+        (lambda: fr.Packed("t", max_length=9), "fr.Packed has no argument max_length=: write length="),
+        (lambda: fr.Bins("t", coste=9), r"fr.Bins has no argument coste=: did you mean cost=\?"),
+        (lambda: fr.World(rank=0, size=2), "fr.World has no argument size=: write world_size="),
+        (lambda: fr.Cache(path="m"), "fr.Cache has no argument path=: write .*manifest=file"),
+        (lambda: fr.MaskBadRows(limit=2), "fr.MaskBadRows has no argument limit=: write at_most="),
+        (lambda: fr.Split(begin=0.1), "fr.Split has no argument begin="),
+    ):
+        with pytest.raises(TypeError, match=way):
+            make()
+
+
+def test_rooms_need_no_import_of_their_own() -> None:
+    assert {fr.kafka.JSON.__name__, fr.checkpoint.Checkpointer.__name__} == {"JSON", "Checkpointer"}
+    assert fr.integrations.__name__ == "fastresume.integrations"
+
+
+def test_a_function_that_returns_fewer_rows_is_told_that_the_others_count(rows: Opened) -> None:
+    def halved(batch: fr.Batch) -> dict[str, Any]:
+        return {"x": batch["x"][:2]}
+
+    with pytest.warns(
+        UserWarning, match="halved returned 2 rows of a batch of 5; the others count as delive"
+    ):
+        next(iter(rows(columns=["x"]).map(halved)))
+
+    def scaled(batch: fr.Batch) -> dict[str, Any]:
+        return {"x": batch["x"], "mean": batch["x"].float().mean(), "two": batch["x"][:2]}
+
+    next(iter(rows(columns=["x"]).map(scaled)))  # no warning, which would be an error
+
+
+def test_options_of_stores_are_told_that_paths_are_local(rows: Opened) -> None:
+    with pytest.warns(UserWarning, match="storage_options= is for addresses"):
+        rows(storage_options={"region": "eu-west-1"})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.dataset import ParquetDataset, Path
 from fastresume.messages import bounds_messages
 from fastresume.options.earlier import of_today
@@ -113,8 +114,8 @@ def _opened(paths: Any, how: dict[str, Any]) -> tuple[ParquetDataset | BaseExcep
     content = pickled.getvalue()
     if len(content) > MOST_BYTES:
         too_many = (
-            f"what rank 0 found of {len(dataset.files)} files has {len(content)} bytes, but at most "
-            f"{MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., "
+            f"what rank 0 found of {plural(len(dataset.files), 'file')} has {len(content)} bytes, but at "
+            f"most {MOST_BYTES} are sent: let each rank open it, as ParquetDataset(..., "
             "cache=fr.Cache(manifest='m'))"
         )
         refused = _core.FastresumeError(too_many)

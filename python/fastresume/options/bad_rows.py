@@ -7,8 +7,11 @@ from typing import Literal
 
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import number, one_of, scalar, truth
+from fastresume.options.hints import OF_LIMITS
+from fastresume.options.unknown import options
 
 
+@options(OF_LIMITS)
 @dataclass(frozen=True)
 class MaskBadRows:
     """Masks rows that can't be read, up to a limit: `bad_rows=` of a `ParquetDataset` or a `Mixture`.

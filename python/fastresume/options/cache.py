@@ -9,8 +9,11 @@ from typing import Self
 
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, local_path, one_path, path_or_address, quoted
+from fastresume.options.hints import OF_CACHES
+from fastresume.options.unknown import options
 
 
+@options(OF_CACHES)
 @dataclass(frozen=True)
 class Cache:
     """What to keep for the next start, and where: `cache=` of a `ParquetDataset`.

@@ -35,6 +35,8 @@ def of_today(args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[tuple[A
         TypeError: if one is given by both names, or `rank` without `world_size`.
         ValueError: if a value is out of range, or `version` is given for files.
     """
+    if not EARLIER.keys() & options.keys():
+        return args, dict(options)
     given = {name: options[name] for name in EARLIER if options.get(name) is not None}
     found = {name: value for name, value in options.items() if name not in EARLIER}
     for name in given:

@@ -87,6 +87,33 @@ OF_DATASETS = {
     "memory_map": "nothing: what is read is asked for by ranges",
 }
 
+OF_SHUFFLES = {
+    **dict.fromkeys(("buffer_size", "shuffle_buffer", "rows", "size"), "fr.Shuffle(window_rows=n)"),
+    "seed": "seed= of ParquetDataset",
+    "generator": "seed= of ParquetDataset",
+}
+
+OF_UNITS = {
+    **dict.fromkeys(("max_length", "seq_len", "seq_length", "block_size"), "length="),
+    **dict.fromkeys(("eos", "eos_token_id", "sep", "sep_token_id"), "separator="),
+    **dict.fromkeys(("max_tokens", "capacity", "max_cost"), "cost="),
+    **dict.fromkeys(("columns", "column", "names"), "fr.Packed('tokens', length=n), columns without a name"),
+    "pad": "rest='pad'",
+    "drop_last": "rest='drop' (the default) or 'pad'",
+}
+
+OF_WORLDS = {
+    **dict.fromkeys(("size", "ranks", "num_ranks", "num_replicas"), "world_size="),
+    "local_rank": "rank=, of all nodes",
+}
+
+OF_CACHES = {
+    **dict.fromkeys(("path", "directory", "dir", "cache_dir"), "fr.Cache(manifest=file, data=directory)"),
+    **dict.fromkeys(("bytes", "max_bytes", "size"), "data_bytes="),
+}
+
+OF_LIMITS = {**dict.fromkeys(("limit", "most", "max", "max_rows", "rows"), "at_most=")}
+
 OF_MAP = {
     "batched": "nothing: the function gets whole batches",
     "batch_size": "nothing: the function gets the dataset's batches",

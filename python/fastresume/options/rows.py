@@ -15,6 +15,8 @@ from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
+from fastresume.options.hints import OF_SHUFFLES
+from fastresume.options.unknown import options
 
 PARTS = 2**53
 """The hash of a row is counted in parts of the whole: this many make 1."""
@@ -122,6 +124,7 @@ class Intervals(RowSet):
         return f"fr.Intervals({str(some)[:-1]}{more}])"
 
 
+@options({})
 @dataclass(frozen=True)
 class Split(RowSet):
     """A share of the rows by a hash of their numbers: those whose hash is in `[start, stop)`.
@@ -249,6 +252,7 @@ def _inside(name: str, array: RowArray, total: int) -> RowArray:
     return array
 
 
+@options(OF_SHUFFLES)
 @dataclass(frozen=True)
 class Shuffle:
     """The sizes of the shuffled order: `shuffle=` of a `ParquetDataset`.

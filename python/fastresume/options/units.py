@@ -7,8 +7,11 @@ from typing import Literal
 
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, one_of, quoted
+from fastresume.options.hints import OF_UNITS
+from fastresume.options.unknown import options
 
 
+@options(OF_UNITS)
 @dataclass(frozen=True, init=False)
 class Packed:
     """Sequences of one length, cut from the lists of a file's rows, one after another.
@@ -60,6 +63,7 @@ class Packed:
         return f"fr.Packed({', '.join(parts)})"
 
 
+@options(OF_UNITS)
 @dataclass(frozen=True, init=False)
 class Bins:
     """Consecutive rows of a row group, as many as together cost no more than a limit.

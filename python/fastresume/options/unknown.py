@@ -5,34 +5,40 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import NoReturn, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import fastresume._core as _core
 from fastresume.messages import bounded
 from fastresume.options.checks import quoted
-from fastresume.options.earlier import EARLIER, of_today
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+Options = TypeVar("Options", bound=type)
+
+Given = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call."""
 
 
 def takes_no_other(
-    what: str, told: Mapping[str, str], takes_earlier: bool = False
+    what: str,
+    told: Mapping[str, str],
+    of_today: Callable[[tuple[Any, ...], dict[str, Any]], Given] | None = None,
 ) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
     """A decorator: the method, which refuses arguments that it has not.
 
-    What it raises is a TypeError that names the first of them, and what to write instead. Those that
-    `options.earlier` knows become what they are called now, if it takes them.
+    What it raises is a TypeError that names the first of them, and what to write instead. `of_today` gives
+    the arguments by their names of today, where the method takes earlier ones.
     """
 
     def decorated(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
         parameters = list(inspect.signature(function).parameters.values())[1:]  # without self
-        there = [one.name for one in parameters]
+        takes_any = any(one.kind == one.VAR_POSITIONAL for one in parameters)
+        there = [one.name for one in parameters if one.kind != one.VAR_POSITIONAL]
         placed = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
 
         @functools.wraps(function)
         def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
-            if len(args) > len(placed) + 1:
+            if len(args) > len(placed) + 1 and not takes_any:
                 found = quoted(args[len(placed) + 1])
                 if len(there) == len(placed):
                     raise TypeError(
@@ -42,7 +48,7 @@ def takes_no_other(
                     f"{what} takes {', '.join(placed) or 'nothing'} without a name, found {found} besides: "
                     f"write its name, as {there[len(placed)]}={found}"
                 )
-            if takes_earlier and EARLIER.keys() & options.keys():
+            if of_today is not None:
                 args, options = of_today(args, options)  # type: ignore[assignment]
             for name in options:
                 if name not in there:
@@ -50,6 +56,17 @@ def takes_no_other(
             return function(*args, **options)
 
         return call
+
+    return decorated
+
+
+def options(told: Mapping[str, str]) -> Callable[[Options], Options]:
+    """A decorator: the class of options, which refuses arguments that it has not, as `takes_no_other`."""
+
+    def decorated(cls: Options) -> Options:
+        checked = takes_no_other(f"fr.{cls.__name__}", told)(cls.__init__)  # type: ignore[misc]
+        cls.__init__ = checked  # type: ignore[misc]
+        return cls
 
     return decorated
 

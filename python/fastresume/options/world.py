@@ -11,6 +11,8 @@ import torch.distributed
 import fastresume._core as _core
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, nearest
+from fastresume.options.hints import OF_WORLDS
+from fastresume.options.unknown import options
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -33,6 +35,7 @@ def has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+@options(OF_WORLDS)
 @dataclass(frozen=True)
 class World:
     """A rank among `world_size` ranks.

@@ -7,6 +7,7 @@ import time
 from typing import NamedTuple
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.messages import warn
 from fastresume.options.units import Bins, Packed
 from fastresume.options.world import default_threads
@@ -77,9 +78,9 @@ def index_of(
     table = PackedTable(unit, core) if isinstance(unit, Packed) else BinsTable(unit, core)
     if isinstance(unit, Packed):
         _warn_of_drops(table.dropped_tokens, int(table.starts[-1]) * unit.length)
-    counted = f"{int(table.starts[-1]):,} units of {manifest.num_selected:,} rows"
-    read = f"{files_read:,} of {len(manifest.files):,} files read"
-    _log.info("%r: %s, %d tokens dropped; %s", unit, counted, table.dropped_tokens, read)
+    counted = f"{plural(int(table.starts[-1]), 'unit')} of {plural(manifest.num_selected, 'row')}"
+    read = f"{files_read:,} of {plural(len(manifest.files), 'file')} read"
+    _log.info("%r: %s, %s dropped; %s", unit, counted, plural(table.dropped_tokens, "token"), read)
     return Index(table, readable, left_out, files_read)
 
 

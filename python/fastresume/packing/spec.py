@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.audit.log_format import contents_file, units_file
 from fastresume.audit.logged import Description
 from fastresume.batch.batch import Batch
@@ -108,8 +109,8 @@ class UnitsSpec(FilesSpec):
         table, rows = self.units_table, self.manifest.num_selected
         what = f"{self.unit!r}: {self.num_rows:,} of {rows:,} rows, in an index of {table.num_bytes:,} bytes"
         read, all_files = self.files_read, len(self.manifest.files)
-        what += f" of {all_files:,} files; {read:,} had to be read"
-        what += f"; {self.dropped_tokens:,} tokens after the last whole ones of files are dropped"
+        what += f" of {plural(all_files, 'file')}; {read:,} had to be read"
+        what += f"; {plural(self.dropped_tokens, 'token')} after the last whole ones of files are dropped"
         return f"{what}; {self.left_out:,} rows that can't be read are left out" if self.left_out else what
 
     @property

@@ -12,13 +12,14 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.jagged import Jagged
 from fastresume.batch.marks import Mark
 from fastresume.batch.origin import Planned, Share, of_a_pass
 from fastresume.batch.seeds import batch_seed
-from fastresume.messages import bounded
+from fastresume.messages import bounded, warn
 from fastresume.options.world import World
 from fastresume.reading.draws import Draws
 from fastresume.reading.map_function import Transform, name_of
@@ -65,6 +66,7 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
         try:
             made = transform(batch) if draws is None else draws.call(number, batch)
             batch = _batch_of(made, batch, transform)
+            _warn_of_fewer(batch, transform)
             named = (mark._replace(cause=f"{name_of(transform)}: {mark.cause}") for mark in marks[marked:])
             marks[marked:] = named
         except MemoryError:  # no fault of the batch
@@ -181,6 +183,22 @@ def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:
                 f"{name_of(transform)} returned a mapping with the name {name!r}, which is no string"
             )
     return Batch(dict(made), batch._origin)
+
+
+def _warn_of_fewer(batch: Batch, transform: Transform) -> None:
+    """Warns where all values have fewer rows than the batch: an audit counts the others as delivered."""
+    values: dict[str, Any] = batch._tensors
+    sizes = {
+        len(value)
+        if isinstance(value, Jagged) or (isinstance(value, Tensor | np.ndarray) and value.ndim)
+        else -1
+        for value in values.values()
+    }
+    if len(sizes) == 1 and 0 <= (size := sizes.pop()) < batch.num_rows:
+        warn(
+            f"{name_of(transform)} returned {plural(size, 'row')} of a batch of {batch.num_rows}; the others "
+            "count as delivered. Write filter= of the dataset to leave rows out, or batch.mask(rows, reason)"
+        )
 
 
 def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
