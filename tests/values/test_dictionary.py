@@ -6,22 +6,15 @@ import pickle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastresume as fr
 from fastresume import testing
-from support.asked import with_nulls
-from support.cells import Cells, assert_holds, is_delivered, written_cells
-from support.columns import tables
 from support.each_of import each_of
-from support.jobs import data_loader, make
-from support.strategies import DatasetSpec, written
+from support.jobs import data_loader
 from support.topologies import Shuffle
 
 CITIES = ["Oslo", "Berlin", "Porto", "Oslo", None, "Århus", "", "Berlin"]
@@ -105,53 +98,6 @@ def test_bytes_that_are_no_text_are_values_of_binary_columns_alone(path: Path) -
     assert next(iter(dataset))["x"].tolist() == [1, 0]
     with pytest.raises(fr.DataError, match="column 'x' holds text that is not UTF-8"):
         _ = dataset.dictionaries
-
-
-def coded(cells: Cells, values: list[bytes]) -> Cells:
-    """Cells of text as those of codes."""
-    place = {value: np.int64(code).tobytes() for code, value in enumerate(values)}
-
-    def code(cell: Any) -> Any:
-        return None if cell is None else tuple(map(code, cell)) if isinstance(cell, tuple) else place[cell]
-
-    kind = "list" if cells.kind.startswith("list<") else "scalar"
-    return Cells(np.dtype(np.int64), kind, [code(cell) for cell in cells.rows])
-
-
-def distinct(cells: Cells) -> list[bytes]:
-    """The different values of all cells, in the order of their bytes."""
-    rows = [cell for cell in cells.rows if cell is not None]
-    values = {item for cell in rows for item in (cell if isinstance(cell, tuple) else (cell,))}
-    return sorted(value for value in values if isinstance(value, bytes))
-
-
-@given(tables(max_columns=4), st.data())
-def test_every_cell_has_the_code_of_its_value(spec: DatasetSpec, data: st.DataObject) -> None:
-    """In any file, whether its pages are indices to dictionaries or not, in any order."""
-    with written(spec) as files:
-        cells = written_cells(spec)
-        texts = [
-            name for name, of in cells.items() if of.kind.removeprefix("list<")[:6] in ("string", "binary")
-        ]
-        values = {name: distinct(cells[name]) for name in texts}
-        cells |= {name: coded(cells[name], values[name]) for name in texts}
-        rules = {
-            name: "mask" if is_delivered(of, range(len(of.rows)), "mask") and data.draw(st.booleans()) else 0
-            for name, of in cells.items()
-        }
-        order = {} if data.draw(st.booleans()) else Shuffle(3, 8, 16).arguments
-        columns = [
-            with_nulls(fr.col(name).codes() if name in texts else fr.col(name), rule)
-            for name, rule in rules.items()
-            if cells[name].kind != "mask"
-        ]
-        rules = {name: rule for name, rule in rules.items() if cells[name].kind != "mask"}
-        dataset = make(files, 5, columns=columns, tail="short", **order)
-        found = dataset._spec.layout
-        assert {name: found.dictionary(name)[0] for name in texts} == values  # type: ignore[index]
-        for batch in dataset:
-            assert_holds(batch, cells, rules)
-        assert_holds(dataset.read_rows([spec.num_rows - 1, 0]), cells, rules)
 
 
 # ------------------------------------------------------------------------------------ how values are gathered

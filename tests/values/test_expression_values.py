@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from support.delivered import cells, expression, found
 from support.oracle import expressions as oracle
+from support.oracle.expressions import Said
 
 LEAVES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "bool": (pa.bool_(), st.booleans()),
@@ -27,17 +29,16 @@ LEAVES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "time": (pa.timestamp("us"), st.integers(-5, 10**15)),
     "decimal": (pa.decimal128(9, 2), st.integers(-999, 99999).map(lambda cents: Decimal(cents).scaleb(-2))),
     "text": (pa.binary(), st.sampled_from((b"", b"a", b"b", b"a,b", b",", "é".encode(), b"long" * 9))),
-    "bytes": (pa.binary(4), st.binary(min_size=4, max_size=4)),
+    "bytes4": (pa.binary(4), st.binary(min_size=4, max_size=4)),
 }
 INTEGERS = ("int8", "int64", "uint64", "time", "decimal")
-Said = dict[str, tuple[Any, ...]]
 
 
 @st.composite
 def columns(draw: st.DrawFn) -> tuple[str, int, int | None, list[Any]]:
     """Draw a column: what its values are, how many levels of lists, their length if it is one, its rows."""
     leaf = draw(st.sampled_from(sorted(LEAVES)))
-    depth = draw(st.integers(0, {"text": 1, "bytes": 1}.get(leaf, 2)))
+    depth = draw(st.integers(0, {"text": 1, "bytes4": 1}.get(leaf, 2)))
     even = draw(st.sampled_from((None, 1, 2))) if depth else None
     nulls = draw(st.sampled_from(((), (), (0,), tuple(range(depth + 1)))))
     values = LEAVES[leaf][1]
@@ -61,7 +62,7 @@ def said_of(draw: st.DrawFn, leaf: str, depth: int, even: int | None) -> Said:
         value = {"hash": (1000, 7), "codes": draw(st.sampled_from(((), named, (*named, 9))))}
         if (chosen := draw(st.sampled_from(("hash", "codes", None)))) is not None:
             said[chosen] = value[chosen]
-    elif leaf == "bytes":
+    elif leaf == "bytes4":
         said["raw"] = ()
     else:
         choices = [None, "cast", *["hash"] * (leaf in INTEGERS), *["decimal"] * (leaf == "decimal")]
@@ -82,7 +83,7 @@ def said_of(draw: st.DrawFn, leaf: str, depth: int, even: int | None) -> Said:
     if draw(maybe):
         behind["alias"] = ("y",)
     levels = depth + is_text
-    if even is not None and leaf not in ("text", "bytes") and draw(maybe):
+    if even is not None and leaf not in ("text", "bytes4") and draw(maybe):
         inner = depth == 2 and draw(maybe)
         behind["fixed"] = ((None, even) if inner else (even,) * depth,)
         levels = 1 if inner else 0
@@ -90,51 +91,6 @@ def said_of(draw: st.DrawFn, leaf: str, depth: int, even: int | None) -> Said:
         side, keep = draw(st.sampled_from(("right", "left"))), draw(st.sampled_from((None, "head", "tail")))
         behind["pad"] = (draw(st.integers(1, 4)), False if is_bool else 1, keep, side)
     return {**said, **{method: behind[method] for method in draw(st.permutations(sorted(behind)))}}
-
-
-def expression(name: str, said: Said) -> fr.Column:
-    """The expression that says it."""
-    column = fr.col(name)
-    for method, arguments in said.items():
-        if method == "pad":
-            column = column.pad(*arguments[:3], side=arguments[3])
-        else:
-            column = getattr(column, method)(*arguments)
-    return column
-
-
-def cells(tensor: torch.Tensor) -> list[bytes]:
-    """The bytes of each row of a tensor."""
-    flat = tensor.reshape(len(tensor), -1) if len(tensor) else tensor.reshape(0, 1)
-    return [row.contiguous().view(torch.uint8).numpy().tobytes() for row in flat]
-
-
-def found(batch: fr.Batch, name: str) -> oracle.Made:
-    """What a batch has of a column, as the oracle says it."""
-    tensor = batch[name]
-    if isinstance(tensor, fr.Jagged):
-        return of_jagged(tensor, "")
-    made = {"": cells(tensor)}
-    for end in ("_valid", "_length", "_values_valid"):
-        if name + end in batch:
-            made[end] = (
-                batch[name + end].flatten(1).tolist()
-                if end == "_values_valid"
-                else batch[name + end].tolist()
-            )
-    return made
-
-
-def of_jagged(jagged: fr.Jagged, name: str) -> oracle.Made:
-    """The same of a Jagged, level by level."""
-    made: oracle.Made = {f"{name}.lengths": jagged.offsets.diff().tolist()}
-    if jagged.valid is not None:
-        made[f"{name}.valid"] = jagged.valid.tolist()
-    if jagged.values_valid is not None:
-        made[f"{name}.values_valid"] = jagged.values_valid.tolist()
-    if isinstance(jagged.values, fr.Jagged):
-        return {**made, **of_jagged(jagged.values, f"{name}.values")}
-    return {**made, f"{name}.values": cells(jagged.values)}
 
 
 def written(directory: str, rows: list[Any], type_: pa.DataType, depth: int) -> str:

@@ -7,42 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
 from support.asked import asked
-from support.cells import assert_holds, read_cells
 from support.columns import Kind
 from support.each_of import each_of
 from support.jobs import make
-from support.strategies import FLOATS, INTEGERS, TYPES, Dataset, DatasetSpec, plain_spec
+from support.strategies import TYPES, Dataset, DatasetSpec, plain_spec
 
 Write = Callable[[DatasetSpec], Dataset]
-
-FITTING: list[tuple[str, Any]] = [
-    *[(type_, value) for type_ in (*INTEGERS, *FLOATS, "bool") for value in (0, 1)],
-    *[(type_, value) for type_ in INTEGERS for value in (np.iinfo(type_).min, np.iinfo(type_).max)],
-    *[(type_, value) for type_ in FLOATS for value in (math.nan, math.inf, -math.inf, -0.0, 0.5, -1)],
-    ("bool", True),
-    ("bool", False),
-    ("date32", -1),
-    ("timestamp[us]", 2**62),
-    *[(type_, value) for type_ in ("string", "binary") for value in (0, -1, 0.5, math.nan)],
-]
-
-
-@each_of(("type_", "fill"), FITTING)
-def test_a_fill_value_stands_in_the_place_of_nulls(write_dataset: Write, type_: str, fill: Any) -> None:
-    shapes = ["scalar"] if type_ in ("string", "binary") else ["scalar", "list"]
-    columns = [Kind(shape, type_, shape, nulls=0.3, element_nulls=0.3) for shape in shapes]
-    dataset = write_dataset(plain_spec([30, 11], columns=columns))  # type: ignore[arg-type]
-    cells = read_cells(dataset.directory)
-    for batch in make(dataset, 10, columns=["*", fr.col(*shapes).fill_null(fill)]):
-        assert_holds(batch, cells, {"*": fill, "row": "error"})
-        assert batch["scalar"].dtype == make(dataset, 1, nulls="mask").schema["scalar"].dtype
 
 
 @each_of(

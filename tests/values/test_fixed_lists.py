@@ -12,8 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastresume as fr
 from fastresume import testing
@@ -57,30 +55,6 @@ def whole(path: Path, nulls: Any = "error", **arguments: Any) -> fr.Batch:
 
 
 # -------------------------------------------------------------------------------- what the files say of lists
-
-
-@each_of("how", WAYS)
-@each_of("sizes", [(3,), (1,), (2, 3), (1, 4), (4, 1), (2, 1, 3), (8, 9)])
-def test_what_arrow_says_has_one_length_is_a_tensor(
-    path: Path, how: dict[str, Any], sizes: tuple[int]
-) -> None:
-    count = ROWS * int(np.prod(sizes))
-    values = np.arange(count, dtype=np.float32)
-    mask = [row % 5 == 2 for row in range(ROWS)]
-    write(path, {"x": nested(values, sizes), "n": nested(values, sizes, mask)}, **how)
-    expected = torch.tensor(values).view(-1, *sizes)
-    for order in ORDERS:
-        batch = whole(path, {"n": "mask"}, **order)
-        rows = torch.tensor(batch.rows())
-        assert tensor_of(batch, "x").equal(expected[rows])
-        there = ~torch.tensor(mask)[rows]
-        assert tensor_of(batch, "n_valid").equal(there)
-        zeroed = torch.where(there.view(-1, *[1] * len(sizes)), expected[rows], 0.0)
-        assert tensor_of(batch, "n").equal(zeroed)
-    assert fr.ParquetDataset(path, batch_size=1, columns=fr.col("*").fill_null(0)).schema["x"].shape == (
-        "B",
-        *sizes,
-    )
 
 
 def test_shapes_are_known_and_printed_before_the_first_batch(path: Path) -> None:
@@ -288,45 +262,6 @@ def test_arrays_of_polars_are_tensors(path: Path, codec: Any, order: dict[str, A
 
 
 # ------------------------------------------------------------------------ lists of lists that have one length
-
-
-@pytest.mark.parametrize("inner", [(3,), (2, 2), (1,)], ids=str)
-@given(data=st.data())
-def test_lists_of_lists_of_one_length_are_jagged_in_the_outer_dimension_or_padded(
-    tmp_path_factory: pytest.TempPathFactory, inner: tuple[int, ...], data: st.DataObject
-) -> None:
-    path = tmp_path_factory.mktemp("inner") / "x.parquet"
-    lengths = data.draw(st.lists(st.none() | st.integers(0, 4), min_size=1, max_size=25))
-    rng = np.random.default_rng(data.draw(st.integers(0, 9)))
-    rows = [None if length is None else rng.integers(0, 99, (length, *inner)).tolist() for length in lengths]
-    kind: pa.DataType = pa.float32()
-    says = data.draw(st.booleans())
-    for size in reversed(inner):
-        kind = pa.list_(kind, size) if says else pa.list_(kind)
-    table = pa.table({"row": np.arange(len(rows)), "x": pa.array(rows, pa.list_(kind))})
-    pages = data.draw(st.sampled_from([1, 64, 1 << 20]))
-    pq.write_table(table, path, row_group_size=data.draw(st.integers(1, 25)), data_page_size=pages)
-    order = data.draw(st.sampled_from([{}, Shuffle(3, 4, 8).arguments]))
-    made = fr.col("x").fixed((None, *inner)).mask_null()
-    side, kept = data.draw(st.sampled_from([("right", "head"), ("left", "tail")]))
-    padded = made.pad(3, -1, truncate=kept, side=side).alias("p")
-    dataset = fr.ParquetDataset(path, batch_size=6, tail="short", columns=["row", made, padded], **order)
-    assert dataset.schema["x"].shape == ("B", "*", *inner)
-    assert dataset.schema["p"].shape == ("B", 3, *inner)
-    for batch in dataset:
-        own = [rows[row] for row in batch["row"].tolist()]
-        assert isinstance(batch["x"], fr.Jagged)
-        assert batch["x"].values.shape[1:] == inner
-        assert batch["x"].to_list() == own
-        assert batch["x"][1:].to_list() == own[1:]
-        assert batch["p_valid"].tolist() == [row is not None for row in own]
-        assert batch["p_length"].tolist() == [min(len(row or []), 3) for row in own]
-        assert batch["p"].shape == (len(own), 3, *inner)
-        for found, row in zip(batch["p"], own, strict=True):
-            told = (row or [])[:3] if kept == "head" else (row or [])[-3:]
-            there = torch.tensor(told, dtype=torch.float32).reshape(-1, *inner)
-            empty = torch.full((3 - len(there), *inner), -1.0)
-            assert found.equal(torch.cat([there, empty] if side == "right" else [empty, there]))
 
 
 def test_a_matrix_of_bytes_is_padded_list_by_list(path: Path) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import uuid
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -106,63 +104,6 @@ def test_buckets_are_even_and_another_seed_has_others(path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------- which columns
-
-
-TEXTS = [None if row % 7 == 3 else f"{'a long prefix, ' * (row % 5)}{row % 13}" for row in range(60)]
-
-
-@each_of("version", ["1.0", "2.0"])
-@each_of("page_rows", [1000, 3])
-@each_of("encoding", ["dictionary", "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "fallback"])
-def test_texts_are_hashed_in_every_encoding(path: Path, encoding: str, page_rows: int, version: str) -> None:
-    how: dict[str, Any] = {"data_page_version": version, "max_rows_per_page": page_rows}
-    if encoding in ("dictionary", "fallback"):
-        how |= {"use_dictionary": True, "write_batch_size": 3}
-        how |= {"dictionary_pagesize_limit": 40} if encoding == "fallback" else {}
-    else:
-        how |= {"use_dictionary": False, "column_encoding": {"x": encoding, "row": "PLAIN"}}
-    write(path, how, x=pa.array(TEXTS), row=pa.array(range(60)))
-    expected = [-1 if text is None else oracle.bucket(text.encode(), 1000, 5) for text in TEXTS]
-    dataset = open_dataset(path, ["*", fr.col("x").hash(1000, 5)], nulls="mask", **SHUFFLE)
-    for batch in dataset:
-        rows = batch["row"].tolist()
-        assert batch["x_valid"].tolist() == [TEXTS[row] is not None for row in rows]
-        assert batch["x"].tolist() == [max(expected[row], 0) for row in rows]
-    few = fr.col("row").isin([3, 4, 30, 31, 59])
-    assert read(path, fr.col("x").hash(1000, 5).fill_null(17), filter=few) == [
-        17 if expected[row] < 0 else expected[row] for row in (3, 4, 30, 31, 59)
-    ]
-
-
-def test_bytes_of_one_length_decimals_and_times_are_hashed(path: Path) -> None:
-    ids = [uuid.UUID(int=row).bytes for row in range(20)]
-    unscaled = [row * 1000 - 7 for row in range(20)]
-    decimals = [Decimal(number).scaleb(-2) for number in unscaled]
-    write(
-        path,
-        id=pa.array(ids, pa.binary(16)),
-        wide=pa.array(decimals, pa.decimal128(30, 2)),
-        short=pa.array(decimals, pa.decimal128(9, 2)),
-        raw=pa.array(decimals, pa.decimal128(9, 2)),
-        time=pa.array(unscaled, pa.timestamp("us")),
-    )
-    dataset = open_dataset(
-        path,
-        [
-            fr.col("id", "short", "time").hash(1000),
-            fr.col("wide").decimal("int64").hash(1000),
-            fr.col("raw").decimal("bytes").hash(1000),
-        ],
-        batch_size=20,
-    )
-    assert {field.shape for field in dataset.schema.values()} == {("B",)}
-    batch = next(iter(dataset))
-    assert batch["id"].tolist() == [oracle.bucket(value, 1000) for value in ids]
-    for name in ("wide", "short", "time"):
-        assert batch[name].tolist() == [oracle.bucket(number, 1000) for number in unscaled], name
-    # Precision 9 takes four bytes.
-    raw = [number.to_bytes(4, "big", signed=True) for number in unscaled]
-    assert batch["raw"].tolist() == [oracle.bucket(value, 1000) for value in raw]
 
 
 def test_a_dictionary_column_of_arrow_is_hashed_by_its_values(path: Path) -> None:

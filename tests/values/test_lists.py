@@ -17,10 +17,10 @@ import fastresume as fr
 from fastresume import testing
 from support.asked import asked
 from support.cells import assert_holds, is_delivered, read_cells, written_cells
-from support.columns import LISTS, Kind, all_kinds, tables
+from support.columns import Kind, tables
 from support.each_of import each_of
 from support.jobs import assert_same_batch, data_loader, make, parallel
-from support.strategies import TYPES, Dataset, DatasetSpec, plain_spec, written
+from support.strategies import Dataset, DatasetSpec, plain_spec, written
 from support.topologies import Shuffle
 
 Write = Callable[[DatasetSpec], Dataset]
@@ -149,19 +149,6 @@ def test_no_rows_at_all_have_lists_without_rows(lists: Dataset) -> None:
     assert batch["name"].to_strings() == []
 
 
-def test_lists_of_every_type_and_length_are_delivered(write_dataset: Write) -> None:
-    columns = [
-        Kind(f"{shape}_{type_}_{longest}", type_, shape, longest=longest, seed=longest)
-        for shape in LISTS
-        for type_ in TYPES
-        for longest in (1, 3)
-    ]
-    dataset = write_dataset(plain_spec([20, 13], columns=columns))  # type: ignore[arg-type]
-    cells = read_cells(dataset.directory)
-    for batch in make(dataset, 11):
-        assert_holds(batch, cells)
-
-
 def test_a_list_longer_than_many_pages_and_batches_of_memory(write_dataset: Write) -> None:
     """Rows of 100,000 elements over pages of 1 KiB, between rows of none."""
     columns = [Kind("long", "int64", "list", nulls=0.3, longest=100_000, distinct=1000)]
@@ -255,9 +242,3 @@ def test_every_pass_delivers_what_was_written(
             assert_holds(batch, cells, rules)
             seen += batch.rows().tolist()
         assert sorted(seen) == list(range(spec.num_rows))
-
-
-def test_a_column_of_each_kind_is_delivered_in_one_batch(write_dataset: Write) -> None:
-    dataset = write_dataset(plain_spec([50], columns=all_kinds(nulls=0.1)))  # type: ignore[arg-type]
-    (batch,) = make(dataset, 50, nulls="mask")
-    assert_holds(batch, read_cells(dataset.directory), "mask")

@@ -42,52 +42,6 @@ def read(dataset: fr.ParquetDataset | fr.Loader) -> dict[int, list[int | None] |
     }
 
 
-@given(rows=rows_of_lists, version=st.sampled_from(["1.0", "2.0"]), shuffle=st.booleans(), data=st.data())
-def test_lists_with_null_elements_are_those_that_were_written(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[Any],
-    version: Any,
-    shuffle: bool,
-    data: st.DataObject,
-) -> None:
-    path = tmp_path_factory.mktemp("lists") / "x.parquet"
-    write(
-        path,
-        rows,
-        data_page_version=version,
-        row_group_size=data.draw(st.integers(1, 60)),
-        data_page_size=data.draw(st.sampled_from([1, 64, 1 << 20])),
-        write_batch_size=data.draw(st.sampled_from([1, 3, 1024])),
-        use_dictionary=data.draw(st.booleans()),
-    )
-    how: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
-    found = read(opened(path, **how))
-    assert found == dict(enumerate(rows))
-    dataset = opened(path, **how)
-    for batch in dataset:
-        jagged = batch["x"]
-        assert jagged.values_valid.dtype == torch.bool
-        assert len(jagged.values_valid) == len(jagged.values)
-        assert not jagged.values[~jagged.values_valid].any()
-        assert jagged.to_arrow().to_pylist() == jagged.to_list()
-        again = pickle.loads(pickle.dumps(jagged))
-        assert again.to_list() == jagged.to_list()
-        places = torch.arange(len(jagged)).flip(0)
-        assert jagged.take(places).to_list() == jagged.to_list()[::-1]
-        assert jagged[1:].to_list() == jagged.to_list()[1:]
-    numbers = data.draw(st.permutations(range(len(rows))))[:9]
-    assert dataset.read_rows(numbers)["x"].to_list() == [rows[number] for number in numbers]
-
-
-@each_of("kind", [pa.int8(), pa.float16(), pa.float64(), pa.timestamp("us")])
-def test_elements_of_every_width_are_marked(tmp_path: Path, kind: pa.DataType) -> None:
-    rows = [[1, None], None, [], [None, None, 0], [1]]
-    path = write(tmp_path / "x.parquet", [None if row is None else list(row) for row in rows], kind)
-    (batch,) = opened(path)
-    assert batch["x"].values_valid.tolist() == [True, False, False, False, True, True]
-    assert batch["x"].valid.tolist() == [True, False, True, True, True]
-
-
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_hands_the_marks_over(tmp_path: Path, workers: int) -> None:
     rows = [[row, None, row] if row % 3 else [None] for row in range(100)]
@@ -120,43 +74,6 @@ def test_the_schema_says_whether_elements_are_marked(tmp_path: Path) -> None:
     assert not opened(path, columns=[fr.col("x").fill_null(0)]).schema["x"].marks_values
 
 
-@given(rows=rows_of_lists, shuffle=st.booleans(), data=st.data())
-def test_a_matrix_has_a_mask_of_its_elements(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Any], shuffle: bool, data: st.DataObject
-) -> None:
-    """Padded rows, and lists of one length; each is what was written, element by element."""
-    even = [None if row is None else [*row, None, 5][:2] for row in rows]
-    table = {
-        "row": np.arange(len(rows)),
-        "x": pa.array(rows, pa.list_(INT32)),
-        "e": pa.array(even, pa.list_(INT32)),
-    }
-    path = tmp_path_factory.mktemp("matrix") / "x.parquet"
-    pages = {"data_page_size": data.draw(st.sampled_from([1, 64])), "write_batch_size": 3}
-    pq.write_table(pa.table(table), path, row_group_size=data.draw(st.integers(1, 60)), **pages)
-    order: dict[str, Any] = {"shuffle": True, "block_rows": 5, "window_rows": 15} if shuffle else {}
-    columns = ["row", fr.col("x").pad(4, truncate="tail"), fr.col("e").fixed(2)]
-    dataset = opened(path, columns=columns, **order)
-    assert list(dataset.schema)[2:] == [
-        "x",
-        "x_valid",
-        "x_length",
-        "x_values_valid",
-        "e",
-        "e_valid",
-        "e_values_valid",
-    ]
-    for batch in fr.Loader(dataset, threads=data.draw(st.sampled_from([1, 2]))):
-        for place, row in enumerate(batch["row"].tolist()):
-            for name, own, size in (("x", (rows[row] or [])[-4:], 4), ("e", even[row] or [], 2)):
-                told = [one is not None for one in own] + [False] * (size - len(own))
-                assert batch[f"{name}_values_valid"][place].tolist() == told
-                assert batch[name][place].tolist() == [one or 0 for one in own] + [0] * (size - len(own))
-    numbers = data.draw(st.permutations(range(len(rows))))[:5]
-    again = dataset.read_rows(numbers)["e_values_valid"]
-    assert again.tolist() == [[one is not None for one in even[n] or [None, None]] for n in numbers]
-
-
 def test_the_elements_of_texts_and_stacks_have_no_mask(tmp_path: Path) -> None:
     table = pa.table({"t": ["a", None], "a": [1, None], "b": [None, 2], "l": [["a"], None]})
     pq.write_table(table, tmp_path / "x.parquet")
@@ -184,8 +101,9 @@ def test_a_jagged_of_lists_of_one_length_marks_each_of_their_numbers(
         one = st.lists(one, min_size=size, max_size=size)
     rows = data.draw(st.lists(st.none() | st.lists(one, max_size=4), min_size=1, max_size=40))
     kind: pa.DataType = INT32
-    for _ in inner:
-        kind = pa.list_(kind)
+    is_said = data.draw(st.booleans())
+    for size in reversed(inner):
+        kind = pa.list_(kind, size) if is_said else pa.list_(kind)
     how = {"data_page_size": data.draw(st.sampled_from([1, 64, 1 << 20])), "write_batch_size": 3}
     path = tmp_path_factory.mktemp("inner") / "x.parquet"
     write(path, rows, kind, row_group_size=data.draw(st.integers(1, 40)), **how)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support.asked import asked, with_nulls
 from support.cells import Cells, assert_holds, is_delivered, read_cells, rule_of, written_cells
-from support.columns import Kind, all_kinds, tables
+from support.columns import Kind, tables
 from support.each_of import each_of
 from support.jobs import make
 from support.strategies import Dataset, DatasetSpec, plain_spec, written
@@ -222,15 +222,6 @@ def test_a_null_inside_a_list_is_marked_under_a_mask_and_filled_by_a_value(path:
 
 
 # ------------------------------------------------------------------------------------------------------ masks
-
-
-@each_of("share", [None, 0.0, 0.1, 0.9, 1.0])
-def test_a_mask_tells_nulls_of_every_type(write_dataset: Write, share: float | None) -> None:
-    dataset = write_dataset(plain_spec([40, 0, 23], [15], columns=all_kinds(nulls=share)))  # type: ignore[arg-type]
-    cells = read_cells(dataset.directory)
-    for order in ({}, SHUFFLE):
-        for batch in make(dataset, 13, nulls="mask", **order):
-            assert_holds(batch, cells, "mask")
 
 
 def test_the_keys_of_a_batch_depend_on_the_arguments_alone(tmp_path: Path) -> None:

@@ -12,19 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastresume as fr
 from fastresume import testing
 from support import oracle
-from support.asked import with_nulls
-from support.cells import Cells, filled, read_cells, tensor_of, written_cells
-from support.columns import TEXTS, Kind, all_kinds
+from support.cells import Cells, filled, read_cells, tensor_of
 from support.each_of import each_of
 from support.jobs import data_loader, make
 from support.layouts import Pad
-from support.strategies import TYPES, Dataset, DatasetSpec, file_specs, written
+from support.strategies import Dataset
 from support.topologies import Shuffle
 
 OF_VECTORS, OF_BYTES = pa.list_(pa.list_(pa.float32())), pa.list_(pa.binary(2))
@@ -354,50 +350,3 @@ def test_any_rows_of_any_selection_are_padded(lists: Dataset) -> None:
         assert_all(batch, cells)
     assert_all(dataset.read_rows([5, 102, 0, 51, 5]), cells)
     assert_all(dataset.batch_at(3, 1), cells)
-
-
-@st.composite
-def requests(draw: st.DrawFn) -> tuple[DatasetSpec, dict[str, tuple[Pad, Any, Any]]]:
-    """Draw a file of lists and texts, and how they are padded."""
-    columns, pads, truncations = [], {}, {}
-    nulls: dict[str, Any] = {}
-    flat = {"list": TYPES, "large_list": TYPES, "scalar": TEXTS}
-    made = [kind for kind in all_kinds() if kind.type in flat.get(kind.shape, ())]
-    for number in range(draw(st.integers(1, 3))):
-        kind, name = draw(st.sampled_from(made)), f"c{number}"
-        element_nulls = draw(st.sampled_from((0.0, 0.3)))
-        longest = draw(st.sampled_from((3, 20)))
-        columns.append(Kind(name, kind.type, kind.shape, 0.2, element_nulls, longest, seed=number))
-        pads[name] = Pad(
-            draw(st.sampled_from((1, 4, 7, 20))),
-            draw(st.integers(0, 1)),
-            draw(st.sampled_from(("right", "left"))),
-        )
-        truncations[name] = draw(st.sampled_from(("head", "tail")))
-        nulls[name] = 1 if element_nulls else draw(st.sampled_from(("mask", 1)))
-    spec = DatasetSpec((draw(file_specs("a.parquet")),), tuple(columns))  # type: ignore[arg-type]
-    return spec, {name: (pads[name], truncations[name], nulls[name]) for name in pads}
-
-
-@given(requests(), st.booleans(), st.sampled_from((None, 2)), st.sampled_from((1, 3, 7)))
-def test_every_row_is_padded_as_the_oracle_pads_it(
-    request: tuple[DatasetSpec, dict[str, Any]], is_shuffled: bool, threads: int | None, batch_size: int
-) -> None:
-    """Any kind of column, any way to write it, any order, threads, nulls, pads."""
-    spec, asked_of = request
-    if not spec.num_rows:
-        return
-    order = Shuffle(3, 8, 16).arguments if is_shuffled else {}
-    with written(spec) as dataset:
-        cells = written_cells(spec)
-        columns = [
-            with_nulls(fr.col(name), rule).pad(pad.size, pad.value, keep, side=pad.side)
-            for name, (pad, keep, rule) in asked_of.items()
-        ]
-        made = make(dataset, batch_size, tail="short", columns=["row", *columns], **order)
-        seen: list[int] = []
-        for batch in made if threads is None else fr.Loader(made, threads=threads):
-            seen += batch.rows().tolist()
-            for name, (pad, keep, rule) in asked_of.items():
-                assert_padded(batch, name, cells[name], pad, keep, rule)
-        assert sorted(seen) == list(range(spec.num_rows))

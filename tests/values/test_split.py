@@ -9,75 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import fastresume as fr
-
-PIECES = st.sampled_from(["", "a", "b", "é", "日本", "long", ":"])
-TEXTS = st.none() | st.just("") | st.lists(PIECES, min_size=1, max_size=5).map("::".join)
 
 
 def write(path: Path, rows: list[Any], kind: pa.DataType | None = None, **how: Any) -> Path:
     """Write the rows as a column `x`, beside their numbers."""
     pq.write_table(pa.table({"row": range(len(rows)), "x": pa.array(rows, kind or pa.string())}), path, **how)
     return path
-
-
-def held(text: str | None) -> list[str] | None:
-    """The values in a text."""
-    return None if text is None else text.split("::") if text else []
-
-
-@given(rows=st.lists(TEXTS, min_size=1, max_size=40), data=st.data())
-def test_a_text_is_the_list_of_what_stands_between_separators(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[str | None], data: st.DataObject
-) -> None:
-    path = write(
-        tmp_path_factory.mktemp("split") / "x.parquet",
-        rows,
-        row_group_size=data.draw(st.integers(1, 40)),
-        use_dictionary=data.draw(st.booleans()),
-        data_page_size=data.draw(st.sampled_from([1, 1 << 20])),
-    )
-    order: dict[str, Any] = data.draw(
-        st.sampled_from([{}, {"shuffle": True, "block_rows": 5, "window_rows": 15}])
-    )
-    nulls = data.draw(st.sampled_from(["mask", ""]))
-    x = fr.col("x").split("::")
-    told = [made.mask_null() if nulls == "mask" else made.fill_null(0) for made in (x, x.hash(97), x.codes())]
-    columns = [
-        "row",
-        told[0],
-        told[1].alias("bucket"),
-        told[2].alias("code"),
-        told[2].pad(4, -1, "head").alias("pad"),
-    ]
-    dataset = fr.ParquetDataset(path, batch_size=7, tail="short", columns=columns, **order)
-    values = sorted({piece.encode() for text in rows for piece in held(text) or []})
-    assert dataset.dictionaries["code"] == [value.decode() for value in values]
-    assert dataset.schema["x"].shape == ("B", "*", "*")
-    write(path.with_name("lists.parquet"), [held(text) for text in rows], pa.list_(pa.string()))
-    lists = fr.ParquetDataset(
-        path.with_name("lists.parquet"), batch_size=1, columns=[fr.col("x").hash(97)], nulls="mask"
-    )
-    empty = None if nulls == "mask" else []
-    for batch in dataset:
-        numbers = batch["row"].tolist()
-        own = [empty if rows[number] is None else held(rows[number]) for number in numbers]
-        assert batch["x"].to_strings() == own
-        codes = [None if row is None else [values.index(piece.encode()) for piece in row] for row in own]
-        assert batch["code"].to_list() == codes
-        whole = [cell or [] for cell in lists.read_rows(numbers)["x"].to_list()]
-        assert [cell or [] for cell in batch["bucket"].to_list()] == whole
-        assert batch["pad"].tolist() == [((row or [])[:4] + [-1] * 4)[:4] for row in codes]
-        assert batch["pad_length"].tolist() == [min(len(row or []), 4) for row in codes]
-        if nulls == "mask":
-            marks = [[place < len(row or []) for place in range(4)] for row in codes]
-            assert batch["pad_values_valid"].tolist() == marks
-            assert batch["code"].values_valid.all()
-    some = dataset.read_rows([len(rows) - 1, 0])["x"].to_strings()
-    assert some == [empty if rows[n] is None else held(rows[n]) for n in (-1, 0)]
 
 
 @pytest.mark.parametrize("workers", [0, 2])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import torch
 from test_types import ORDERS, ROWS, WAYS, read, write
 
 import fastresume as fr
-from support.asked import with_nulls
 from support.each_of import each_of
 
 
@@ -170,20 +167,6 @@ def test_lists_of_structs_are_lists_of_their_members(path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------- lists of one length
-
-
-@each_of("way", WAYS)
-@each_of("length", [1, 3, 8])
-def test_lists_of_one_length_are_a_matrix(path: Path, way: dict[str, Any], length: int) -> None:
-    rows = [None if row % 4 == 1 else [row + place / 8 for place in range(length)] for row in range(ROWS)]
-    for type_ in (pa.list_(pa.float32()), pa.list_(pa.float32(), length), pa.large_list(pa.float32())):
-        write(path, pa.array(rows, type_), **way)
-        for order, (nulls, fill) in itertools.product(ORDERS, (("mask", 0), (7, 7))):
-            found = read(path, nulls, order, columns=["*", with_nulls(fr.col("x").fixed(length), nulls)])
-            assert found["x"].dtype == torch.float32
-            assert found["x"].tolist() == [[fill] * length if row is None else row for row in rows]
-            if nulls == "mask":
-                assert found["x_valid"].tolist() == [row is not None for row in rows]
 
 
 def test_lists_of_one_length_are_known_before_the_first_batch(path: Path) -> None:

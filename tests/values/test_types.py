@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import decimal
-import itertools
 import struct
 import uuid
 from collections.abc import Sequence
@@ -22,7 +21,6 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support import thrift_writer as tw
 from support.asked import asked, with_nulls
-from support.cells import unscaled
 from support.each_of import each_of
 from support.list_writer import sized
 from support.thrift_writer import OneColumn, data_page, dictionary_page, i32
@@ -73,34 +71,6 @@ def read(
 # ------------------------------------------------------------------------------------------------------ times
 
 
-@each_of(
-    ("type_", "unit"),
-    [
-        (pa.timestamp("ms"), "timestamp[ms]"),
-        (pa.timestamp("us"), "timestamp[us]"),
-        (pa.timestamp("ns"), "timestamp[ns]"),
-        (pa.timestamp("us", "Europe/Berlin"), "timestamp[us, UTC]"),
-        (pa.timestamp("ns", "UTC"), "timestamp[ns, UTC]"),
-        (pa.date32(), "date[day]"),
-        (pa.time32("ms"), "time[ms]"),
-        (pa.time64("us"), "time[us]"),
-        (pa.time64("ns"), "time[ns]"),
-        *((pa.duration(unit), f"duration[{unit}]") for unit in ("s", "ms", "us", "ns")),
-    ],
-)
-@each_of("is_listed", [False, True])
-def test_times_are_int64_and_the_schema_has_their_unit(
-    path: Path, type_: pa.DataType, unit: str | None, is_listed: bool
-) -> None:
-    numbers = pa.array(range(ROWS)).cast(pa.int32() if type_.bit_width == 32 else pa.int64()).cast(type_)
-    array = pa.array([[number] for number in numbers], pa.list_(type_)) if is_listed else numbers
-    schema = fr.ParquetDataset(write(path, array), batch_size=10).schema
-    assert schema["x"].dtype == torch.int64
-    assert schema["x"].unit == unit
-    assert f"x: int64 {'[B, *]' if is_listed else '[B]'}{f' {unit}' if unit else ''}" in repr(schema)
-    assert list(read(path)["x"]) == [[n] if is_listed else n for n in range(ROWS)]
-
-
 def test_a_duration_is_one_wherever_it_stands_and_an_integer_without_arrows_schema(path: Path) -> None:
     taken = pa.duration("us")
     type_ = pa.struct([("taken", taken), ("map", pa.map_(pa.string(), taken)), ("count", pa.int64())])
@@ -131,25 +101,6 @@ def int96(nanoseconds: int) -> bytes:
     return struct.pack("<qi", rest, day + EPOCH)
 
 
-EXTREMES = [0, 1, -1, 2**63 - 1, -(2**63), DAY, -DAY, DAY - 1, 1_790_000_000 * 10**9]
-
-
-@each_of("way", WAYS)
-@each_of("share", [0.0, 0.3, 1.0])
-def test_int96_is_nanoseconds_since_1970(path: Path, way: dict[str, Any], share: float) -> None:
-    random = np.random.default_rng(1)
-    numbers = np.concatenate([EXTREMES, random.integers(-(2**63), 2**63 - 1, ROWS)])
-    array = pa.array(numbers, pa.timestamp("ns"), mask=random.random(len(numbers)) < share)
-    write(path, array, use_deprecated_int96_timestamps=True, **way)
-    assert pq.read_schema(path).field("x").type == pa.timestamp("ns")
-    assert pq.ParquetFile(path).schema.column(1).physical_type == "INT96"
-    assert fr.ParquetDataset(path, batch_size=10).schema["x"].unit == "timestamp[ns]"
-    for order in ORDERS:
-        found = read(path, "mask", order)
-        assert found["x"].tolist() == array.cast(pa.int64()).fill_null(0).to_pylist()
-        assert found["x_valid"].tolist() == array.is_valid().to_pylist()
-
-
 @pytest.mark.law(11)
 @each_of("wrong", [2**63, -(2**63) - 1, 10**21])
 @each_of("is_encoded", [False, True])
@@ -169,23 +120,6 @@ def test_a_time_beyond_int64_is_named_with_its_row(path: Path, wrong: int, is_en
 
 
 # ---------------------------------------------------------------------------------------- bytes of one length
-
-
-@each_of("way", WAYS)
-@each_of("length", [1, 2, 8, 16, 33])
-def test_bytes_of_one_length_are_a_matrix(path: Path, way: dict[str, Any], length: int) -> None:
-    random = np.random.default_rng(length)
-    cells = [None if row % 4 == 1 else random.bytes(length) for row in range(ROWS)]
-    write(path, pa.array(cells, pa.binary(length)), **way)
-    field = fr.ParquetDataset(path, batch_size=10, nulls="mask").schema["x"]
-    assert (field.dtype, field.shape, field.unit) == (torch.uint8, ("B", length), None)
-    for order, (nulls, byte) in itertools.product(ORDERS, (("mask", 0), (0, 0), (7, 7))):
-        found = read(path, nulls, order)
-        assert found["x"].shape == (ROWS, length)
-        expected = [bytes([byte] * length) if cell is None else cell for cell in cells]
-        assert [bytes(row.tolist()) for row in found["x"]] == expected
-        if nulls == "mask":
-            assert found["x_valid"].tolist() == [cell is not None for cell in cells]
 
 
 def test_a_uuid_is_sixteen_bytes(path: Path) -> None:
@@ -238,52 +172,6 @@ def decimal_array(cells: Sequence[Decimal | None], precision: int, scale: int) -
     return pa.array(cells, make(precision, scale))
 
 
-@each_of("way", WAYS)
-@each_of("is_integer", [False, True])
-@each_of(("precision", "scale"), [(1, 0), (5, 2), (9, 9), (10, 3), (18, 0), (18, 18)])
-def test_decimals_of_18_digits_are_unscaled_integers(
-    path: Path, way: dict[str, Any], is_integer: bool, precision: int, scale: int
-) -> None:
-    cells = decimals(precision, scale)
-    write(path, decimal_array(cells, precision, scale), store_decimal_as_integer=is_integer, **way)
-    field = fr.ParquetDataset(path, batch_size=10, nulls="mask").schema["x"]
-    assert (field.dtype, field.shape) == (torch.int64, ("B",))
-    assert field.unit == f"decimal({precision}, {scale})"
-    for order in ORDERS:
-        found = read(path, "mask", order)
-        assert found["x"].tolist() == [0 if cell is None else unscaled(cell, scale) for cell in cells]
-        assert found["x_valid"].tolist() == [cell is not None for cell in cells]
-
-
-@each_of("encoding", ["DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT", "PLAIN", "DELTA_BYTE_ARRAY"])
-@each_of(("precision", "scale"), [(9, 2), (18, 4)])
-@each_of("rule", ["int64", "float64"])
-def test_decimals_in_every_encoding(path: Path, encoding: str, precision: int, scale: int, rule: str) -> None:
-    cells = decimals(precision, scale)
-    how: dict[str, Any] = {"use_dictionary": False, "column_encoding": {"x": encoding}}
-    is_integer = encoding == "DELTA_BINARY_PACKED"
-    write(path, decimal_array(cells, precision, scale), store_decimal_as_integer=is_integer, **how)
-    expected = [
-        0 if cell is None else unscaled(cell, scale) if rule == "int64" else float(cell) for cell in cells
-    ]
-    assert read(path, "mask", x=fr.col("x").decimal(rule))["x"].tolist() == expected
-
-
-@each_of("is_integer", [False, True])
-@each_of(("precision", "scale"), [(5, 2), (18, 3), (38, 0), (38, 38), (76, 5)])
-def test_decimals_as_floats_are_the_nearest_ones(
-    path: Path, is_integer: bool, precision: int, scale: int
-) -> None:
-    cells = decimals(precision, scale)
-    write(path, decimal_array(cells, precision, scale), store_decimal_as_integer=is_integer)
-    for order in ORDERS:
-        found = read(path, -1.5, order, fr.col("x").decimal("float64"))
-        assert found["x"].dtype == torch.float64
-        assert found["x"].tolist() == [-1.5 if cell is None else float(cell) for cell in cells]
-    masked = fr.col("x").decimal("float64").mask_null()
-    assert fr.ParquetDataset(path, batch_size=10, columns=masked).schema["x"].unit is None
-
-
 @given(st.decimals(allow_nan=False, allow_infinity=False, places=7, min_value=-(10**30), max_value=10**30))
 def test_any_decimal_as_a_float_is_what_python_makes_of_it(
     tmp_path_factory: pytest.TempPathFactory, value: Decimal
@@ -292,16 +180,6 @@ def test_any_decimal_as_a_float_is_what_python_makes_of_it(
     pq.write_table(pa.table({"x": pa.array([value], pa.decimal128(38, 7))}), path)
     (batch,) = fr.ParquetDataset(path, batch_size=1, columns=fr.col("x").decimal("float64"))
     assert batch["x"].tolist() == [float(value)]
-
-
-@each_of(("precision", "length"), [(5, 3), (19, 9), (38, 16), (76, 32)])
-def test_decimals_as_bytes_are_those_of_the_file(path: Path, precision: int, length: int) -> None:
-    cells = decimals(precision, 2)
-    write(path, decimal_array(cells, precision, 2))
-    found = read(path, "mask", x=fr.col("x").decimal("bytes"))
-    assert found["x"].shape == (ROWS, length)
-    numbers = [int.from_bytes(bytes(row.tolist()), "big", signed=True) for row in found["x"]]
-    assert numbers == [0 if cell is None else unscaled(cell, 2) for cell in cells]
 
 
 def test_decimals_that_may_not_fit_are_refused_with_what_can_be_done(path: Path) -> None:
@@ -354,14 +232,6 @@ def test_a_decimal_of_absurd_length_is_refused_in_time(path: Path) -> None:
     for rule in ("int64", "float64"):
         with pytest.raises(fr.DataError, match=r"row 0 .*a decimal of 4194304 bytes"):
             list(fr.ParquetDataset(path, batch_size=1, columns=fr.col("x").decimal(rule)))
-
-
-def test_lists_of_decimals_held_as_integers_are_integers(path: Path) -> None:
-    cells = [[Decimal(row) / 100] * (row % 3) for row in range(ROWS)]
-    write(path, pa.array(cells, pa.list_(pa.decimal128(9, 2))), store_decimal_as_integer=True)
-    assert read(path)["x"] == [[row] * (row % 3) for row in range(ROWS)]
-    floats = [[float(Decimal(row) / 100)] * (row % 3) for row in range(ROWS)]
-    assert read(path, x=fr.col("x").decimal("float64"))["x"] == floats
 
 
 @pytest.mark.parametrize("rule", ["int32", "", "Float64"])

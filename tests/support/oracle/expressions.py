@@ -6,10 +6,13 @@ gives. A number that is delivered is its bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
+
+import numpy as np
 
 from support.oracle.values import FLOATS, bucket, cast, padded
 
@@ -29,7 +32,9 @@ def dtype_of(leaf: str, said: Said) -> str:
         return str(said["cast"][0]).removeprefix("torch.")
     if "decimal" in said:
         return str(said["decimal"][0])
-    return {"text": "uint8", "bytes": "uint8", "decimal": "int64", "time": "int64"}.get(leaf, leaf)
+    if leaf.startswith("bytes"):
+        return "uint8"
+    return {"text": "uint8", "decimal": "int64", "time": "int64"}.get(leaf, leaf)
 
 
 def made(rows: Sequence[Any], leaf: str, depth: int, said: Said) -> Made:
@@ -47,21 +52,22 @@ def made(rows: Sequence[Any], leaf: str, depth: int, said: Said) -> Made:
     if is_text:
         depth += 1
     rule = said["mask_null"] if "mask_null" in said else said.get("fill_null")
-    width = 4 if leaf == "bytes" else 1
+    width = int(leaf.removeprefix("bytes")) if dtype == "uint8" and leaf.startswith("bytes") else 1
     fill = None
-    if "fill_null" in said and not (is_text and said["fill_null"] == ("",)):
+    if "fill_null" in said and not is_text:  # of a text, any value means an empty one
         fill = number(said["fill_null"][0], dtype) * width
     elif "mask_null" in said:
         fill = number(0, dtype) * width
     is_masked = rule == ()
     sizes = said["fixed"][0] if "fixed" in said else ()
     sizes = sizes if isinstance(sizes, tuple) else (sizes,)
+    sizes = () if sizes == (None,) else sizes
     if sizes and sizes[0] is not None:
         return matrix(rows, sizes, fill, is_masked)
     inner = 1
     if sizes:
-        (_, inner), depth = sizes, depth - 1
-        rows = [None if row is None else [of_one_length(one, inner) for one in row] for row in rows]
+        inner, depth = math.prod(sizes[1:]), depth - len(sizes) + 1
+        rows = [None if row is None else [of_lengths(one, sizes[1:]) for one in row] for row in rows]
     if "pad" in said:
         return padded_rows(rows, said["pad"], dtype, inner, width, fill, is_masked, is_text)
     if sizes:
@@ -78,7 +84,7 @@ def made(rows: Sequence[Any], leaf: str, depth: int, said: Said) -> Made:
 def converter(rows: Sequence[Any], leaf: str, depth: int, said: Said, dtype: str) -> Callable[[Any], Any]:
     """Return what becomes of one value."""
     if "hash" in said:
-        return lambda value: number(bucket(unscaled(value), *said["hash"]), dtype)
+        return lambda value: number(bucket(hashed(value, said), *said["hash"]), dtype)
     if "codes" in said:
         named, unknown = (*said["codes"], None, None)[:2]
         if named is None:
@@ -87,25 +93,45 @@ def converter(rows: Sequence[Any], leaf: str, depth: int, said: Said, dtype: str
         return lambda value: number(codes.get(value, unknown), dtype)
     if leaf == "text":
         return lambda value: [value[place : place + 1] for place in range(len(value))]
-    if leaf == "bytes":
+    if leaf.startswith("bytes"):
         return bytes
-    if leaf == "decimal" and "cast" in said and dtype not in FLOATS:
+    if leaf in FLOATS and "cast" not in said:
+        return lambda value: np.array(value, leaf).tobytes()  # of a NaN, its own bits
+    rounding = said.get("cast", ())[1:] == (True,)
+    is_scaled = leaf == "decimal" and (said.get("decimal", ("int64",)) != ("int64",) or is_value(said))
+    if is_scaled and dtype not in FLOATS:
         raise RefusedError  # a decimal is no integer
-    if leaf == "decimal" and ("cast" in said or said.get("decimal") == ("float64",)):
+    if is_scaled:
         return lambda value: number(float(value), dtype)
-    return lambda value: number(unscaled(value), dtype)
+    return lambda value: number(unscaled(value), dtype, rounding)
+
+
+def is_value(said: Said) -> bool:
+    """Return whether a decimal is cast as the number that it stands for, not as its unscaled integer."""
+    return "cast" in said and "decimal" not in said
+
+
+def hashed(value: Any, said: Said) -> Any:
+    """Return what a hash takes of a value: bytes, or an integer."""
+    whole = unscaled(value)
+    if "cast" in said or "decimal" in said:
+        return int.from_bytes(number(whole, "int64"), "little", signed=True)
+    return whole
 
 
 def unscaled(value: Any) -> Any:
     """Return a decimal's integer, an instant's microseconds; of others, the value."""
     if isinstance(value, datetime):
         return (value - datetime(1970, 1, 1)) // timedelta(microseconds=1)
-    return int(value.scaleb(2)) if isinstance(value, Decimal) else value
+    if isinstance(value, Decimal):
+        sign, digits, _ = value.as_tuple()
+        return (-1) ** sign * int("".join(map(str, digits)))
+    return value
 
 
-def number(value: Any, dtype: str) -> bytes:
+def number(value: Any, dtype: str, rounding: bool = False) -> bytes:
     """Return the bytes of a number that must fit."""
-    found = None if value is None else cast(value, dtype)
+    found = None if value is None else cast(value, dtype, rounding=rounding)
     if found is None:
         raise RefusedError
     return found
@@ -157,16 +183,22 @@ def of_one_length(row: Any, size: int) -> list[Any]:
     return list(row)
 
 
+def of_lengths(row: Any, sizes: Sequence[int]) -> list[Any]:
+    """Return the values of lists that have one length at each level."""
+    values = [row]
+    for size in sizes:
+        values = [one for part in values for one in of_one_length(part, size)]
+    return values
+
+
 def matrix(rows: Sequence[Any], sizes: Sequence[int], fill: bytes | None, is_masked: bool) -> Made:
     """Return lists that all have one length at each level, as the rows of one tensor."""
     whole, valid = [], []
     for row in rows:
         if row is None:
-            cells: list[Any] = [None] * sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
+            cells: list[Any] = [None] * math.prod(sizes)
         else:
-            cells = of_one_length(row, sizes[0])
-            for size in sizes[1:]:
-                cells = [one for part in cells for one in of_one_length(part, size)]
+            cells = of_lengths(row, sizes)
         whole.append(b"".join(filled(cells, fill)))
         valid.append([cell is not None for cell in cells])
     if not is_masked:
