@@ -280,13 +280,6 @@ def test_values_of_paths_are_cast(tmp_path: Path) -> None:
     assert dataset.read_rows([3, 2])["day"].tolist() == [7, 7]
 
 
-def test_lists_of_one_length_are_cast_item_by_item(path: Path) -> None:
-    write(path, x=pa.array([[1, 2], None, [3, 4]]))
-    dataset = open_dataset(path, fr.col("x").fixed(2).cast(torch.bfloat16).fill_null(9))
-    assert dataset.schema["x"].shape == ("B", 2)
-    assert next(iter(dataset))["x"].tolist() == [[1, 2], [9, 9], [3, 4]]
-
-
 # ----------------------------------------------------------------------------------------------- other things
 
 

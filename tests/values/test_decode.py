@@ -34,17 +34,6 @@ Write = Callable[[DatasetSpec], Dataset]
 ORDERS = ({}, Shuffle(17, 20, 45).arguments)
 
 
-A_COLUMN_EACH = (
-    Kind("number", "int64", nulls=0.3),
-    Kind("float", "float32", nulls=None),
-    Kind("truth", "bool", nulls=0.2),
-    Kind("text", "string", nulls=0.1),
-    Kind("list", "int32", "list", 0.1, 0.1),
-    Kind("bytes", "binary[7]", nulls=0.1),
-)
-"""One of each way from pages to tensors."""
-
-
 @each_of("version", ["1.0", "2.0"])
 def test_dictionaries_under_their_old_name(write_dataset: Write, version: str) -> None:
     columns = [Kind(type_, type_, nulls=0.1) for type_ in ("int32", "float64", "string")]

@@ -130,23 +130,3 @@ def test_a_null_is_an_error_that_says_what_it_is(tmp_path: Path) -> None:
         with pytest.raises(fr.DataError, match=rf"{what} in row 0 of the row group is null"):
             # Footers do not tell whether the row is one of those that are selected.
             next(iter(fr.ParquetDataset(tmp_path, batch_size=1, columns="x", rows=[[0, 1]])))
-
-
-def test_decimals_in_lists_are_what_is_asked(tmp_path: Path) -> None:
-    write(tmp_path / "x.parquet", "decimal(7, 2)", 1, [[123, -45], []])
-    for asked, expected in [
-        (fr.col("x").decimal("int64"), [[123, -45], []]),
-        (fr.col("x").decimal("float64"), [[1.23, -0.45], []]),
-        (fr.col("x").cast(torch.float64), [[1.23, -0.45], []]),
-        (fr.col("x").decimal("bytes"), [[[0, 0, 0, 123], [255, 255, 255, 211]], []]),
-    ]:
-        (batch,) = fr.ParquetDataset(tmp_path, batch_size=2, columns=asked)
-        assert batch["x"].to_list() == expected
-
-
-def test_texts_in_lists_of_lists_have_buckets_and_codes(tmp_path: Path) -> None:
-    write(tmp_path / "x.parquet", "string", 2, [[["b", "a"], []], [["a"]]])
-    (codes,) = fr.ParquetDataset(tmp_path, batch_size=2, columns=fr.col("x").codes())
-    assert codes["x"].to_list() == [[[1, 0], []], [[0]]]
-    (buckets,) = fr.ParquetDataset(tmp_path, batch_size=2, columns=fr.col("x").hash(99))
-    assert buckets["x"].values.offsets.tolist() == [0, 2, 2, 3]

@@ -126,18 +126,6 @@ def test_data_pages_are_not_read_where_dictionaries_have_all_values(path: Path) 
         list(dataset)
 
 
-@pytest.mark.parametrize("how", [{"use_dictionary": False}, {"dictionary_pagesize_limit": 200}])
-def test_pages_without_a_dictionary_are_read(path: Path, how: dict[str, Any]) -> None:
-    values = [f"value {index * 7919 % 1000}" for index in range(3000)]
-    table = pa.table({"x": values})
-    pq.write_table(table, path, row_group_size=700, data_page_size=500, write_batch_size=50, **how)
-    dataset = fr.ParquetDataset(path, batch_size=3000, columns=["*", fr.col("x").codes()])
-    known = dataset.dictionaries["x"]
-    assert known == sorted(set(values))
-    (batch,) = dataset
-    assert [known[code] for code in batch["x"].tolist()] == values
-
-
 @pytest.mark.parametrize(
     "values", [["b", None, "a", None], [["b", None], None, ["a"], []]], ids=["texts", "lists"]
 )

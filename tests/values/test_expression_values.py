@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
-from support.delivered import cells, expression, found
+from support.delivered import expression, found
 from support.oracle import expressions as oracle
 from support.oracle.expressions import Said
 
@@ -127,32 +127,6 @@ def test_an_expression_makes_what_plain_python_makes_of_the_values(data: st.Data
         tensor = batch[name]
         assert str(tensor.dtype) == f"torch.{oracle.dtype_of(leaf, said)}"
         assert found(batch, name) == expected
-
-
-NUMBERS = ("bool", "int8", "float32", "float64", "decimal")
-"""What a float64 holds whatever was drawn."""
-
-
-@given(st.data())
-def test_a_stack_has_what_its_columns_have_side_by_side(data: st.DataObject) -> None:
-    leaves = data.draw(st.lists(st.sampled_from(NUMBERS), min_size=1, max_size=4))
-    rule = data.draw(st.sampled_from(("mask_null", "fill_null")))
-    said: Said = {"cast": (torch.float64,), rule: () if rule == "mask_null" else (1,)}
-    count = data.draw(st.integers(1, 5))
-    drawn = [
-        data.draw(st.lists(st.none() | LEAVES[leaf][1], min_size=count, max_size=count)) for leaf in leaves
-    ]
-    table = {
-        f"x{place}": pa.array(rows, LEAVES[leaf][0])
-        for place, (leaf, rows) in enumerate(zip(leaves, drawn, strict=True))
-    }
-    with tempfile.TemporaryDirectory() as directory:
-        pq.write_table(pa.table(table), f"{directory}/0.parquet", row_group_size=2)
-        batch = whole(directory, fr.stack(*(expression(name, said) for name in table), name="m"))
-    each = [oracle.made(rows, leaf, 0, said) for leaf, rows in zip(leaves, drawn, strict=True)]
-    assert cells(batch["m"]) == [b"".join(row) for row in zip(*(made[""] for made in each), strict=True)]
-    if rule == "mask_null":
-        assert batch["m_valid"].T.tolist() == [made["_valid"] for made in each]
 
 
 def whole(directory: str, column: fr.Column | fr.Stack) -> fr.Batch:

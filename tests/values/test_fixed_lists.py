@@ -120,15 +120,6 @@ def test_a_file_without_an_arrow_schema_is_read_as_before(path: Path) -> None:
     ]
 
 
-def test_they_are_cast_and_hashed(path: Path) -> None:
-    write(path, {"x": nested(range(12), (3, 2))})
-    batch = whole(path, columns=["*", fr.col("x").cast(torch.float32)])
-    assert tensor_of(batch, "x").equal(torch.arange(12, dtype=torch.float32).view(2, 3, 2))
-    batch = whole(path, columns=["*", fr.col("x").hash(7)])
-    assert tensor_of(batch, "x").shape == (2, 3, 2)
-    assert bool((tensor_of(batch, "x") < 7).all())
-
-
 def test_null_elements_are_filled_or_marked(path: Path) -> None:
     for type_, row, filled in (
         (pa.list_(pa.int32(), 2), [1, None], [1, 9]),

@@ -18,11 +18,8 @@ from golden import make_hashes
 from support import oracle
 from support.each_of import each_of
 from support.strategies import INTEGERS
-from support.topologies import Shuffle
 
 GOLDEN = json.loads((Path(make_hashes.__file__).parent / "hashes.json").read_text())
-
-SHUFFLE = Shuffle(17, 20, 45).arguments
 
 
 def write(path: Path, how: dict[str, Any] | None = None, **columns: Any) -> Path:

@@ -19,9 +19,7 @@ import fastresume as fr
 from support.cells import assert_holds, read_cells
 from support.each_of import each_of
 from support.jobs import make, tensors_of
-from support.strategies import TYPES, Dataset, DatasetSpec
-
-Write = Callable[[DatasetSpec], Dataset]
+from support.strategies import TYPES, Dataset
 
 
 def jagged_of(*rows: list[int] | None, dtype: torch.dtype = torch.int64, masked: bool = False) -> fr.Jagged:

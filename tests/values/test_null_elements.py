@@ -20,7 +20,6 @@ from support.each_of import each_of
 INT32 = pa.int32()
 
 elements = st.one_of(st.none(), st.integers(-99, 99))
-rows_of_lists = st.lists(st.one_of(st.none(), st.lists(elements, max_size=6)), min_size=1, max_size=60)
 
 
 def opened(path: Path, **how: Any) -> fr.ParquetDataset:
@@ -80,15 +79,6 @@ def test_the_elements_of_texts_and_stacks_have_no_mask(tmp_path: Path) -> None:
     columns = [fr.col("t").pad(2), fr.stack("a", "b", name="m"), "l"]
     keys = list(opened(tmp_path, columns=columns).schema)
     assert keys == ["t", "t_valid", "t_length", "m", "m_valid", "l"]
-
-
-def test_codes_and_buckets_of_lists_have_a_mask_of_their_elements(tmp_path: Path) -> None:
-    write(tmp_path / "x.parquet", [["b", None, "a"], None], pa.string())
-    columns = [fr.col("x").codes().pad(3).alias("codes"), fr.col("x").hash(1).pad(3).alias("buckets")]
-    (batch,) = opened(tmp_path, columns=columns)
-    assert batch["codes"].tolist() == [[1, 0, 0], [0, 0, 0]]
-    for name in ("codes", "buckets"):
-        assert batch[f"{name}_values_valid"].tolist() == [[True, False, True], [False] * 3]
 
 
 @given(data=st.data(), shuffle=st.booleans())

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 import fastresume as fr
 from support.asked import asked, with_nulls
 from support.cells import Cells, assert_holds, is_delivered, read_cells, rule_of, written_cells
-from support.columns import Kind, tables
+from support.columns import tables
 from support.each_of import each_of
 from support.jobs import make
-from support.strategies import Dataset, DatasetSpec, plain_spec, written
+from support.strategies import Dataset, DatasetSpec, written
 from support.topologies import Shuffle
 
 Write = Callable[[DatasetSpec], Dataset]
@@ -110,6 +110,48 @@ def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
         )
         with pytest.raises(ValueError, match=message):
             open_dataset(path, {"*": "mask", name: fill})
+
+
+@each_of(
+    ("type_", "fill"),
+    [
+        ("int64", 1.5),
+        ("int64", math.nan),
+        ("int64", math.inf),
+        ("int64", 2**63),
+        ("int64", 1e30),
+        ("uint64", -1),
+        ("uint8", -1),
+        ("uint8", 256),
+        ("int8", 128),
+        ("int8", -129),
+        ("int32", 2**31),
+        ("uint32", 2**32),
+        ("bool", 2),
+        ("bool", -1),
+        ("bool", 0.5),
+        ("float32", 1e300),
+        ("float16", 1e5),
+        ("timestamp[us]", 0.5),
+        ("date32", 2**63),
+    ],
+)
+@each_of("shape", ["scalar", "list", "stack"])
+def test_a_fill_value_that_does_not_fit_is_refused_by_name(
+    path: Path, type_: str, fill: Any, shape: str
+) -> None:
+    element = pa.timestamp("us") if type_ == "timestamp[us]" else pa.type_for_alias(type_)
+    array = pa.array([None], pa.list_(element) if shape == "list" else element)
+    pq.write_table(pa.table({"odd": array}), path)
+    for name in ("odd", "o*"):
+        column = fr.col(name).fill_null(fill)
+        columns = fr.stack(column, name="m") if shape == "stack" else column
+        with pytest.raises(ValueError, match=r"fr.col\('o") as caught:
+            fr.ParquetDataset(path, batch_size=1, columns=columns)
+        dtype = "int64" if type_ in ("timestamp[us]", "date32") else type_
+        assert dtype in str(caught.value)
+        assert str(fill).replace("e+", "e") in str(caught.value).replace("NaN", "nan"), str(caught.value)
+        assert not isinstance(caught.value, fr.FastresumeError), "the argument is wrong, not the data"
 
 
 @each_of("fill", [False, True])
@@ -255,19 +297,6 @@ def test_a_value_under_a_null_is_zero(path: Path) -> None:
     for name in ("number", "real", "flag"):
         assert batch[f"{name}_valid"].tolist() == [True, False, True]
         assert batch[f"{name}_valid"].dtype == torch.bool
-
-
-@pytest.mark.parametrize("order", [{}, SHUFFLE], ids=["sequential", "shuffled"])
-def test_a_stack_has_a_mask_of_its_shape(write_dataset: Write, order: dict[str, Any]) -> None:
-    columns = [Kind(f"f{i}", "float32", nulls=share, seed=i) for i, share in enumerate((0.1, None, 0.0, 0.9))]
-    columns += [Kind(f"b{i}", "bool", nulls=0.5, seed=i) for i in range(2)]
-    dataset = write_dataset(plain_spec([40, 13], [50], columns=columns))  # type: ignore[arg-type]
-    cells = read_cells(dataset.directory)
-    stack = {"dense": ["f3", "f0", "f1"], "flags": ["b0", "b1"]}
-    for nulls in ("mask", 0, {"*": 1}, {"row": "error", "dense": "mask", "flags": 0, "f2": "mask"}):
-        made = make(dataset, 20, **asked(nulls, stack), tail="pad", **order)
-        for batch in made:
-            assert_holds(batch, cells, nulls, stack)
 
 
 def test_columns_of_a_stack_may_be_filled_with_values_of_their_own(path: Path) -> None:

@@ -199,16 +199,6 @@ def test_lengths_are_named_after_their_tensor(tmp_path: Path) -> None:
         read(path, columns=[fr.col("x").pad(4).alias("y"), fr.col("row").alias("y_length")])
 
 
-def test_what_is_cast_or_hashed_is_padded_as_what_it_becomes(tmp_path: Path) -> None:
-    path = write(tmp_path, [[1, 2], [3]])
-    batch = read(path, nulls="error", columns=["*", fr.col("x").cast(torch.float32).pad(2, value=0.5)])
-    assert tensor_of(batch, "x").tolist() == [[1.0, 2.0], [3.0, 0.5]]
-    batch = read(path, nulls="error", columns=["*", fr.col("x").hash(100).pad(2, value=-1)])
-    jagged = read(path, nulls="error", columns=["*", fr.col("x").hash(100)])["x"]
-    assert isinstance(jagged, fr.Jagged)
-    assert tensor_of(batch, "x").flatten().tolist() == [*jagged.values.tolist(), -1]
-
-
 def test_a_column_that_files_lack_is_all_padding(tmp_path: Path) -> None:
     pq.write_table(pa.table({"y": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": [[5]], "y": [2]}), tmp_path / "b.parquet")
