@@ -149,7 +149,7 @@ class Loader:
 
     def _take_spec(self) -> None:
         """What reads the dataset, as it is now."""
-        self._spec = self.dataset._spec
+        self._spec = self._round = self.dataset._spec
         audit, names_bytes, context = self._made_of
         if audit is not None:
             self._spec = self._spec.audited()
@@ -260,8 +260,12 @@ class Loader:
 
     def _next_round(self) -> BatchIterator:
         """The iterator over the round that the dataset of a stream has now."""
-        if self._spec is not self.dataset._spec:
-            self._spec = self.dataset._spec
+        if self._round is not self.dataset._spec:
+            self._round = self.dataset._spec
+            self._spec = self._round
+            if self._log is not None:
+                self._spec = self._spec.audited()
+                self._log.follow(self._spec)
             self._stats._follow(self._spec)
             if self._pool is not None:
                 self._pool.follow(self._spec)

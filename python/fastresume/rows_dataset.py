@@ -23,6 +23,8 @@ from fastresume.options.rows import OrderChoice, Rows, Shuffle, order_choice, se
 from fastresume.options.tail import Tail, checked_tail
 from fastresume.options.units import Bins, Packed, check_unit
 from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
+from fastresume.packing.bins_table import BinsTable
+from fastresume.packing.packed_table import PackedTable
 from fastresume.packing.spec import of_units
 from fastresume.plan import Plan, make_plan
 from fastresume.reading.files_dataset import FilesDataset
@@ -146,8 +148,11 @@ class Asked:
         door: Door,
         table: SnapshotName | None = None,
         session: str | None = None,
+        units: PackedTable | BinsTable | None = None,
     ) -> Found:
         """What is read of rows that were opened, by these names.
+
+        `units` says which rows the units are made of, if that is known.
 
         Raises:
             DataError, SourceError: if what a filter or an index asks can't be read, or a column is missing.
@@ -185,7 +190,7 @@ class Asked:
             door=door,
             session=session,
         )
-        return Found(spec if self.unit is None else of_units(spec, self.unit, self.kept_in), report)
+        return Found(spec if self.unit is None else of_units(spec, self.unit, self.kept_in, units), report)
 
 
 class Session(ABC):

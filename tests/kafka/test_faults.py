@@ -240,9 +240,6 @@ def test_what_takes_no_stream_says_what_to_write(broker: Start) -> None:
     table = fr.ArrowDataset(pa.table({"id": [1, 2]}), world=(0, 1))
     with pytest.raises(TypeError, match=r"'clicks' is a stream, .* zip\(stream_loader, table_loader\)"):
         fr.Mixture({"clicks": (dataset, 3), "old": (table, 1)}, batch_size=4, world=(0, 1))
-    for unit in (fr.Packed("id", length=4), fr.Bins("id", cost=9)):
-        with pytest.raises(ValueError, match=r"unit= is not for streams: .* is a Jagged"):
-            opened(kafka, unit=unit)
     assert ids(dataset) == [*range(8)]  # and is none the worse
     assert [*DataLoader(opened(kafka), batch_size=None)][1]["id"].tolist() == [4, 5, 6, 7]
 

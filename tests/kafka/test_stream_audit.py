@@ -76,6 +76,15 @@ def test_lives_on_other_batch_sizes_are_proven_as_one(broker: Start, tmp_path: P
     assert grown
 
 
+def test_rounds_of_several_row_groups_are_proven(broker: Start, tmp_path: Path) -> None:
+    kafka = broker()
+    kafka.send(messages([(0, 10_000)] * 7)[0])
+    live(kafka, tmp_path, 7000, steps=3, shuffle=True, seed=2)
+    report = audit(tmp_path)
+    assert report.problems == 0, "\n".join(report.lines)
+    assert "round 0: unfinished (30%)" in str(report.lines)
+
+
 def test_removed_messages_are_told_and_not_hidden(broker: Start, tmp_path: Path) -> None:
     kafka = broker()
     kafka.send(messages([(0, 4)] * 6)[0])

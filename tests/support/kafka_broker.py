@@ -6,10 +6,11 @@ import fcntl
 import functools
 import hashlib
 import os
+import random
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -195,6 +196,9 @@ class Broker:
         self.close()
 
 
+LENGTHS = (None, 0, 1, 2, 3, 7, 40)
+"""Tokens of documents: 40 are several sequences."""
+
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), pa.field("text", pa.string(), nullable=False)]
 )
@@ -220,3 +224,41 @@ def messages(sizes: Iterable[tuple[int, int]]) -> tuple[list[tuple[int, bytes]],
         by_partition.setdefault(partition, []).extend(rows)
         number += size
     return sent, by_partition
+
+
+DOCUMENTS = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("tokens", pa.list_(pa.int64())),
+        pa.field("twice", pa.list_(pa.int32())),
+    ]
+)
+"""The columns of documents: `twice` has as many values as `tokens`."""
+
+
+def documents(seed: int, count: int, lengths: Sequence[int | None] = LENGTHS) -> list[pa.Table]:
+    """Messages of 0 to 4 documents; each token tells which one it is among all."""
+    draw, found, number = random.Random(seed), list[pa.Table](), 0
+    for first in range(0, 10 * count, 10):
+        rows: list[list[int] | None] = []
+        for _ in range(draw.randrange(5)):
+            length = draw.choice(lengths)
+            rows.append(None if length is None else [*range(number, number + length)])
+            number += length or 0
+        twice = [None if row is None else [2 * token for token in row] for row in rows]
+        ids = range(first, first + len(rows))
+        found.append(pa.table({"id": ids, "tokens": rows, "twice": twice}, DOCUMENTS))
+    return found
+
+
+def sent_documents(
+    tables: Sequence[pa.Table], partitions: int
+) -> tuple[list[tuple[int, bytes]], list[pa.Table]]:
+    """The messages of documents by turns for each partition; also the rows of each partition."""
+    sent = []
+    for number, table in enumerate(tables):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, DOCUMENTS) as writer:
+            writer.write_table(table)
+        sent.append((number % partitions, sink.getvalue().to_pybytes()))
+    return sent, [pa.concat_tables(tables[partition::partitions]) for partition in range(partitions)]

@@ -22,8 +22,11 @@ from support.rank import replace, write
 
 
 def train(rank: int, world_size: int, directory: str, life: int, address: str, given: dict[str, Any]) -> int:
-    """Go on from the saved state up to the end of the topic, or until the process is killed."""
-    place = Path(directory)
+    """Go on from the saved state up to the end of the topic, or until the process is killed.
+
+    `trained` among what is given names the tensor that is written down.
+    """
+    place, name = Path(directory), given.pop("trained", "id")
     join(place / f"store-{life}", rank, world_size)
     dataset = KafkaDataset(address, **given)
     loader = fr.Loader(dataset, threads=1, audit=place / "logs")
@@ -34,8 +37,8 @@ def train(rank: int, world_size: int, directory: str, life: int, address: str, g
     steps = 0
     for batch in loader:
         steps += 1
-        write(log, {"rows": batch["id"].tolist(), "epoch": batch.epoch, "step": batch.step})
-        together = batch["id"].sum().reshape(1)
+        write(log, {"rows": batch[name].tolist(), "epoch": batch.epoch, "step": batch.step})
+        together = batch[name].sum().reshape(1)
         dist.all_reduce(together)  # as gradients are: nobody is a step ahead
         if rank == 0:
             replace(saved, {"state": batch.state_dict(), "life": life, "steps": steps})

@@ -89,15 +89,17 @@ class Account:
                 self._report.finished[-1] += sum(self._tell_pass(stretches) for _, stretches in rounds)
                 continue
             self._report.finished[-1] += len(rounds)
-            self._report.counted.add("rows")
+            last = rounds[-1][1]
+            counted = self._descriptions.counted(last[-1].place)
+            self._report.counted.add(counted)
             own = [stretch for _, stretches in rounds for stretch in stretches]
             rows, batches = (
                 sum(found)
                 for found in zip(*((size(each.given), len(each.edges)) for each in own), strict=True)
             )
             span = f"rounds {rounds[0][0]}-{rounds[-1][0]}"
-            text = f"  {span}: finished: {rows} rows, each exactly once; {batches} batches"
-            self._report.lines.append(text)
+            text = f"  {span}: finished: {rows} {counted}, each exactly once{self._content(last, 0)}"
+            self._report.lines.append(f"{text}; {batches} batches")
         rounds_told = (each[-1].place.round for each in of_rounds.values())
         gaps = [gap for told in rounds_told if told is not None for gap in told.gaps]
         for part, first, end in dict.fromkeys(gaps):
@@ -106,7 +108,8 @@ class Account:
     def _is_plain(self, stretches: Sequence[Stretch]) -> bool:
         """Whether of a round no more is to be said than that it is finished."""
         is_masked = any(found for of in stretches for found in self._graph.records.masked[of.index])
-        return stretches[-1].is_last and all(map(self._is_sound, stretches)) and not is_masked
+        is_told = not is_masked and not self._untold(stretches)
+        return stretches[-1].is_last and all(map(self._is_sound, stretches)) and is_told
 
     def _tell_pass(self, stretches: Sequence[Stretch]) -> bool:
         """Reports a pass; returns whether it was finished and is proven."""

@@ -102,6 +102,10 @@ class DeliveryLog:
         """Notes how the next batches are cut. Nothing is written before the first of them."""
         self._segment = {"cut": list(cut), "batch_size": batch_size, "tail": tail, "on_iter": on_iter}
 
+    def follow(self, spec: Logged) -> None:
+        """Notes that the next batches are of another round of a stream."""
+        self._spec = spec
+
     def deliver(
         self,
         batch: Delivered,

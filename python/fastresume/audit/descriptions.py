@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from fastresume.audit.axis import by_pass
 from fastresume.audit.log_format import Start
@@ -35,7 +38,10 @@ class Descriptions:
         self._loaded: dict[tuple[str, int], Dataset | None] = {}
         self._named: dict[str, str] = {}
         self.contradictions: list[str] = []
+        self._units: dict[tuple[str, str | None], Mapping[str, Any]] = {}
         for start, place in places:
+            if start.units is not None:
+                self._units[place.fingerprint, place.selection] = start.units
             for name, weight in zip(place.names, place.weights, strict=True):
                 told = (start.sources or {}).get(name)
                 if place.is_mixture and weight and told is not None:
@@ -48,12 +54,25 @@ class Descriptions:
     def of(self, place: Place, name: str) -> Dataset | None:
         """The files of a source; None if they are not described."""
         if place.round is not None:
-            return place.round.rows
+            return self._of_round(place.round.rows, place)
         files, rows = place.files[name], place.rows[name]
         key = self._named.get(files, "") if place.is_mixture else files, rows
         if key not in self._loaded:
             fingerprint, selection = json.loads(key[0]) if key[0] else ("", None)
             self._loaded[key] = Dataset.load(self._directory, fingerprint, selection, rows)
+        return self._loaded[key]
+
+    def _of_round(self, rows: Dataset, place: Place) -> Dataset | None:
+        """The rows, or the units, of a round of a stream."""
+        key = place.fingerprint, place.positions
+        if place.selection is None:
+            return rows
+        if key not in self._loaded:
+            found = None
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                told = self._units[place.fingerprint, place.selection]
+                found = rows.of_units(told, base64.b64decode(told["contents"]))
+            self._loaded[key] = found if found is not None and found.starts[-1] == place.positions else None
         return self._loaded[key]
 
     def missing(self, places: Iterable[Place]) -> list[str]:

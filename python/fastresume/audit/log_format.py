@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -125,6 +125,7 @@ class Start:
 
     Of a mixture, `stage` is the state as the stage that begins has it. `sources` has the fingerprint and
     selection of each source's files, `renamed` the names that sources had in states, with those of now.
+    `units` says of a stream's round how its units are made, in what rank 0 writes.
     """
 
     file: str
@@ -140,6 +141,7 @@ class Start:
     stage: str | None = None
     sources: Mapping[str, tuple[str, str | None]] | None = None
     renamed: Mapping[str, str | None] = field(default_factory=dict)
+    units: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)

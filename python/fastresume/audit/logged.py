@@ -32,7 +32,7 @@ class Logged(Protocol):
         """The digest of what units at positions hold that are dropped; None for rows."""
 
     def stage_at(self, before: _core.Cursor) -> Mapping[str, Any]:
-        """What is noted of the stage of a mixture that a cursor is in; empty for one dataset."""
+        """What is noted of the stage of a mixture that a cursor is in, or of a stream's units."""
 
     def descriptions(self, rank: int) -> Iterator[Description]:
         """The files that describe what is read, which this rank writes if they are missing."""

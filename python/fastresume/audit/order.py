@@ -89,7 +89,10 @@ class Dataset:
             told = json.loads(path.read_text()) if path.exists() else None
             found = cls._of_rows(directory, fingerprint, selection if told is None else told["selection"])
             if told is not None:
-                found = found._of_units(directory, told, fingerprint, selection)
+                path = directory / contents_file(fingerprint, selection or "")
+                found = found.of_units(told, path.read_bytes() if path.exists() else b"")
+                if (told["fingerprint"], told["hash"]) != (fingerprint, selection):
+                    raise ValueError(f"the description is not that of {fingerprint} and {selection}")
         except (OSError, ValueError, KeyError, TypeError):
             return None
         return found if (found.selected[:, 1] - found.selected[:, 0]).sum() == count else None
@@ -109,26 +112,24 @@ class Dataset:
             raise ValueError("rows are selected that there are not")
         return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
 
-    def _of_units(
-        self, directory: Path, told: dict[str, Any], fingerprint: str, selection: str | None
-    ) -> Self:
-        """The units of these rows."""
+    def of_units(self, told: Mapping[str, Any], contents: bytes) -> Self:
+        """The units of these rows by their description, and by the digest of what each one holds, as bytes.
+
+        Raises:
+            ValueError, KeyError, TypeError: if it describes none.
+        """
         starts = np.array(told["starts"], np.int64)
         if told["counted"] not in ("sequences", "bins"):
             raise ValueError(f"positions count {told['counted']!r}, which this version does not know")
         is_packed = told["counted"] == "sequences"
         groups = np.arange(len(self.files) + 1) if is_packed else self.groups
-        if (told["fingerprint"], told["hash"]) != (fingerprint, selection) or len(starts) != groups[-1] + 1:
-            raise ValueError(f"the description is not that of {fingerprint} and {selection}")
-        if starts[0] or (starts[1:] < starts[:-1]).any():
+        if len(starts) != groups[-1] + 1 or starts[0] or (starts[1:] < starts[:-1]).any():
             raise ValueError("units have no such numbers")
         selected = np.array([[0, starts[-1]]], np.int64)
         content = None if told["content"] is None else int(told["content"])
-        contents = _contents(
-            directory / contents_file(fingerprint, selection or ""), content, int(starts[-1])
-        )
+        each = _contents(contents, content, int(starts[-1]))
         how = str(told["counted"]), str(told["unit"])
-        units = Units(*how, contents, int(told["dropped_tokens"]), self)
+        units = Units(*how, each, int(told["dropped_tokens"]), self)
         return replace(self, groups=groups, starts=starts, selected=selected, units=units)
 
     @property
@@ -182,11 +183,11 @@ class Dataset:
         return f"{self.files[file]}: {of_file}"
 
 
-def _contents(path: Path, content: int | None, count: int) -> Words | None:
-    """What each of the `count` units in a file holds; None if that does not add up to `content`."""
-    if content is None or not path.exists() or path.stat().st_size != 8 * count:
+def _contents(given: bytes, content: int | None, count: int) -> Words | None:
+    """What each of the `count` units holds; None if that does not add up to `content`."""
+    if content is None or len(given) != 8 * count:
         return None
-    contents = np.fromfile(path, "<u8").astype(np.uint64)
+    contents = np.frombuffer(given, "<u8").astype(np.uint64)
     return contents if int(contents.sum(dtype=np.uint64)) == content else None
 
 

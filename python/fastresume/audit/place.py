@@ -98,7 +98,7 @@ class Place:
             ):
                 raise ValueError("there is no such order")
         if self.round is not None and (
-            self.round.rows.starts[-1] != self.positions
+            (self.selection is None and self.round.rows.starts[-1] != self.positions)
             or self.epoch not in (of := self.round.number, of + 1)
         ):
             raise ValueError("the round has other rows than the state, or another number")

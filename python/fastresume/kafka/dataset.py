@@ -35,6 +35,7 @@ from fastresume.messages import bounds_messages, warn
 from fastresume.options.checks import at_least, one_of, positive, quoted
 from fastresume.options.hints import OF_KAFKA
 from fastresume.options.rows import Shuffle
+from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
 from fastresume.plan import Plan
@@ -85,15 +86,16 @@ class KafkaDataset(RowsDataset):
             brokers or topics have commas between them.
         topic: a topic, or several, if the address has none.
         config: more settings of librdkafka. "oauth_cb" is a function that returns a token.
-        batch_size: rows per rank and step.
-        global_batch_size: rows per step over all ranks, instead of `batch_size`.
+        batch_size: rows, or units, per rank and step.
+        global_batch_size: the same per step over all ranks, instead of `batch_size`.
         columns: what is delivered, as of a `ParquetDataset`.
         filter: keep the rows where a condition is true, as `fr.col("label") > 0`; or an expression of
             pyarrow. It is asked when messages are decoded.
         shuffle: deliver the rows of a round in a shuffled order.
         seed: of the shuffled order, and of what transforms draw.
         lanes: into how many contiguous parts a round is divided, as of a `ParquetDataset`.
-        unit: only None: rows are counted. docs/how-to/kafka.md says what to use instead.
+        unit: what is counted instead of rows: `fr.Packed(...)`, `fr.Bins(...)`, or None for rows. Those of a
+            partition follow one another over all rounds.
         nulls: what happens to a null that `columns` says nothing of: "error" or "mask".
         world: which of how many ranks this is. Several ranks need a process group.
         start: where a job without a state begins: "earliest", "latest", a datetime, `{partition: offset}`
@@ -101,7 +103,7 @@ class KafkaDataset(RowsDataset):
         value: what messages are: `fr.kafka.ArrowIPC()` (the default), `fr.kafka.Avro(registry)`,
             `fr.kafka.JSON(schema)`, or a function of a list of bytes that returns Arrow: a row for each, or a
             list with a table for each.
-        round_rows: the most rows of a round.
+        round_rows: the most rows of a round, unless a global batch of units takes more.
         round_bytes: a round ends when messages of this size were fetched.
         max_wait: seconds after which a round ends that has rows for a batch, if the loop waits.
         stop: where to stop: None for never, "end" for what is there now, a datetime or `{partition: offset}`.
@@ -155,7 +157,7 @@ class KafkaDataset(RowsDataset):
         shuffle: bool | Shuffle = False,
         seed: int | None = None,
         lanes: int | None = None,
-        unit: None = None,
+        unit: Packed | Bins | None = None,
         nulls: Literal["error", "mask"] = "error",
         world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
         start: str | datetime | Mapping[Any, int] = "earliest",
@@ -174,12 +176,6 @@ class KafkaDataset(RowsDataset):
         IterableDataset.__init__(self)
         arrow()
         settings = Settings(address, topic, config)
-        if unit is not None:
-            raise ValueError(
-                "unit= is not for streams: a round ends between rows, and not where a sequence or a global "
-                "batch of bins does. Leave it out: a column of lists is a Jagged, whose values lie one after "
-                "another as if packed"
-            )
         asked = Asked.of(
             batch_size=batch_size,
             global_batch_size=global_batch_size,
@@ -196,13 +192,13 @@ class KafkaDataset(RowsDataset):
             on_iter="continue",
             on_change="append",
             bad_rows="error",
-            unit=None,
+            unit=unit,
             world=world,
         )
         if asked.rows_of_rank is None:
             raise TypeError("one of batch_size and global_batch_size must be given, found neither")
         of_batch = asked.rows_of_rank * asked.world.world_size
-        if at_least(1, "round_rows", round_rows) < of_batch:
+        if at_least(1, "round_rows", round_rows) < of_batch and unit is None:
             raise ValueError(f"round_rows is {round_rows}, less than the {of_batch} rows of a global batch")
         limits = Limits(round_rows, at_least(1, "round_bytes", round_bytes), positive("max_wait", max_wait))
         own_start, own_stop, own_value = checked_start(start), checked_stop(stop), value_of(value)
@@ -415,6 +411,9 @@ class KafkaDataset(RowsDataset):
         own = [name for name, _ in self._topics]
         if names != own:
             raise _core.StateError(f"the state is of the topics {quoted(names)}, these are {quoted(own)}")
+        if cursor.values()["selection"] != self._spec.hash_of_selection:
+            told = self._spec.unit_told
+            raise _core.StateError(f"the state does not fit this stream: it needs the same topics{told}")
         return cursor
 
     def _imported(self, state: Any) -> _core.Cursor:

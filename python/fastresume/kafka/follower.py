@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import fastresume._core as _core
@@ -15,6 +16,8 @@ from fastresume.kafka.client import AT_ONCE_BYTES, Client, Message, Topic
 from fastresume.kafka.decoder import Chunk, Decoder
 from fastresume.kafka.place import Part, Place
 from fastresume.kafka.round import Gap, Generation, Round, Stretch, Topics
+from fastresume.kafka.source import RoundSource
+from fastresume.kafka.unit_counter import MadeOf, MadeOfRows, Table, Taking, UnitCounter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,8 @@ class Counted(NamedTuple):
     indices: tuple[Index, ...]
     behind: dict[Part, int]
     gaps: tuple[Gap, ...] = ()
+    table: Table | None = None
+    """Which rows each unit is made of; None if rows are counted."""
 
 
 class Found(NamedTuple):
@@ -79,6 +84,7 @@ class Follower:
         limits: when a round ends.
         on_gap: what happens if messages were removed before they were read.
         stops: where to stop reading; None for never.
+        units: what counts units; None if rows are counted.
     """
 
     def __init__(
@@ -88,12 +94,16 @@ class Follower:
         limits: Limits,
         on_gap: Literal["error", "skip"],
         stops: Mapping[Part, int] | None,
+        units: UnitCounter | None,
     ) -> None:
         self._client = client
         self._decoder = decoder
         self._limits = limits
         self._on_gap = on_gap
         self._stops = stops
+        self._units = units
+        self._times = 1  # of the limits, as long as what they allow makes no global batch
+        self._known: tuple[object, dict[Part, MadeOf]] | None = None  # what certain rows make
         self._buffers: dict[Part, Buffer] = {}
         self._topics_asked = 0.0
         self._gaps: list[Gap] = []
@@ -134,14 +144,14 @@ class Follower:
         is_asked: threading.Event,
         is_cancelled: threading.Event,
     ) -> Found:
-        """The rows after places that make whole global batches with `rest` rows that are left.
+        """What makes whole global batches after places, with what is left of the round before.
 
         Args:
             topics: the topics that the places are of, with their ids.
             begins: where they begin.
-            rest: rows that are left of the round before.
-            of_batch: the rows of a global batch.
-            takes_all: whether the last rows before the stop are taken if they make no whole batch, too.
+            rest: how many rows, or units, are left of the round before.
+            of_batch: how many a global batch has.
+            takes_all: whether the last ones before the stop are taken if they make no whole batch, too.
             began: when the search began, by the monotonic clock.
             is_asked: set when somebody waits. Before, more rows are taken in, up to the limits.
             is_cancelled: set when the rows are not needed any more.
@@ -160,17 +170,22 @@ class Follower:
             bounds = self._client.bounds(self._buffers)
             ends = self._ends(bounds)
             self._fetch(ends, rest, of_batch, is_cancelled)
-            rows = rest + sum(buffer.rows for buffer in self._buffers.values())
             now = time.monotonic()
-            is_full = rows >= self._least_rows(of_batch) or self._bytes >= self._limits.bytes
+            is_full = self._is_full(rest, of_batch)
             is_at_stop = self._is_at_stop()
             is_late = is_asked.is_set() and now - began >= self._limits.wait_seconds
-            takes_rest = takes_all and is_at_stop and rows > 0
-            if takes_rest or (rows >= of_batch and (is_full or is_at_stop or is_late)):
-                highs = {part: high for part, (_, high) in bounds.items()}
-                self._look_at_topics(topics)  # what was fetched was of these
-                whole = rows if takes_rest else rows // of_batch * of_batch
-                return self._divided(rest, whole, of_batch, highs)
+            if is_full or is_at_stop or is_late:
+                made = self._made()
+                count = rest + sum(each.count for each in made.values())
+                takes_rest = takes_all and is_at_stop and count > 0 and not self._is_cut
+                if takes_rest or count >= of_batch:
+                    highs = {part: high for part, (_, high) in bounds.items()}
+                    self._look_at_topics(topics)  # what was fetched was of these
+                    whole = count if takes_rest else count // of_batch * of_batch
+                    return self._divided(made, rest, whole, of_batch, highs)
+                if is_full:
+                    self._times *= 2
+                    continue
             if is_at_stop and not is_cancelled.is_set():
                 return Found(None, None, is_end=True)
             if now > tells_at:
@@ -202,15 +217,31 @@ class Follower:
                     f"{stretch.end}, found {buffer.rows}: messages were removed (by compaction, say), or "
                     "value=, filter= or bad_rows= differ from then"
                 )
-            taken = buffer.take(stretch.rows)
+            taken = buffer.take(stretch.rows, stretch.end.tokens)
             indices.append(taken.index)
             tables.append(taken.tables)
         self._buffers = buffers
-        return Found(Counted(round_.generations[-1], tuple(indices), {}), tables)
+        return Found(
+            self._in_units(Counted(round_.generations[-1], tuple(indices), {}), round_, tables), tables
+        )
+
+    def indexed(self, round_: Round, indices: Sequence[Index], tables: list[list[pa.Table]]) -> Found:
+        """A round that has grown, with the index of all its units."""
+        counted = Counted(round_.generations[-1], tuple(indices), {})
+        return Found(self._in_units(counted, round_, tables), tables)
+
+    def _in_units(self, counted: Counted, round_: Round, tables: list[list[pa.Table]]) -> Counted:
+        """The same, with the units of the round."""
+        if self._units is None:
+            return counted
+        source = RoundSource(round_, counted.indices, self._client, self._decoder, tables)
+        table, indices = self._units.table(source)
+        return counted._replace(table=table, indices=tuple(indices))
 
     def _begin_at(self, begins: Mapping[Part, Place]) -> None:
         """Keeps what was fetched after these places already."""
         own = {part: buffer.begin for part, buffer in self._buffers.items()}
+        self._times = 1
         if any(own.get(part) != place for part, place in begins.items()):
             self._buffers = {part: Buffer(place) for part, place in begins.items()}
             self._gaps = []
@@ -219,8 +250,16 @@ class Follower:
     def _bytes(self) -> int:
         return sum(buffer.bytes for buffer in self._buffers.values())
 
-    def _least_rows(self, of_batch: int) -> int:
-        return max(self._limits.rows, of_batch)
+    def _most_rows(self, rest: int, of_batch: int) -> int:
+        """How many rows are fetched, with a rest of rows."""
+        rows = self._limits.rows * self._times
+        return rows if self._units is not None else max(rows, of_batch) - rest
+
+    def _is_full(self, rest: int, of_batch: int) -> bool:
+        """Whether a round has as many rows or bytes as it may have."""
+        rows = sum(buffer.rows for buffer in self._buffers.values())
+        is_long = rows >= self._most_rows(rest, of_batch)
+        return is_long or self._bytes >= self._limits.bytes * self._times
 
     def _look_at_topics(self, topics: Topics) -> None:
         """Refuses topics that were created again; new partitions begin at their first offset."""
@@ -271,16 +310,14 @@ class Follower:
     def _fetch(
         self, ends: Mapping[Part, int], rest: int, of_batch: int, is_cancelled: threading.Event
     ) -> None:
-        limit = self._least_rows(of_batch) - rest
-        wanted = {part: (self._buffers[part].reached, end) for part, end in ends.items()}
-        if sum(buffer.rows for buffer in self._buffers.values()) >= limit:
+        if self._is_full(rest, of_batch):
             return
+        wanted = {part: (self._buffers[part].reached, end) for part, end in ends.items()}
         messages = self._client.fetch(wanted)
         try:
             for some in messages:
                 self._add(self._buffers, some)
-                rows = sum(buffer.rows for buffer in self._buffers.values())
-                if rows >= limit or self._bytes >= self._limits.bytes or is_cancelled.is_set():
+                if self._is_full(rest, of_batch) or is_cancelled.is_set():
                     return
         finally:
             messages.close()  # type: ignore[attr-defined]  # a generator
@@ -305,22 +342,55 @@ class Follower:
             if part in self._stops
         )
 
-    def _divided(self, rest: int, rows: int, of_batch: int, highs: Mapping[Part, int]) -> Found:
-        """Takes these rows less the rest, or a round's whole batches, from all partitions alike."""
-        most = max(self._limits.rows // of_batch, 1) * of_batch
-        wanted = min(rows, most) - rest
-        shares = fair_shares({part: buffer.rows for part, buffer in self._buffers.items()}, wanted)
+    @property
+    def _is_cut(self) -> bool:
+        """Whether units are counted, and a round takes not all rows that there are."""
+        rows = sum(buffer.rows for buffer in self._buffers.values())
+        return self._units is not None and rows > self._limits.rows * self._times
+
+    def _made(self) -> dict[Part, MadeOf]:
+        """What the rows of each partition make."""
+        rows = {part: buffer.rows for part, buffer in sorted(self._buffers.items())}
+        if self._units is None:
+            return {part: MadeOfRows(count) for part, count in rows.items()}
+        shares = fair_shares(rows, min(sum(rows.values()), self._limits.rows * self._times))
+        places = tuple((buffer.begin, buffer.reached, buffer.rows) for buffer in self._buffers.values())
+        if self._known is not None and self._known[0] == (self._times, places):
+            return self._known[1]
+        stops = self._stops or {}
+        stretches, tables, are_last = [], [], []
+        for part in (part for part, count in shares.items() if count):
+            buffer = self._buffers[part]
+            stretches.append(Stretch(part, buffer.begin, Place(buffer.reached), shares[part]))
+            tables.append(buffer.tables(shares[part]))
+            are_last.append(shares[part] == buffer.rows and buffer.reached >= stops.get(part, math.inf))
+        if not stretches:
+            return {}
+        source = RoundSource(Round(0, (), (tuple(stretches),)), [], self._client, self._decoder, tables)
+        each = zip(stretches, self._units.made(source, are_last), strict=True)
+        self._known = (self._times, places), {stretch.part: made for stretch, made in each}
+        return self._known[1]
+
+    def _divided(
+        self, made: Mapping[Part, MadeOf], rest: int, count: int, of_batch: int, highs: Mapping[Part, int]
+    ) -> Found:
+        """Takes this count less the rest, or a round's whole batches, from all partitions alike."""
+        if self._units is None:
+            count = min(count, max(self._limits.rows // of_batch, 1) * of_batch)
+        shares = fair_shares({part: of.count for part, of in made.items()}, count - rest)
         stretches, indices, tables = [], [], []
         for part, buffer in sorted(self._buffers.items()):
             begin = buffer.begin
-            taken: Taken = buffer.take(shares[part])
-            stretches.append(Stretch(part, begin, taken.end, shares[part]))
-            if shares[part]:
+            taking = made[part].taking(shares[part]) if part in made else Taking(0)
+            taken: Taken = buffer.take(*taking)
+            stretches.append(Stretch(part, begin, taken.end, taking.rows))
+            if taking.rows:
                 indices.append(taken.index)
                 tables.append(taken.tables)
         behind = {part: high - self._buffers[part].begin.offset for part, high in highs.items()}
-        gaps, self._gaps = tuple(self._gaps), []
-        return Found(Counted(tuple(stretches), tuple(indices), behind, gaps), tables)
+        gaps, self._gaps, self._times, self._known = tuple(self._gaps), [], 1, None
+        counted = Counted(tuple(stretches), tuple(indices), behind, gaps)
+        return Found(self._in_units(counted, Round(0, (), (counted.generation,)), tables), tables)
 
     def _check_bounds(self, round_: Round) -> None:
         bounds = self._client.bounds(round_.begins)

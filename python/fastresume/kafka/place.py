@@ -23,13 +23,19 @@ class Part(NamedTuple):
 class Place(NamedTuple):
     """A row of a partition: the offset of a message, and the row in it.
 
+    Attributes:
+        offset: of the message.
+        row: of the message.
+        tokens: of packed sequences, how many tokens of the row come before it.
+
     Examples:
-        >>> Place(1200, 3) < Place(1201)
+        >>> Place(1200, 3) < Place(1200, 3, 17) < Place(1201)
         True
     """
 
     offset: int
     row: int = 0
+    tokens: int = 0
 
     def __str__(self) -> str:
-        return f"{self.offset}.{self.row}"
+        return f"{self.offset}.{self.row}" + (f".{self.tokens}" if self.tokens else "")

@@ -21,7 +21,7 @@ class Stretch:
         begin: its first row.
         end: where the next stretch begins.
         rows: how many rows it has. Offsets don't tell: messages have any number of rows, and some offsets
-            have no message.
+            have no message. A row whose tokens are in two rounds counts in both.
     """
 
     part: Part
@@ -37,7 +37,7 @@ class Stretch:
     @property
     def stop(self) -> int:
         """The offset after its last message."""
-        return self.end.offset + (self.end.row > 0)
+        return self.end.offset + (self.end.row > 0 or self.end.tokens > 0)
 
 
 @dataclass(frozen=True)
@@ -115,14 +115,17 @@ class Round:
     def text(self) -> str:
         """The round as JSON, for a state."""
         names = [name for name, _ in self.topics]
-        parts = []
+        parts, tokens = [], []
         for stretches in zip(*self.generations, strict=True):
             first = stretches[0]
-            numbers = [names.index(first.part.topic), first.part.partition, *first.begin]
+            numbers = [names.index(first.part.topic), first.part.partition, *first.begin[:2]]
             for one in stretches:
-                numbers += [*one.end, one.rows]
+                numbers += [*one.end[:2], one.rows]
             parts.append(numbers)
+            tokens.append([first.begin.tokens, *(one.end.tokens for one in stretches)])
         told: dict[str, object] = {"number": self.number, "parts": parts, "topics": self.topics}
+        if any(map(any, tokens)):
+            told["tokens"] = tokens
         told["watermarks"] = self.watermarks
         if self.gaps:
             told["gaps"] = [
@@ -147,14 +150,16 @@ class Round:
         topics = tuple((str(name), str(id_)) for name, id_ in told["topics"])
         count = (len(told["parts"][0]) - 4) // 3
         generations: list[list[Stretch]] = [[] for _ in range(count)]
-        for topic, partition, offset, row, *ends in told["parts"]:
-            part, begin = Part(topics[topic][0], int(partition)), Place(int(offset), int(row))
-            if len(ends) != 3 * count:
+        no_tokens = [[0] * (count + 1)] * len(told["parts"])
+        for numbers, tokens in zip(told["parts"], told.get("tokens", no_tokens), strict=True):
+            topic, partition, offset, row, *ends = numbers
+            part, begin = Part(topics[topic][0], int(partition)), Place(int(offset), int(row), int(tokens[0]))
+            if len(ends) != 3 * count or len(tokens) != count + 1:
                 raise ValueError(f"partition {part} has {len(ends)} numbers, expected {3 * count}")
             for number, generation in enumerate(generations):
                 end_offset, end_row, rows = map(int, ends[3 * number : 3 * number + 3])
-                end = Place(end_offset, end_row)
-                if end < begin or rows < 0:
+                end = Place(end_offset, end_row, int(tokens[number + 1]))
+                if end < begin or min(rows, *tokens) < 0:
                     raise ValueError(f"partition {part} ends before it begins")
                 generation.append(Stretch(part, begin, end, rows))
                 begin = end

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import fastresume._core as _core
-from fastresume.buffers import Intervals
+from fastresume.buffers import Intervals, of_mask
 from fastresume.kafka.buffer import Index
 from fastresume.kafka.client import Client
 from fastresume.kafka.decoder import Decoder
@@ -65,6 +65,11 @@ class RoundSource:
     def of_round(self, round_: Round, indices: Sequence[Index]) -> RoundSource:
         """The rows of another round, which are fetched when they are read."""
         return RoundSource(round_, indices, self._client, self._decoder, None)
+
+    @property
+    def stretches(self) -> list[Stretch]:
+        """The stretches that have rows."""
+        return self._stretches
 
     @property
     def indices(self) -> list[Index]:
@@ -146,6 +151,18 @@ class RoundSource:
                 found.append((segment, begin, last))
                 segment += 1
         return found
+
+    def rows_of_tokens(self, tokens: Sequence[Intervals]) -> Intervals:
+        """Of tokens of each stretch, the rows of the messages that have them: sorted, coalesced."""
+        found = [np.zeros((0, 2), np.int64)]
+        for base, index, own in zip(self._firsts.tolist(), self._indices, tokens, strict=False):
+            if index.tokens is None or not len(own):
+                continue
+            marks = np.zeros(len(index.starts), np.int64)
+            np.add.at(marks, np.searchsorted(index.tokens, own[:, 0], "right") - 1, 1)
+            np.add.at(marks, np.searchsorted(index.tokens, own[:, 1], "left"), -1)
+            found.append(base + index.starts[of_mask(np.cumsum(marks)[:-1] > 0)])
+        return np.concatenate(found)
 
     def first_offsets(self, rows: Intervals) -> dict[Part, int]:
         """Of each partition that has some of these rows, the offset of the first message with one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import pickle
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,12 @@ from fastresume.buffers import Intervals, of_buffer
 from fastresume.kafka.place import Part
 from fastresume.kafka.round import Round
 from fastresume.kafka.source import RoundSource
+from fastresume.options.rows import OrderChoice
+from fastresume.options.tail import TailOfPass
+from fastresume.options.units import Packed
+from fastresume.packing.bins_table import BinsTable
+from fastresume.packing.packed_table import PackedTable
+from fastresume.packing.spec import UnitsSpec, schema_of
 from fastresume.reading.files_spec import Door, FilesSpec
 from fastresume.sources.opened import opened
 
@@ -46,18 +53,14 @@ class RoundSpec(FilesSpec):
     Args:
         round: which rows it has.
         source: its rows.
+        choice_then: the order of a new round. Ranks do not know alike how large rows are, and agree on it so.
         lag_then: how many offsets each partition has after the round, as it was when the round was counted.
     """
 
     round: Round
     source: RoundSource
+    choice_then: OrderChoice = None
     lag_then: Mapping[str, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, spec: FilesSpec, round_: Round, source: RoundSource, lag: Mapping[str, int]) -> Self:
-        """The spec of a round's rows."""
-        given = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.init}
-        return cls(**{**given, "tail": "carry"}, round=round_, source=source, lag_then=lag)
 
     @property
     def lag(self) -> dict[str, int]:
@@ -72,9 +75,14 @@ class RoundSpec(FilesSpec):
             found[str(gap.part)] = found.get(str(gap.part), 0) + gap.end - gap.first
         return found
 
+    @property
+    def cost_columns(self) -> list[str]:
+        """The names of the columns that tell what rows cost; none of rows."""
+        return []
+
     def start(self) -> _core.Cursor:
         """The cursor before the round's first batch, in a job that begins with it."""
-        return super().start().with_round(self.round.text())
+        return self.started(self.choice_then or self.order_choice).with_round(self.round.text())
 
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of the round, or of its beginning where rows were added after it."""
@@ -109,7 +117,7 @@ class RoundSpec(FilesSpec):
         if not self.num_rows:
             return before
         left = self._left(cursor)
-        ends = np.concatenate([left.ravel(), [self.num_rows]])
+        ends = np.concatenate([left.ravel(), [self.round.rows]])
         done = np.concatenate([[0], ends]).reshape(-1, 2)
         found = self.source.watermark(done[done[:, 0] < done[:, 1]])
         told = [one for one in (before, found) if one is not None]
@@ -130,12 +138,22 @@ class RoundSpec(FilesSpec):
 
     def of_told(self, told: bytes) -> Self:
         """The spec of the round that `told` describes. Its messages are fetched here."""
-        round_, indices, lag, tail = pickle.loads(told)  # noqa: S301  (of the main process)
+        round_, indices, *others = pickle.loads(told)  # noqa: S301  (of the main process)
         source = self.source.of_round(round_, indices)
         manifest = opened(source)
         layout = self.columns.layout(manifest).masking_damage(self.masks_damage)
-        made = dataclasses.replace(self, round=round_, source=source, lag_then=lag, tail=tail)
-        return dataclasses.replace(made, manifest=manifest, layout=layout, schema=Schema(layout))
+        return dataclasses.replace(
+            self,
+            round=round_,
+            source=source,
+            manifest=manifest,
+            layout=layout,
+            **self._others(layout, *others),
+        )
+
+    def _others(self, layout: _core.Layout, lag: Mapping[str, int], tail: TailOfPass) -> dict[str, Any]:
+        """What else a worker hears of a round."""
+        return {"schema": Schema(layout), "lag_then": lag, "tail": tail}
 
     def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
         """The beginning of the present round.
@@ -157,3 +175,60 @@ class RoundSpec(FilesSpec):
     def config(self) -> dict[str, Any]:
         """What was asked for, as plain values."""
         return {**super().config(), "topics": [name for name, _ in self.round.topics]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRoundSpec(RoundSpec, UnitsSpec):
+    """What a round of a stream delivers whose units are counted."""
+
+    @property
+    def cost_columns(self) -> list[str]:
+        """The names of the columns that tell what rows cost."""
+        return self._columns if isinstance(self.unit, Packed) else [self.unit.name]
+
+    def _left(self, cursor: _core.Cursor) -> Intervals:
+        """The rows of the units that are left; of sequences, those of their messages."""
+        table = self.units_table
+        units = of_buffer(self.order(cursor).row_set(of_buffer(cursor.remaining())))
+        if isinstance(table, PackedTable):
+            return self.source.rows_of_tokens(table.tokens_in(units))
+        return table.ordinals(units, self.manifest, [])
+
+    def stage_at(self, _before: _core.Cursor) -> Mapping[str, Any]:
+        """How the units of the round are made, and what each one holds, on rank 0."""
+        if self.world.rank:
+            return {}
+        contents = self.contents()
+        each = base64.b64encode(contents.astype("<u8").tobytes()).decode()
+        return {"units": {**self.described(contents), "contents": each}}
+
+    def told(self) -> bytes:
+        """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
+        told = self.round, self.source.indices, self.lag_then, self.tail, self.units_table, self.is_audited
+        return pickle.dumps(told)
+
+    def _others(  # type: ignore[override]
+        self,
+        layout: _core.Layout,
+        lag: Mapping[str, int],
+        tail: TailOfPass,
+        table: PackedTable | BinsTable,
+        is_audited: bool,
+    ) -> dict[str, Any]:
+        rows = Schema(layout)
+        told = {
+            **super()._others(layout, lag, tail),
+            "schema": schema_of(self.unit, rows),
+            "row_schema": rows,
+        }
+        return {**told, "units_table": table, "is_audited": is_audited}
+
+
+def round_spec(
+    spec: FilesSpec, round_: Round, source: RoundSource, choice: OrderChoice, lag: Mapping[str, int]
+) -> RoundSpec:
+    """The spec of a round's rows, or of its units."""
+    made = UnitRoundSpec if isinstance(spec, UnitsSpec) else RoundSpec
+    given = {each.name: getattr(spec, each.name) for each in dataclasses.fields(spec) if each.init}
+    given |= {"tail": "carry", "choice_then": choice, "lag_then": lag}
+    return made(**given, round=round_, source=source)

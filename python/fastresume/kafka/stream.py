@@ -20,7 +20,9 @@ from fastresume.kafka.follower import Counted, Follower, Found, Limits
 from fastresume.kafka.place import Part, Place
 from fastresume.kafka.round import Gap, Round, Topics
 from fastresume.kafka.source import RoundSource
-from fastresume.kafka.spec import OF_PARTITIONS, RoundSpec
+from fastresume.kafka.spec import OF_PARTITIONS, RoundSpec, round_spec
+from fastresume.kafka.unit_counter import UnitCounter
+from fastresume.options.rows import OrderChoice
 from fastresume.rows_dataset import Asked
 from fastresume.sources.opened import opened
 
@@ -33,7 +35,7 @@ _LOOK = "look for the next round"
 
 
 class _Request(NamedTuple):
-    """Which rows are looked for: those after places, and `rest` rows that are left before them.
+    """Which rows, or units, are looked for: those after places, and the `rest` that is left before them.
 
     With `takes_all` also the last ones before the stop that make no whole batch.
     """
@@ -129,14 +131,19 @@ class Stream:
         self._client = client
         self._decoder = decoder
         self._peers = peers
-        self._follower = Follower(client, decoder, limits, on_gap, stops)
+        self._choice: OrderChoice = None
+        nothing = self.empty((), {})
+        if (choice := asked.choice) is not None:  # as large as windows are without a row
+            self._choice = choice[0], choice[1], nothing.start().order["window_rows"]
+        units = None if asked.unit is None else UnitCounter(asked.unit, nothing.cost_columns)
+        self._follower = Follower(client, decoder, limits, on_gap, stops, units)
         self._ahead: _Ahead | None = None
         self._latest: _Ahead | None = None
         self._process = os.getpid()
 
     def empty(self, topics: Topics, places: Mapping[Part, Place]) -> RoundSpec:
         """The round before the first one, which has no rows."""
-        return self._spec_of(Round.empty(topics, places), [], None, {})
+        return self._spec_of(Round.empty(topics, places), Counted((), (), {}), None)
 
     def opened(self, spec: RoundSpec, cursor: _core.Cursor) -> tuple[RoundSpec, _core.Cursor] | None:
         """The round with the next batch after a cursor, and the cursor in it; None if the stream has ended.
@@ -163,12 +170,11 @@ class Stream:
                 return None
             marks = (round_.watermarks[1], None)
             round_ = Round(cursor.epoch, round_.topics, (counted.generation,), marks, (*gaps, *counted.gaps))
-            found = self._spec_of(round_, counted.indices, tables, _named(counted.behind))
-            found = self._marked(found, round_)
+            found = self._marked(self._spec_of(round_, counted, tables), round_)
             return self._ready(spec, found, cursor.followed_by(found.start()))
         if spec.round != round_:
             read, tables = self._together("read a round again", lambda: self._again(round_))
-            spec = self._as_before(spec, self._spec_of(round_, read.indices, tables, {}))
+            spec = self._as_before(spec, self._spec_of(round_, read, tables))
             cursor = spec.fitted(cursor)
         if not _whole(spec, cursor):
             counted, more = self._next(_Request(round_.topics, round_.ends, left, batch, takes_all))
@@ -177,8 +183,8 @@ class Stream:
             grown = round_.grown(counted.generation, counted.gaps)
             tables = spec.source.tables
             both = None if tables is None or more is None else [*tables, *more]
-            indices = [*spec.source.indices, *counted.indices]
-            found = self._marked(self._spec_of(grown, indices, both, _named(counted.behind)), grown)
+            whole = self._indexed(grown, counted, [*spec.source.indices, *counted.indices], both)
+            found = self._marked(self._spec_of(grown, whole, both), grown)
             return self._ready(spec, found, found.fitted(cursor))
         return self._ready(spec, spec, cursor)
 
@@ -195,7 +201,7 @@ class Stream:
 
         Ranks that did not count a round hold what they read of it.
         """
-        of_rounds = self._follower.held_bytes(spec.row_bytes)
+        of_rounds = self._follower.held_bytes(spec.layout.row_bytes)
         return of_rounds if self._asked.world.rank == 0 else of_rounds // 2
 
     @property
@@ -260,16 +266,23 @@ class Stream:
         watermarks = (before, max(told) if told else None)
         return dataclasses.replace(spec, round=dataclasses.replace(round_, watermarks=watermarks))
 
-    def _spec_of(
-        self,
-        round_: Round,
-        indices: list[Index] | tuple[Index, ...],
-        tables: list[list[pa.Table]] | None,
-        behind: Mapping[str, int],
-    ) -> RoundSpec:
-        source = RoundSource(round_, indices, self._client, self._decoder, tables)
-        spec, _ = self._asked.found(opened(source), (self._name,), OF_PARTITIONS)
-        return RoundSpec.of(spec, round_, source, behind)
+    def _spec_of(self, round_: Round, counted: Counted, tables: list[list[pa.Table]] | None) -> RoundSpec:
+        source = RoundSource(round_, counted.indices, self._client, self._decoder, tables)
+        spec, _ = self._asked.found(opened(source), (self._name,), OF_PARTITIONS, units=counted.table)
+        return round_spec(spec, round_, source, self._choice, _named(counted.behind))
+
+    def _indexed(
+        self, grown: Round, more: Counted, indices: list[Index], tables: list[list[pa.Table]] | None
+    ) -> Counted:
+        """What there is to know of a round that has grown, on all ranks; of units, rank 0 tells it."""
+        if self._asked.unit is None:
+            return more._replace(indices=tuple(indices))
+
+        def work() -> Found:
+            return self._follower.indexed(grown, indices, tables or [])._replace(tables=None)
+
+        found = self._lead("count the units of a round", work).counted or more
+        return found._replace(behind=more.behind)
 
     def _next(self, request: _Request) -> tuple[Counted | None, list[list[pa.Table]] | None]:
         """What was counted after places; None if the stream ends."""
@@ -340,7 +353,7 @@ class Stream:
 
 
 def _left(cursor: _core.Cursor) -> int:
-    """How many rows of the cursor's round are left."""
+    """How many rows, or units, of the cursor's round are left."""
     return cursor.num_rows - cursor.consumed_rows()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import fastresume._core as _core
@@ -60,8 +61,49 @@ def index_of(
     Warns:
         UserWarning: if it can't be kept.
     """
-    how = cache, default_threads(), most_bad
-    told = _Progress()
+    table, damage, files_read, not_kept = _made(manifest, unit, columns, (cache, default_threads(), most_bad))
+    if not_kept is not None:
+        warn(not_kept)
+    readable, left_out = manifest, 0
+    if most_bad is not None:
+        readable, left_out = without(manifest, damage, most_bad)
+    if isinstance(unit, Packed):
+        _warn_of_drops(table.dropped_tokens, int(table.starts[-1]) * unit.length)
+    counted = f"{plural(int(table.starts[-1]), 'unit')} of {plural(manifest.num_selected, 'row')}"
+    read = f"{files_read:,} of {plural(len(manifest.files), 'file')} read"
+    _log.info("%r: %s, %s dropped; %s", unit, counted, plural(table.dropped_tokens, "token"), read)
+    return Index(table, readable, left_out, files_read)
+
+
+def table_of(
+    manifest: _core.Manifest,
+    unit: Packed | Bins,
+    columns: list[str],
+    cut: Sequence[tuple[int, int]] = (),
+) -> PackedTable | BinsTable:
+    """Which rows each unit of the selected ones is made of.
+
+    Args:
+        manifest: the files, and which of their rows are selected.
+        unit: how rows become units.
+        columns: the names in the files of those that tell what rows cost.
+        cut: of each file, the tokens `[start, end)` that sequences are cut from; all if none are named.
+
+    Raises:
+        DataError: if rows can't be put together so.
+        SourceError: if a file can't be read.
+    """
+    return _made(manifest, unit, columns, (None, default_threads(), None), cut)[0]
+
+
+def _made(
+    manifest: _core.Manifest,
+    unit: Packed | Bins,
+    columns: list[str],
+    how: tuple[str | None, int, int | None],
+    cut: Sequence[tuple[int, int]] = (),
+) -> tuple[PackedTable | BinsTable, list[tuple[int, int, str]], int, str | None]:
+    """The table, rows that can't be read, how many files were read, and why it could not be kept, if so."""
     asked: tuple[str, int, int | None, bool, bool]
     layout = None
     if isinstance(unit, Packed):
@@ -69,19 +111,9 @@ def index_of(
     else:
         asked = "bins", unit.cost, unit.rows, unit.oversized == "error", False
         layout = numbers_of(manifest, unit.name)
-    core, damage, files_read, not_kept = _core.UnitTable.of(manifest, (columns, layout), asked, how, told)
-    if not_kept is not None:
-        warn(not_kept)
-    readable, left_out = manifest, 0
-    if most_bad is not None:
-        readable, left_out = without(manifest, damage, most_bad)
+    core, *_ = made = _core.UnitTable.of(manifest, (columns, layout), asked, how, _Progress(), cut)
     table = PackedTable(unit, core) if isinstance(unit, Packed) else BinsTable(unit, core)
-    if isinstance(unit, Packed):
-        _warn_of_drops(table.dropped_tokens, int(table.starts[-1]) * unit.length)
-    counted = f"{plural(int(table.starts[-1]), 'unit')} of {plural(manifest.num_selected, 'row')}"
-    read = f"{files_read:,} of {plural(len(manifest.files), 'file')} read"
-    _log.info("%r: %s, %s dropped; %s", unit, counted, plural(table.dropped_tokens, "token"), read)
-    return Index(table, readable, left_out, files_read)
+    return table, *made[1:]
 
 
 def _warn_of_drops(dropped: int, kept: int) -> None:

@@ -32,14 +32,17 @@ class PackedTable:
 
     Attributes:
         starts: the first sequence of each file, then their number: int64 `[files + 1]`.
+        cut: the tokens of each file that they are cut from: int64 `[files, 2]`.
     """
 
     packed: Packed
     core: _core.UnitTable
     starts: Words = field(init=False, compare=False, repr=False)
+    cut: Intervals = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "starts", of_words(self.core.arrays()[0]))
+        object.__setattr__(self, "cut", of_buffer(self.core.cut()))
 
     def __reduce__(self) -> tuple[type[PackedTable], tuple[Packed, _core.UnitTable]]:
         return PackedTable, (self.packed, self.core)
@@ -67,6 +70,16 @@ class PackedTable:
             separators = [separator_bytes(packed.separator, name, rows[name].dtype) for name in packed.names]
         return packed.names, packed.length, separators
 
+    def tokens_in(self, units: Intervals) -> list[Intervals]:
+        """Of each file, the tokens that are in sorted sequences."""
+        found = []
+        for (start, end), (first, last) in zip(
+            pairwise(self.starts.tolist()), self.cut.tolist(), strict=True
+        ):
+            own = np.clip(units, start, end) - start
+            found.append((first + own[own[:, 0] < own[:, 1]] * self.packed.length).clip(max=last))
+        return found
+
     def ordinals(self, units: Intervals, manifest: _core.Manifest, columns: list[str]) -> Intervals:
         """The selected rows that have tokens in these units: the levels of their files are read again.
 
@@ -87,8 +100,8 @@ class PackedTable:
             before, first = 0, int(first_ordinals[file])
             for costs in list_lengths(manifest, columns, range(*groups[file : file + 2].tolist())):
                 tokens = tokens_of(self.packed, costs)
-                ends = before + np.cumsum(tokens)
-                places = np.stack([(ends - tokens) // length, -(-ends // length)]).clip(max=end - start)
+                ends = before + np.cumsum(tokens) - self.cut[file, 0]
+                places = np.stack([(ends - tokens) // length, -(-ends // length)]).clip(0, end - start)
                 is_left = (tokens > 0) & (among[places[1]] > among[places[0]])
                 found.append(first + of_mask(is_left))
                 before += int(tokens.sum())
@@ -106,20 +119,25 @@ class PackedTable:
         length, starts = self.packed.length, self.starts
         found, first = np.zeros(int(starts[-1]), np.uint64), 0
         for file, of_file in enumerate(np.diff(groups).tolist()):
-            before = 0
+            before, (first_token, end_token) = 0, self.cut[file].tolist()
             for costs in islice(lengths, of_file):
                 tokens = tokens_of(self.packed, costs)
                 rows = of_runs(of_buffer(order.rows(np.array([[first, first + len(costs)]], np.int64))))
                 begins = before + np.cumsum(tokens) - tokens
-                units = np.column_stack([begins // length, -(-(begins + tokens) // length)])
+                # What is cut of each row, among all its tokens.
+                own = np.clip([begins, begins + tokens], first_token, end_token) - begins
+                places = own + begins - first_token
+                units = np.column_stack([places[0] // length, -(-places[1] // length)])
+                units[own[0] >= own[1]] = 0
                 of = np.repeat(np.arange(len(units)), units[:, 1] - units[:, 0])
                 whose = of_runs(units)
+                shift = first_token - begins[of]
                 parts = of_documents(
                     rows[of],
-                    np.maximum(whose * length - begins[of], 0),
-                    np.minimum((whose + 1) * length - begins[of], tokens[of]),
+                    np.maximum(whose * length + shift, own[0][of]),
+                    np.minimum((whose + 1) * length + shift, own[1][of]),
                 )
-                is_kept = (starts[file] + whose < starts[file + 1]) & (tokens[of] > 0)
+                is_kept = starts[file] + whose < starts[file + 1]
                 np.add.at(found, starts[file] + whose[is_kept], parts[is_kept])
                 before += int(tokens.sum())
                 first += len(costs)

@@ -20,6 +20,7 @@ from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Proof, Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs
+from fastresume.options.rows import OrderChoice
 from fastresume.options.units import Bins, Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.content import held_by, total, with_proof
@@ -28,7 +29,6 @@ from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
 from fastresume.reading.spec import PassReader
-from fastresume.state.session import in_session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,9 +122,9 @@ class UnitsSpec(FilesSpec):
         """The unit at each position of the pass that a cursor is in."""
         return self._units.order(cursor)
 
-    def start(self) -> _core.Cursor:
-        """The cursor of a new job."""
-        return in_session(self._units.start(self.order_choice), self.session)
+    def started(self, choice: OrderChoice) -> _core.Cursor:
+        """The cursor of a new job with this choice of order."""
+        return self._units.start(choice)
 
     def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of these files, or what it becomes after files were added.
@@ -210,7 +210,7 @@ class UnitsSpec(FilesSpec):
 
         One rank alone tells it.
         """
-        if self.world.rank:
+        if self.world.rank or not len(positions):
             return 0
         try:
             return self.content_at(before, positions)
@@ -231,18 +231,7 @@ class UnitsSpec(FilesSpec):
                 return None  # what it is compared with can't be read
 
         def text() -> bytes:
-            table, each = self.units_table, contents()
-            told: dict[str, Any] = {
-                "fingerprint": self.fingerprint,
-                "hash": self.hash_of_selection,
-                "selection": self.manifest.selection,
-                "unit": repr(self.unit),
-                "counted": self.counted,
-                "starts": table.starts.tolist(),
-                "content": None if each is None else total(each),
-                "dropped_tokens": table.dropped_tokens,
-            }
-            return json.dumps(told).encode()
+            return json.dumps(self.described(contents())).encode()
 
         def of_each() -> bytes:
             found = contents()
@@ -250,6 +239,19 @@ class UnitsSpec(FilesSpec):
 
         yield units_file(self.fingerprint, self.hash_of_selection), text
         yield contents_file(self.fingerprint, self.hash_of_selection), of_each
+
+    def described(self, contents: Digests | None) -> dict[str, Any]:
+        """How units are made, for the audit; `contents` has the digest of what each one holds."""
+        return {
+            "fingerprint": self.fingerprint,
+            "hash": self.hash_of_selection,
+            "selection": self.manifest.selection,
+            "unit": repr(self.unit),
+            "counted": self.counted,
+            "starts": self.units_table.starts.tolist(),
+            "content": None if contents is None else total(contents),
+            "dropped_tokens": self.units_table.dropped_tokens,
+        }
 
     @property
     def _columns(self) -> list[str]:
@@ -335,8 +337,15 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
     return Schema.of_fields(made)
 
 
-def of_units(spec: FilesSpec, unit: Packed | Bins, cache: str | None = None) -> UnitsSpec:
+def of_units(
+    spec: FilesSpec,
+    unit: Packed | Bins,
+    cache: str | None = None,
+    known: PackedTable | BinsTable | None = None,
+) -> UnitsSpec:
     """The same spec, which counts units; what their index knows of each file is kept beside `cache`.
+
+    If it is `known` which rows they are made of, nothing is read.
 
     Raises:
         DataError: if rows can't be put together so.
@@ -346,9 +355,11 @@ def of_units(spec: FilesSpec, unit: Packed | Bins, cache: str | None = None) -> 
         UserWarning: if the index can't be kept.
     """
     schema, manifest = schema_of(unit, spec.schema), spec.manifest
-    own = [schema[name].columns[0] for name in unit.names] if isinstance(unit, Packed) else [unit.name]
-    most_bad = bound_of(spec.max_bad_rows, spec.num_rows) if spec.masks_damage else None
-    index = index_of(manifest, unit, own, cache, most_bad)
     given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init} | {"schema": schema}
-    given |= {"manifest": index.manifest, "left_out": index.left_out, "files_read": index.files_read}
-    return UnitsSpec(**given, unit=unit, units_table=index.table, row_schema=spec.schema)
+    if known is None:
+        own = [schema[name].columns[0] for name in unit.names] if isinstance(unit, Packed) else [unit.name]
+        most_bad = bound_of(spec.max_bad_rows, spec.num_rows) if spec.masks_damage else None
+        index = index_of(manifest, unit, own, cache, most_bad)
+        given |= {"manifest": index.manifest, "left_out": index.left_out, "files_read": index.files_read}
+        known = index.table
+    return UnitsSpec(**given, unit=unit, units_table=known, row_schema=spec.schema)

@@ -133,7 +133,11 @@ class FilesSpec(ReadSpec):
 
     def start(self) -> _core.Cursor:
         """The cursor of a new job."""
-        return in_session(_core.Cursor.start(self.manifest, self.order_choice), self.session)
+        return in_session(self.started(self.order_choice), self.session)
+
+    def started(self, choice: OrderChoice) -> _core.Cursor:
+        """The cursor of a new job with this choice of order."""
+        return _core.Cursor.start(self.manifest, choice)
 
     def fitted(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of this dataset, or what it becomes after the dataset has grown.

@@ -262,7 +262,7 @@ class ReadSpec(ABC):
         return None
 
     def stage_at(self, _before: _core.Cursor) -> Mapping[str, Any]:
-        """What a delivery log notes of the stage that a cursor is in; empty for one dataset."""
+        """What a delivery log notes of the stage, or of the round of units, that a cursor is in."""
         return {}
 
     @abstractmethod

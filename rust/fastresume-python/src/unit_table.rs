@@ -43,8 +43,9 @@ impl UnitTable {
 
     /// The table of a dataset's selected rows. A row costs the length of its lists in the columns of these names; or, where there
     /// is a layout, the number in the only column of that. `tell` is called now and then with how many row groups are read,
-    /// of how many.
+    /// of how many. Sequences are cut from these tokens of each file, from all where none are named.
     #[staticmethod]
+    #[pyo3(signature = (manifest, costs, unit, how, tell, cut = Vec::new()))]
     fn of(
         py: Python<'_>,
         manifest: &Manifest,
@@ -52,6 +53,7 @@ impl UnitTable {
         unit: Unit,
         how: How,
         tell: &Bound<'_, PyAny>,
+        cut: Vec<(u64, u64)>,
     ) -> PyResult<Index> {
         let (names, layout) = costs;
         let source = match layout {
@@ -67,6 +69,7 @@ impl UnitTable {
             Rule::Sequences { has_separator: is_first }
         };
         let (cache, threads, most_bad) = how;
+        let cut: Vec<_> = cut.into_iter().map(|(start, end)| start..end).collect();
         let progress = Progress::default();
         let rows = UnitRows { manifest: &manifest.inner, selection: &manifest.selection, source: &source };
         let making = Making { rule, threads, most_bad, cache: cache.as_deref() };
@@ -75,7 +78,7 @@ impl UnitTable {
             let table = if are_bins {
                 CoreTable::Bins(Arc::new(BinTable::of_files(&index.files)?))
             } else {
-                let table = SequenceTable::of_files(size.max(1), is_filled_up, &index.files)?;
+                let table = SequenceTable::of_files(size.max(1), is_filled_up, &cut, &index.files)?;
                 CoreTable::Sequences(Arc::new(table))
             };
             Ok((table, index))
@@ -94,6 +97,12 @@ impl UnitTable {
     fn arrays(&self) -> (Buffer, Buffer) {
         let of_words = |words: &[u64]| Buffer::of_words(words.to_vec());
         (of_words(self.inner.starts()), of_words(self.inner.first_ordinals()))
+    }
+
+    /// The tokens of each file that sequences are cut from, as pairs of numbers; none of bins.
+    fn cut(&self) -> Buffer {
+        let CoreTable::Sequences(table) = &self.inner else { return Buffer::of_words(Vec::new()) };
+        Buffer::of_words(table.cut.iter().flat_map(|own| [own.start, own.end]).collect())
     }
 
     /// The bytes of the table.

@@ -118,5 +118,5 @@ pub fn table(unit: Unit, manifest: &Manifest, selection: &Selection) -> Option<S
         of_costs(costs.into_iter().map(|cost| cost + u64::from(has_separator && cost > 0)), NEAR).unwrap()
     };
     let files: Vec<OfGroups> = files(manifest).map(|groups| groups.map(of_group).collect()).collect();
-    Some(SequenceTable::of_files(length, is_padded, &files).unwrap())
+    Some(SequenceTable::of_files(length, is_padded, &[], &files).unwrap())
 }

@@ -61,7 +61,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let making = Making { rule, threads: 1, most_bad: None, cache: None };
     let index = read.index(making, &Progress::default(), &GO).unwrap();
     let bins = Arc::new(BinTable::of_files(&index.files).unwrap());
-    let table = Arc::new(SequenceTable::of_files(LENGTH, false, &index.files).unwrap());
+    let table = Arc::new(SequenceTable::of_files(LENGTH, false, &[], &index.files).unwrap());
     let (starts, file_starts) = if way.are_bins {
         (&bins.starts, bins.file_starts.clone())
     } else {

@@ -143,7 +143,7 @@ impl BegunLists<'_> {
                 let upto = self.cutter.add(file, self.token.take().unwrap_or(tokens.start)..tokens.end)?;
                 if upto < tokens.end {
                     // The one that the segment ends in goes on in the next one.
-                    let ended = (self.table.starts[file] + upto / self.table.length).max(own.start);
+                    let ended = self.table.sequence_of(file, upto).max(own.start);
                     let begins = self.table.tokens(&(ended..ended + 1)).1.start;
                     self.token = Some(upto).filter(|&upto| upto > begins);
                     return Ok(Some(run.given + comb.distance(run.phase, done + (ended - own.start))));

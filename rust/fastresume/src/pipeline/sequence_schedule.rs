@@ -143,7 +143,7 @@ impl SequenceSchedule {
             let upto = cutter.add(file, begun.take().unwrap_or(tokens.start)..tokens.end)?;
             if upto < tokens.end {
                 // The one that the segment ends in goes on in the next one.
-                let ended = table.starts[file] + upto / table.length;
+                let ended = table.sequence_of(file, upto);
                 reached += ended.saturating_sub(own.start);
                 begun = Some(upto).filter(|&upto| upto > table.tokens(&(ended..ended + 1)).1.start);
                 break;

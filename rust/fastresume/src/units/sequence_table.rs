@@ -24,6 +24,8 @@ pub struct SequenceTable {
     pub first_ordinals: Vec<u64>,
     /// The tokens of each file.
     pub tokens: Vec<u64>,
+    /// Which of them sequences are cut from.
+    pub cut: Vec<Range<u64>>,
     /// The first base of each file, then their number.
     file_bases: Vec<usize>,
     bases: Vec<Base>,
@@ -57,23 +59,24 @@ pub struct Anchor {
 }
 
 impl SequenceTable {
-    /// The table of files of which each row group has these stretches between anchors. What is left of a file is a
-    /// sequence that is filled up, or none.
+    /// The table of files of which each row group has these stretches between anchors. Sequences are cut from these tokens
+    /// of each file, from all where none are named. What is left of them is a sequence that is filled up, or none.
     ///
     /// # Errors
     /// `Argument` if the system does not give so much memory.
-    pub fn of_files(length: u64, is_filled_up: bool, files: &[OfGroups]) -> Result<Self> {
+    pub fn of_files(length: u64, is_filled_up: bool, cut: &[Range<u64>], files: &[OfGroups]) -> Result<Self> {
         let mut found = Self {
             length,
             starts: vec![0],
             first_ordinals: vec![0],
             tokens: Vec::new(),
+            cut: Vec::new(),
             file_bases: vec![0],
             bases: Vec::new(),
             anchors: Vec::new(),
         };
         let (mut units, mut ordinals) = (0, 0);
-        for groups in files {
+        for (file, groups) in files.iter().enumerate() {
             let mut place = SequencePlace { rows: 0, tokens: 0 };
             for group in groups {
                 let mut base = None;
@@ -84,7 +87,13 @@ impl SequenceTable {
                 }
             }
             ordinals += place.rows;
-            units += if is_filled_up { place.tokens.div_ceil(length) } else { place.tokens / length };
+            let own = cut.get(file).map_or(0..place.tokens, |own| {
+                let end = own.end.min(place.tokens);
+                own.start.min(end)..end
+            });
+            let tokens = own.end - own.start;
+            units += if is_filled_up { tokens.div_ceil(length) } else { tokens / length };
+            push(&mut found.cut, own)?;
             push(&mut found.starts, units)?;
             push(&mut found.first_ordinals, ordinals)?;
             push(&mut found.tokens, place.tokens)?;
@@ -114,7 +123,8 @@ impl SequenceTable {
     pub fn num_bytes(&self) -> usize {
         let of_files = size_of_val(&self.starts[..]) + size_of_val(&self.first_ordinals[..]);
         let of_bases = size_of_val(&self.file_bases[..]) + size_of_val(&self.bases[..]);
-        of_files + size_of_val(&self.tokens[..]) + of_bases + size_of_val(&self.anchors[..])
+        let of_tokens = size_of_val(&self.tokens[..]) + size_of_val(&self.cut[..]);
+        of_files + of_tokens + of_bases + size_of_val(&self.anchors[..])
     }
 
     /// The file of sequences that follow one another, as far as they are of one, and which of its tokens they have.
@@ -123,9 +133,23 @@ impl SequenceTable {
         let file = self.file_of(sequences.start);
         let place = |sequence: u64| {
             let before = sequence.min(self.starts[file + 1]).saturating_sub(self.starts[file]);
-            before.saturating_mul(self.length).min(self.tokens[file])
+            let Range { start, end } = self.cut[file];
+            start.saturating_add(before.saturating_mul(self.length)).min(end)
         };
         (file, place(sequences.start)..place(sequences.end))
+    }
+
+    /// The sequence that a token of a file is in, or that would begin with the one behind its last token.
+    #[must_use]
+    pub fn sequence_of(&self, file: usize, token: u64) -> u64 {
+        self.starts[file] + token.saturating_sub(self.cut[file].start) / self.length
+    }
+
+    /// How many of the tokens of all files that sequences are cut from are in none.
+    #[must_use]
+    pub fn dropped_tokens(&self) -> u64 {
+        let units = self.starts.windows(2).map(|pair| (pair[1] - pair[0]).saturating_mul(self.length));
+        units.zip(&self.cut).map(|(in_units, own)| (own.end - own.start).saturating_sub(in_units)).sum()
     }
 
     /// The number, among the anchors of a file, of the last one before a token of it.
@@ -224,7 +248,7 @@ mod tests {
     #[test]
     fn sequences_are_cut_from_the_rows_that_have_their_tokens() {
         let files = [groups(&[&[3, 4, 0, 5, 2]]), groups(&[&[], &[]]), groups(&[&[1, 9]])];
-        let table = SequenceTable::of_files(4, false, &files).unwrap();
+        let table = SequenceTable::of_files(4, false, &[], &files).unwrap();
         assert_eq!((&table.starts[..], &table.tokens[..]), (&[0, 3, 3, 5][..], &[14, 0, 10][..]));
         assert_eq!(rows(&table, 0..1), (0..2, 0));
         assert_eq!(rows(&table, 1..2), (0..4, 4));
@@ -232,15 +256,28 @@ mod tests {
         assert_eq!(rows(&table, 0..3), (0..4, 0));
         assert_eq!(rows(&table, 3..5), (5..7, 0));
         assert_eq!(rows(&table, 4..5), (5..7, 4));
-        let filled = SequenceTable::of_files(4, true, &files).unwrap();
+        let filled = SequenceTable::of_files(4, true, &[], &files).unwrap();
         assert_eq!(filled.starts, [0, 4, 4, 7]);
         assert_eq!(rows(&filled, 3..4), (4..5, 0));
     }
 
     #[test]
+    fn sequences_are_cut_from_the_tokens_that_are_named() {
+        let files = [groups(&[&[3, 4, 0, 5, 2]]), groups(&[&[9]]), groups(&[&[4, 4]])];
+        let table = SequenceTable::of_files(4, false, &[2..u64::MAX, 7..9], &files).unwrap();
+        assert_eq!((&table.starts[..], table.dropped_tokens()), (&[0, 3, 3, 5][..], 2));
+        assert_eq!((table.tokens(&(0..2)), table.tokens(&(4..5))), ((0, 2..10), (2, 4..8)));
+        assert_eq!([2, 5, 6, 14].map(|token| table.sequence_of(0, token)), [0, 0, 1, 3]);
+        assert_eq!((rows(&table, 0..1), rows(&table, 2..3)), ((0..2, 2), (2..5, 3)));
+        let filled = SequenceTable::of_files(4, true, &[2..10, 7..9, 9..10], &files).unwrap();
+        assert_eq!((&filled.starts[..], filled.dropped_tokens()), (&[0, 2, 3, 3][..], 0));
+        assert_eq!((filled.tokens(&(1..2)), filled.tokens(&(2..3))), ((0, 6..10), (1, 7..9)));
+    }
+
+    #[test]
     fn each_row_group_has_an_anchor_at_its_beginning() {
         let files = [groups(&[&[3, 3, 3], &[], &[0, 0], &[5, 1], &[2]])];
-        let table = SequenceTable::of_files(3, false, &files).unwrap();
+        let table = SequenceTable::of_files(3, false, &[], &files).unwrap();
         assert_eq!(rows(&table, 2..3), (2..3, 0));
         assert_eq!(rows(&table, 3..4), (5..7, 0));
         assert_eq!(rows(&table, 4..5), (5..7, 3));
@@ -250,7 +287,7 @@ mod tests {
     #[test]
     fn tokens_lie_between_anchors_of_one_row_group() {
         let files = [groups(&[&[3, 3, 3], &[], &[0, 0], &[5, 1], &[2]]), groups(&[&[4]])];
-        let table = SequenceTable::of_files(3, true, &files).unwrap();
+        let table = SequenceTable::of_files(3, true, &[], &files).unwrap();
         assert_eq!(table.tokens(&(1..4)), (0, 3..12));
         assert_eq!(table.tokens(&(5..9)), (0, 15..17));
         assert_eq!(table.tokens(&(6..8)), (1, 0..4));
@@ -273,7 +310,7 @@ mod tests {
         let far = u64::from(u32::MAX);
         let of = |rows, cost| Stretch { rows, cost };
         let files = [vec![vec![of(1, 3), of(2, far), of(1, 1), of(far, 0), of(2, far), of(1, 9)]]];
-        let table = SequenceTable::of_files(1, false, &files).unwrap();
+        let table = SequenceTable::of_files(1, false, &[], &files).unwrap();
         assert_eq!(table.bases.len(), 3);
         let end = far + 3;
         assert_eq!(rows(&table, 0..1), (0..1, 0));
