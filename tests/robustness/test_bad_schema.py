@@ -13,8 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support import thrift_writer as tw
+from support.bad_pages import fixed
+from support.child import MIB, Reader
 from support.each_of import each_of
 from support.refusals import open_dataset, refused, rows_of
+from support.thrift_writer import OneColumn, Struct, binary, data_page, i32, i64
 
 pytestmark = pytest.mark.law(11)
 
@@ -158,3 +162,101 @@ def test_a_column_of_nulls_alone_is_refused(path: Path) -> None:
     pq.write_table(pa.table({"odd": pa.array([None] * 10, pa.int64())}), path)
     with refused(fr.DataError, "footers count 10 nulls among 10 values", "column 'odd'", path):
         open_dataset(path)
+
+
+# ------------------------------------------------------------------------------------ schemas that can not be
+
+CONVERTED, DECIMAL, MAP, LIST = 6, 5, 1, 3
+
+
+@each_of("length", [0, -4, 2**31 - 1])
+def test_a_length_that_can_not_be_is_refused(path: Path, reader: Reader, length: int) -> None:
+    outcome = reader.read(fixed(data_page(b"", 3), length=length).write(path))
+    assert outcome.kind == "DataError"
+    assert str(path) in outcome.message
+    assert outcome.grown < 500 * MIB
+
+
+@each_of(
+    ("scale", "precision"),
+    [(1, -9), (-1, 9), (1, 2**31 - 1), (2**31 - 1, 2**31 - 1)],
+)
+def test_a_decimal_that_can_not_be_is_its_bytes(path: Path, scale: int, precision: int) -> None:
+    element = {CONVERTED: i32(DECIMAL), 7: i32(scale), 8: i32(precision)}
+    fixed(data_page(b"abcd" * 3, 3), element=element).write(path)
+    (batch,) = fr.ParquetDataset(path, batch_size=3)
+    assert batch["x"].tolist() == [list(b"abcd")] * 3
+    with pytest.raises(fr.DataError, match=r"\.decimal\(\) takes no column of type fixed_size_binary\[4\]"):
+        fr.ParquetDataset(path, batch_size=3, columns=fr.col("x").decimal("float64"))
+
+
+def of_schema(*elements: Struct) -> bytes:
+    """A footer of these elements below the root, and no row group."""
+    footer = OneColumn([], 0).footer()
+    footer[tw.SCHEMA] = tw.listing(tw.Wire.STRUCT, list(elements))
+    footer[tw.NUM_ROWS] = i64(0)
+    footer[tw.ROW_GROUPS] = tw.listing(tw.Wire.STRUCT, [])
+    return tw.encode(footer)
+
+
+def group(name: bytes, children: int, repetition: int = 1, converted: int | None = None) -> Struct:
+    """A group of the schema."""
+    more = {} if converted is None else {CONVERTED: i32(converted)}
+    made = {tw.REPETITION: i32(repetition), tw.NAME: binary(name), tw.NUM_CHILDREN: i32(children), **more}
+    return dict(sorted(made.items()))
+
+
+def leaf(name: bytes, repetition: int = 1) -> Struct:
+    """A column of int64."""
+    return {tw.TYPE: i32(tw.INT64), tw.REPETITION: i32(repetition), tw.NAME: binary(name)}
+
+
+def root(children: int) -> Struct:
+    """The root of a schema."""
+    return {tw.NAME: binary(b"schema"), tw.NUM_CHILDREN: i32(children)}
+
+
+ODD = {
+    "a map of one leaf": [root(1), group(b"x", 1, 1, MAP), leaf(b"k", 2)],
+    "a map of keys alone": [root(1), group(b"x", 1, 1, MAP), group(b"e", 1, 2), leaf(b"k", 0)],
+    "a map of three": [
+        root(1),
+        group(b"x", 1, 1, MAP),
+        group(b"e", 3, 2),
+        leaf(b"k"),
+        leaf(b"v"),
+        leaf(b"w"),
+    ],
+    "a map that is repeated": [root(1), group(b"x", 1, 2, MAP), group(b"e", 2, 2), leaf(b"k"), leaf(b"v")],
+    "a map of nothing repeated": [root(1), group(b"x", 1, 1, MAP), group(b"e", 2, 1), leaf(b"k"), leaf(b"v")],
+    "a list of two": [root(1), group(b"x", 2, 1, LIST), leaf(b"k", 2), leaf(b"v", 2)],
+    "a list of a list": [root(1), group(b"x", 1, 1, LIST), group(b"l", 1, 2), leaf(b"e", 2)],
+    "a struct that is repeated": [root(1), group(b"x", 2, 2), leaf(b"a"), leaf(b"b", 2)],
+    "a struct of structs": [root(1), *(group(b"x", 1) for _ in range(90)), leaf(b"a")],
+    "names with dots": [root(2), leaf(b"x.y"), group(b"x", 1), leaf(b"y")],
+    "names of nothing": [root(2), leaf(b""), group(b"", 1), leaf(b"")],
+}
+
+
+@each_of("what", ODD)
+def test_odd_schemas_are_read_or_refused(path: Path, reader: Reader, what: str) -> None:
+    outcome = reader.read(OneColumn([], 0).write(path, of_schema(*ODD[what])))
+    assert outcome.kind in ("DataError", "ValueError"), outcome
+    assert "gave up" not in outcome.message
+    assert outcome.grown < 500 * MIB
+
+
+def test_names_that_are_repeated_for_each_column_are_bounded(path: Path, reader: Reader) -> None:
+    leaves = [leaf(b"%d" % number) for number in range(10_000)]
+    file = OneColumn([], 0).write(path, of_schema(root(1), group(b"x" * MIB, 10_000), *leaves))
+    outcome = reader.read(file)
+    assert outcome.kind == "DataError"
+    assert "names of the columns and of their groups take more than 67108864 bytes" in outcome.message
+    assert outcome.grown < 500 * MIB
+
+
+def test_two_columns_of_one_name_are_refused_where_they_are_read(path: Path) -> None:
+    OneColumn([], 0).write(path, of_schema(*ODD["names with dots"]))
+    with pytest.raises(fr.DataError, match="two columns have this name") as caught:
+        fr.ParquetDataset(path, batch_size=1)
+    assert "column 'x.y'" in str(caught.value)
