@@ -397,3 +397,17 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
     )
     with pytest.raises(fr.DataError, match="declared to have no nulls"):
         list(fr.ArrowDataset(lying, **ONE))
+
+
+class NoMemory:
+    """Columns whose stream begins with what Arrow raises where there is no memory."""
+
+    columns = ("x",)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
+
+
+def test_want_of_memory_where_a_stream_is_opened_is_no_fault_of_its_type() -> None:
+    with pytest.raises(MemoryError, match="malloc of size 64 failed"):
+        fr.ArrowDataset(NoMemory(), batch_size=1)

@@ -143,6 +143,8 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch
     try:
         return batch.cast(schema)
+    except MemoryError:  # that of Arrow is an ArrowException, too
+        raise
     except (pyarrow.ArrowException, ValueError) as error:
         raise _core.DataError(f"read() returned other types than schema() names: {error}") from None
 

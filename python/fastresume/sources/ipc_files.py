@@ -113,6 +113,8 @@ def _schema(message: bytes, path: os.PathLike[str]) -> pa.Schema:
     try:
         schema: pa.Schema = ipc.read_schema(pyarrow.py_buffer(message))
         check_names(schema)
+    except MemoryError:  # that of Arrow is an ArrowException, too
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _core.DataError(f"its schema can't be read: {error} (file '{os.fspath(path)}')") from None
     return schema

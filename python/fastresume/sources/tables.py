@@ -84,6 +84,8 @@ def _table(given: Any) -> pa.Table:
             reader = pyarrow.RecordBatchReader.from_stream(given)
         elif hasattr(given, "__arrow_c_array__"):
             return pyarrow.Table.from_batches([pyarrow.record_batch(given)])
+    except MemoryError:  # that of Arrow is an ArrowException, too
+        raise
     except (TypeError, ValueError, pyarrow.ArrowException) as error:
         kind = type(given).__name__
         if not hasattr(given, "columns"):

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::memory::vectors::{append, room_for};
 
 /// So many rows are hashed together that have to be brought into the form of a page first.
-const HASHED_ROWS: usize = 1024;
+const FORMED_ROWS: usize = 1024;
 
 /// A leaf, and how a file of the same rows holds it.
 #[derive(Debug, Clone)]
@@ -185,9 +185,9 @@ impl ArrowLeaf {
             hash.add_values(lent.bytes());
             return Ok(());
         }
-        let steps = (start..start + length).step_by(HASHED_ROWS);
+        let steps = (start..start + length).step_by(FORMED_ROWS);
         steps.into_iter().try_for_each(|first| {
-            self.hash_some(field, array, (first, HASHED_ROWS.min(start + length - first)), hash)
+            self.hash_some(field, array, (first, FORMED_ROWS.min(start + length - first)), hash)
         })
     }
 
