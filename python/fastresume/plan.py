@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import fastresume._core as _core
@@ -187,13 +187,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
     dropped = row_count(planned.dropped())
     bound = spec.planned_reader(planned).memory_bound(processes)
     decoded, per_row = spec.rows_decoded(planned, here, processes)
-    if shares:
-        advice = _advice_of_mixture(bound.rank_bytes, per_row, lanes, len(shares))
-    else:
-        advice = _advice(spec, per_row, lanes, processes, windows, window_rows)
-        if per_row > WARN_ABOVE:
-            warnings.warn(advice[0], stacklevel=3)
-    return Plan(
+    plan = Plan(
         epoch=cursor.epoch,
         order=Cursor(cursor).order,
         table=spec.table_text,
@@ -221,55 +215,52 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
         max_bad_rows=spec.most_bad_rows,
         units=spec.units_text,
         dropped_tokens=spec.dropped_tokens,
-        advice=advice,
+        advice=(),
         shares=shares,
         rounded=spec.rounded(cursor.epoch),
         rows={name: given[name] for name in shares},
         passes={name: given[name] / spec.rows_of_sources[name] for name in shares},
     )
+    advice = _advice(plan, spec.num_rows)
+    if not shares and per_row > WARN_ABOVE:
+        warnings.warn(advice[0], stacklevel=3)
+    return replace(plan, advice=advice)
 
 
-def _advice_of_mixture(rank_bytes: int, per_row: float, lanes: int, sources: int) -> tuple[str, ...]:
-    remedy = "name fewer lanes, or a smaller window_rows of shuffled sources"
-    advice = []
-    if per_row > WARN_ABOVE:
-        advice.append(f"{per_row:.1f} rows are decoded per row delivered: {remedy}")
-    if rank_bytes > LARGE_BYTES and lanes > 1:
-        large = in_units(rank_bytes)
-        advice.append(f"each of {lanes} lanes holds rows of {sources} sources, {large} in all: {remedy}")
-    return tuple(advice)
-
-
-def _advice(
-    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
-) -> tuple[str, ...]:
-    advice = []
-    if per_row > WARN_ABOVE:
-        advice.append(_remedy(spec, per_row, lanes, processes, windows, window_rows))
-    window_bytes = window_rows * spec.row_bytes
-    if window_bytes > LARGE_WINDOW_BYTES:
+def _advice(plan: Plan, num_rows: int) -> tuple[str, ...]:
+    """What could be better in the rest of a pass of so many rows, and which setting helps."""
+    advice, sources = [], len(plan.shares)
+    if plan.rows_decoded_per_row > WARN_ABOVE:
+        said = f"{plan.rows_decoded_per_row:.1f} rows are decoded per row delivered"
+        advice.append(f"{said}{_remedy(plan, num_rows)}")
+    if sources and plan.bytes_per_rank > LARGE_BYTES and plan.lanes > 1:
+        large = in_units(plan.bytes_per_rank)
+        held = f"each of {plan.lanes} lanes holds rows of {sources} sources, {large} in all"
+        advice.append(f"{held}: {_FEWER_LANES}")
+    window_bytes = plan.window_rows * plan.row_bytes
+    if not sources and window_bytes > LARGE_WINDOW_BYTES:
         large = in_units(window_bytes)
-        advice.append(f"a window of {window_rows:,} rows takes {large}: name a smaller window_rows")
+        advice.append(f"a window of {plan.window_rows:,} rows takes {large}: name a smaller window_rows")
     return tuple(advice)
 
 
-def _remedy(
-    spec: ReadSpec, per_row: float, lanes: int, processes: int, windows: int, window_rows: int
-) -> str:
-    """The advice where many more rows are decoded than are delivered."""
-    said = f"{per_row:.1f} rows are decoded per row delivered"
-    ways = spec.world.world_size * processes
-    if lanes == 1 and ways > 1:
-        remedy = (
-            "with lanes=1 every rank and worker decodes what all of them need; take fewer workers, or name "
+_FEWER_LANES = "name fewer lanes, or a smaller window_rows of shuffled sources"
+
+
+def _remedy(plan: Plan, num_rows: int) -> str:
+    """What helps where many more rows are decoded than are delivered, if anything does."""
+    ways = plan.world_size * max(plan.workers, 1)
+    if plan.shares:
+        return f": {_FEWER_LANES}"
+    if plan.lanes == 1 and ways > 1:
+        return (
+            ": with lanes=1 every rank and worker decodes what all of them need; take fewer workers, or name "
             f"more lanes (a multiple of {ways}), if the order in time need not be kept"
         )
-    elif windows:
-        remedy = (
-            f"{lanes} lanes share {windows} windows, and each rank or worker decodes whole ones; name a "
-            f"smaller window_rows (now {window_rows}, where a lane has {spec.num_rows // lanes})"
-            + (" or fewer lanes" if lanes > ways else "")
+    if plan.windows:
+        return (
+            f": {plan.lanes} lanes share {plan.windows} windows, and each rank or worker decodes whole ones; "
+            f"name a smaller window_rows (now {plan.window_rows}, where a lane has {num_rows // plan.lanes})"
+            + (" or fewer lanes" if plan.lanes > ways else "")
         )
-    else:
-        return said
-    return f"{said}: {remedy}"
+    return ""
