@@ -48,7 +48,7 @@ def test_segments_are_read_in_their_order_and_columns_alone_that_are_asked_for(t
 def test_reads_that_fail_or_end_early_lose_no_row_and_repeat_none(
     table: pa.Table, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
     asked: dict[str, Any] = {
         **ONE,
         "batch_size": 500,
@@ -105,7 +105,7 @@ def failing(error: Exception) -> Callable[[pa.Table], Any]:
 def test_what_a_source_does_wrong_is_one_error_after_which_the_dataset_is_usable(
     answer: Callable[[pa.Table], Any], kind: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
     source = Odd(pa.table({"x": range(10)}), (10,), answer=answer)
     dataset = fr.ArrowDataset(source, **ONE)
     with pytest.raises(kind, match=told):
@@ -122,7 +122,7 @@ def test_other_types_with_the_same_values_are_cast() -> None:
 
 
 def test_a_session_that_has_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
 
     class Session(Odd):
         def is_alive(self) -> bool:
@@ -134,7 +134,7 @@ def test_a_session_that_has_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_damaged_rows_are_masked_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.001)
+    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
 
     class Half(TableSource):
         def read(self, segment: int, start: int, stop: int, columns: list[str]) -> pa.Table:

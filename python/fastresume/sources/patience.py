@@ -1,19 +1,11 @@
-"""How long a source that fails is asked again."""
+"""How long a source that fails is asked again: as long, and as often, as a store."""
 
 from __future__ import annotations
 
 import os
-import time
+from time import monotonic, sleep
 
 import fastresume._core as _core
-
-OUTAGE_SECONDS = 120.0
-"""A source that is away for this long is waited for: the last try begins no earlier."""
-
-FEW_TRIES = 5
-"""What seldom gets better is tried this often in all."""
-
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 5.0
 
 FINAL = (
     TypeError,
@@ -27,22 +19,20 @@ FINAL = (
 
 
 class Patience:
-    """How long to keep asking after a fault, since the last rows that came."""
+    """How long to keep asking after a fault, since the last rows that came. The core says it."""
 
     def __init__(self) -> None:
-        self._since: float | None = None
-        self._tries = 0
-        self._seldom = 0
+        self._core = _core.Patience()
+        self._first = self._began = monotonic()
 
     def waits(self, fault: Exception | None) -> bool:
         """Waits before the next try; False if there is to be none."""
-        now = time.monotonic()
-        self._since = now if self._since is None else self._since
-        self._seldom += not isinstance(fault, OSError)
-        if now - self._since > OUTAGE_SECONDS or self._seldom >= FEW_TRIES:
-            return False
-        longest = min(FIRST_WAIT_SECONDS * 2**self._tries, LONGEST_WAIT_SECONDS)
-        self._tries += 1
         # Ranks should not ask all at once.
-        time.sleep(longest * (0.5 + int.from_bytes(os.urandom(2), "little") / 2**17))
+        share = int.from_bytes(os.urandom(2), "little") / 2**16
+        began, now = self._began - self._first, monotonic() - self._first
+        wait = self._core.wait(isinstance(fault, OSError), began, now, share)
+        if wait is None:
+            return False
+        sleep(wait)
+        self._began = monotonic()
         return True

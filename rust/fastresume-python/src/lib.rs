@@ -21,6 +21,7 @@ mod mixture;
 mod order;
 mod page_lock;
 mod pass;
+mod patience;
 mod process_lock;
 mod raised;
 mod reader;
@@ -59,6 +60,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<order::Order>()?;
     module.add_class::<page_lock::PageLock>()?;
     module.add_class::<pass::Pass>()?;
+    module.add_class::<patience::Patience>()?;
     module.add_class::<reader::Delivered>()?;
     module.add_class::<reader::Reader>()?;
     module.add_class::<rows::Rows>()?;

@@ -48,4 +48,5 @@ pub use crate::cache::Cache;
 pub use crate::counts::{Counts, Snapshot};
 pub use crate::credentials::CredentialsOf;
 pub use crate::options::Options;
+pub use crate::retry::Patience;
 pub use crate::stores::Stores;

@@ -32,7 +32,7 @@ const PROGRESS_BYTES: usize = 64 << 10;
 
 /// How long to go on asking. It has no clock: whoever asks tells the time since the first try.
 #[derive(Debug)]
-struct Patience {
+pub struct Patience {
     /// How long one that never answered is waited for.
     absence: Duration,
     /// When the first of the faults that are still there was seen.
@@ -41,6 +41,13 @@ struct Patience {
     seldom: u32,
     is_renewed: bool,
     is_late: bool,
+}
+
+impl Default for Patience {
+    /// That with what was there before, or is no store at all.
+    fn default() -> Self {
+        Self::new(OUTAGE)
+    }
 }
 
 impl Patience {
@@ -71,6 +78,18 @@ impl Patience {
             Outlook::Expired => (!std::mem::replace(&mut self.is_renewed, true)).then_some(Duration::ZERO),
             Outlook::Late => (!std::mem::replace(&mut self.is_late, true)).then_some(own),
         }
+    }
+
+    /// The same of a source that is no store, of whose fault time alone may mend what went wrong, or hardly anything.
+    pub fn wait_for_source(
+        &mut self,
+        is_momentary: bool,
+        began: Duration,
+        now: Duration,
+        share: f64,
+    ) -> Option<Duration> {
+        let outlook = if is_momentary { Outlook::Moment(Duration::ZERO) } else { Outlook::Seldom };
+        self.wait(outlook, began, now, share)
     }
 
     /// Notes that the store is there, though an answer broke off.
@@ -158,7 +177,7 @@ pub async fn again<T, F: Future<Output = Result<T>>>(
     most: Duration,
     ask: impl FnMut() -> F,
 ) -> Result<T> {
-    until(Patience::new(OUTAGE), counts, most, ask).await
+    until(Patience::default(), counts, most, ask).await
 }
 
 /// The same where a dataset is opened: a store that never answered may have been named wrongly.
