@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import os
-import select
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.reduction import DupFd
@@ -17,44 +14,18 @@ import numpy.typing as npt
 import torch
 
 import fastresume._core as _core
+from fastresume.platform import Descriptor, path_of, unnamed_file
 
 Memory = npt.NDArray[np.uint8]
 
 
-def shared_file(size: int) -> int:
-    """The descriptor of a file of `size` zeros in memory, without a name, so that none is left over.
-
-    Raises:
-        OSError: if there is not enough memory, or the system has no such files.
-    """
-    if hasattr(os, "memfd_create"):  # not bounded by the size of /dev/shm
-        try:
-            file = os.memfd_create("fastresume", os.MFD_CLOEXEC)
-        except OSError as error:
-            message = (
-                f"processes can't share memory here, memfd_create failed ({error.strerror}): use no workers"
-            )
-            raise OSError(error.errno, message) from error
-    else:
-        with tempfile.TemporaryFile() as draft:
-            file = os.dup(draft.fileno())
-    try:
-        os.ftruncate(file, size)
-        if hasattr(os, "posix_fallocate"):  # an error now, and no signal later
-            os.posix_fallocate(file, 0, size)
-    except BaseException:
-        os.close(file)
-        raise
-    return file
-
-
 def mapped_file(file: int, size: int, page_lock: Callable[[], _core.PageLock | None] | None = None) -> Memory:
-    """A file of `shared_file` as memory, uint8 `[size]`, mapped for as long as somebody looks at it."""
+    """An unnamed file as memory, uint8 `[size]`, mapped for as long as somebody looks at it."""
     lock = None if page_lock is None else page_lock()
     if lock is None:
         with suppress(RuntimeError):  # where /proc is not there
             # torch's mapping ends without a line of Python, as a lease does.
-            path = f"/proc/self/fd/{file}"
+            path = path_of(file)
             found: Memory = torch.from_file(path, shared=True, size=size, dtype=torch.uint8).numpy()
             return found
     mapping = Mapping(file, size)
@@ -106,20 +77,18 @@ class MemoryFile:
         self._size = size
         self._refused: OSError | None = None
         try:
-            file = shared_file(size) if file is None else file
+            file = unnamed_file(size) if file is None else file
         except OSError as error:
             self._refused = error
             self.bytes = memoryview(mmap.mmap(-1, size))
             return
-        # What closes the descriptor is no line of Python, in which a signal handler might raise.
-        self._kept = select.epoll.fromfd(file)
-        self._file = file
+        self._file = Descriptor(file)
         self.bytes = Mapping(file, size).bytes().data
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._refused is not None:
             raise OSError(self._refused.errno, f"{self._refused.strerror}, or start them by 'fork'")
-        return _shared_over, (self._size, DupFd(self._file))
+        return _shared_over, (self._size, DupFd(self._file.fileno()))
 
 
 def _shared_over(size: int, file: Any) -> MemoryFile:

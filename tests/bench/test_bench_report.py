@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import fastresume.platform
 from fastresume import cli
 from fastresume.bench import machine
 from fastresume.bench.contenders import CONTENDERS
@@ -188,8 +189,11 @@ def test_plot_is_a_picture(report: Report, tmp_path: Path) -> None:
         (None, platform.machine()),
     ],
 )
-def test_the_processor_is_told_with_its_generation(tmp_path: Path, told: str | None, expected: str) -> None:
+def test_the_processor_is_told_with_its_generation(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str | None, expected: str
+) -> None:
     path = tmp_path / "cpuinfo"
+    monkeypatch.setattr(fastresume.platform, "_PROCESSORS", path)
     if told is not None:
         path.write_text(told)
-    assert machine._processor(path) == expected
+    assert machine._processor() == expected

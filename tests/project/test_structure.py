@@ -47,6 +47,7 @@ PYTHON_ROOMS = [
     "files",
     "rng",
     "buffers",
+    "platform",
     "memory_file",
     "options",
     "tables",
@@ -147,9 +148,11 @@ NAMED_OTHERWISE = {
         "rust/fastresume/src/format/metadata/thrift_types.rs",
         "rust/fastresume/src/pipeline/window_segments.rs",
         "rust/fastresume/src/simd/scatter.rs",
+        "rust/fastresume-stores/src/retry.rs",
         "python/fastresume/audit/log_format.py",
         "python/fastresume/bench/rivals.py",
         "python/fastresume/files.py",
+        "python/fastresume/platform.py",
         "python/fastresume/filter/pruning.py",
         "python/fastresume/filter/resolve.py",
         "python/fastresume/rng.py",
@@ -213,6 +216,25 @@ def test_frameworks_are_imported_by_their_integration_alone() -> None:
         expected = {path.stem} if path.parent.name == "integrations" else set()
         if path.parent.name != "bench":  # which measures beside others, where they are installed
             assert used - {"pytorch_lightning"} <= expected, f"{path} imports {used}"
+
+
+OWN_TO_LINUX = {
+    "python": r"sys\.platform|/proc/|/sys/|memfd_create|pidfd|prctl|epoll|MSG_(NO|CMSG)|posix_fallocate",
+    "rust": r"target_os|target_vendor|\"/proc|\"/sys/",
+}
+"""What other systems lack, or do otherwise."""
+
+PLATFORMS = {"python/fastresume/platform.py", "rust/fastresume/src/memory/platform.rs"}
+
+
+def test_what_other_systems_lack_is_asked_by_one_file_of_each_language() -> None:
+    sources = [*PACKAGE.rglob("*.py"), *(ROOT / "rust").glob("*/src/**/*.rs")]
+    asking = {
+        str(path.relative_to(ROOT))
+        for path in sources
+        if re.search(OWN_TO_LINUX["python" if path.suffix == ".py" else "rust"], path.read_text())
+    }
+    assert asking == PLATFORMS
 
 
 def check_rooms(imports: Mapping[str, set[str]], rooms: list[str]) -> None:

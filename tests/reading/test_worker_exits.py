@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import fastresume as fr
+import fastresume.platform
 from fastresume.reading.workers import exits
 from support.strategies import Dataset, plain_spec
 from support.watching import in_time
@@ -54,9 +55,9 @@ def counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "self").write_text("12:cpu:/\n0::/jobs/mine\n")
     (group / "memory.events").write_text(COUNTS.format(4))
     (tmp_path / "vmstat").write_text("nr_free_pages 7\noom_kill 1\n")
-    monkeypatch.setattr(exits, "_SELF", tmp_path / "self")
-    monkeypatch.setattr(exits, "_CGROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(exits, "_MACHINE", tmp_path / "vmstat")
+    monkeypatch.setattr(fastresume.platform, "_SELF", tmp_path / "self")
+    monkeypatch.setattr(fastresume.platform, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(fastresume.platform, "_MACHINE", tmp_path / "vmstat")
     return tmp_path
 
 
@@ -76,7 +77,7 @@ def test_the_death_of_a_worker_by_the_out_of_memory_killer_says_so(data: Dataset
 
 
 def test_who_was_killed_by_somebody_else_is_not_said_to_lack_memory(counted: Path) -> None:
-    before = exits.kills_for_memory()
+    before = fastresume.platform.kills_for_memory()
     assert before == {"in this container": 4, "on this machine": 1}
     told = exits.cause(-signal.SIGKILL, before)
     assert told.startswith("was killed by SIGKILL, which was not the system's out-of-memory killer")
@@ -88,7 +89,7 @@ def test_who_was_killed_by_somebody_else_is_not_said_to_lack_memory(counted: Pat
     assert "killed a process in this container" in exits.cause(-signal.SIGKILL, before)
     (counted / "self").unlink()
     (counted / "vmstat").unlink()
-    assert exits.kills_for_memory() == {}
+    assert fastresume.platform.kills_for_memory() == {}
     assert exits.cause(-signal.SIGKILL, before) == "was killed by SIGKILL, perhaps for want of memory"
     assert exits.cause(-signal.SIGTERM, before) == "was killed by SIGTERM"
     assert exits.cause(3, before) == "ended with status 3"

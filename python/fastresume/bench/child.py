@@ -7,11 +7,9 @@ import importlib
 import importlib.util
 import multiprocessing
 import resource
-import sys
 import time
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +21,7 @@ from fastresume.bench.drawn import Drawn
 from fastresume.bench.reading import STATE, Contender, Reading
 from fastresume.bench.rivals import skipped
 from fastresume.bench.task import Task
+from fastresume.platform import peak_bytes, private_bytes, reset_peak, resident_bytes
 
 WARM_SECONDS = 1.0
 """The seconds that a contender reads before it is measured: code is loaded, threads start, memory is
@@ -64,8 +63,8 @@ def check(task: Task, contender: Contender) -> object:
 def passes(task: Task, contender: Contender, seconds: float) -> object:
     """Rows, wall clock and CPU time of complete passes for at least `seconds`, and their peak memory."""
     gc.collect()
-    resident = _resident_bytes()
-    _reset_peak()
+    resident = resident_bytes()
+    reset_peak()
     worker_bytes = _warm_up(contender.open(task, None))
     gc.collect()
     rows = number = 0
@@ -74,7 +73,7 @@ def passes(task: Task, contender: Contender, seconds: float) -> object:
         rows += _read(contender.open(task, None))
         number += 1
     elapsed, cpu = time.perf_counter() - began, _cpu_seconds() - cpu
-    peak = _peak_bytes()
+    peak = peak_bytes()
     return {
         "passes": number,
         # Of sequences the check has shown that each pass has all tokens: to count them would take time.
@@ -90,7 +89,7 @@ def _warm_up(reading: Reading) -> int:
     """Read for a while; return the most memory that worker processes had for themselves."""
     most, began = 0, time.perf_counter()
     for _ in reading.batches:
-        most = max(most, sum(_private_bytes(worker.pid) for worker in multiprocessing.active_children()))
+        most = max(most, sum(private_bytes(worker.pid) for worker in multiprocessing.active_children()))
         if time.perf_counter() - began > WARM_SECONDS:
             break
     return most
@@ -167,43 +166,3 @@ def _cpu_seconds() -> float:
     """CPU seconds of all threads of this process, and of its worker processes that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
-
-
-_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
-_STATUS = Path("/proc/self/status")
-
-
-def _resident_bytes() -> int:
-    return _status("VmRSS")
-
-
-def _peak_bytes() -> int:
-    return _status("VmHWM")
-
-
-def _status(name: str) -> int:
-    """A memory size that Linux reports; elsewhere the peak resident size so far.
-
-    getrusage's peak begins with the memory of the process that started this one.
-    """
-    if not _STATUS.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _MAXRSS_BYTES
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * 1024
-
-
-def _private_bytes(process: int | None) -> int:
-    """The memory that a process shares with no other; 0 where the system does not report it."""
-    try:
-        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-    except OSError:  # it may have ended
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
-
-
-def _reset_peak() -> None:
-    """Reset the peak to the current memory; imports may have needed more."""
-    try:
-        Path("/proc/self/clear_refs").write_text("5")
-    except OSError:
-        return

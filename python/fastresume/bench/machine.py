@@ -6,9 +6,9 @@ import importlib.metadata
 import os
 import platform
 from datetime import UTC, datetime
-from pathlib import Path
 
 from fastresume._core import IS_OPTIMIZED, __version__, cores
+from fastresume.platform import processor_facts
 
 PACKAGES = ("torch", "numpy", "pyarrow", "polars", "duckdb", "datasets", "torchdata", "grain", "litdata")
 
@@ -35,10 +35,9 @@ def versions() -> dict[str, str]:
     return found | {"Python": platform.python_version()} | system
 
 
-def _processor(told: Path = Path("/proc/cpuinfo")) -> str:
+def _processor() -> str:
     """The processor's name and generation: hypervisors may give all processors of a maker one name."""
-    first = told.read_text().partition("\n\n")[0].splitlines() if told.exists() else []
-    facts = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
+    facts = processor_facts()
     if "model name" not in facts:
         return platform.machine()
     words = {"cpu family": "family", "model": "model"}

@@ -15,6 +15,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
 from fastresume.batch.schema import Tensors
+from fastresume.platform import is_alive
 from fastresume.reading.workers import parcels
 from fastresume.state.shared_cursor import Ticket, shared_cursor_of
 
@@ -56,7 +57,7 @@ def _arrive(sent: parcels.Parcel, ticket: Ticket) -> Batch:
     except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and this process would wait)
         return _Lost(f"of worker {ticket.worker} can't be received: {type(error).__name__}: {error}")
     if (sender := parcels.sender_of(sent)) is not None and ticket.iteration[0] not in _senders:
-        _forget([process for process in _senders if not _is_alive(process)])
+        _forget([process for process in _senders if not is_alive(process)])
         _senders[ticket.iteration[0]] = sender
     return (
         _Arrived(tensors, origin, ticket)
@@ -82,14 +83,6 @@ def _forget(processes: list[int]) -> None:
 def _processes_of(iterator: object) -> list[int]:
     """The worker processes of a DataLoader iterator, in their order."""
     return [worker.pid for worker in getattr(iterator, "_workers", ())]
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except OSError:
-        return False
-    return True
 
 
 class _Arrived(Departing):

@@ -15,11 +15,12 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 
+from fastresume.platform import CLOSED_BY_EXEC, NO_SIGNAL
+
 _HEAD = struct.Struct("=Q?")
 """Bytes of the message that follows; whether a descriptor comes with it."""
 
 _CHUNK = 1 << 18
-_NO_SIGNAL = socket.MSG_NOSIGNAL  # should a program hear SIGPIPE, a dead worker would end it
 _RIGHTS = socket.CMSG_SPACE(8 * struct.calcsize("i"))
 
 
@@ -54,9 +55,9 @@ class Channel:
         head = _HEAD.pack(len(data), file >= 0)
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [file]))] if file >= 0 else []
         try:
-            sent = self._end.sendmsg([head, data], rights, _NO_SIGNAL)
+            sent = self._end.sendmsg([head, data], rights, NO_SIGNAL)
             if sent < len(head) + len(data):
-                self._end.sendall(memoryview(head + data)[sent:], _NO_SIGNAL)
+                self._end.sendall(memoryview(head + data)[sent:], NO_SIGNAL)
         except OSError as error:
             raise HungUpError from error
 
@@ -77,7 +78,7 @@ class Channel:
         """
         while self._due:
             try:
-                sent = self._end.send(self._due, socket.MSG_DONTWAIT | _NO_SIGNAL)
+                sent = self._end.send(self._due, socket.MSG_DONTWAIT | NO_SIGNAL)
             except BlockingIOError:
                 return
             except OSError as error:
@@ -91,7 +92,7 @@ class Channel:
             HungUpError: if the other side has ended.
         """
         while (message := self._next()) is None:
-            flags = socket.MSG_CMSG_CLOEXEC | (0 if waits else socket.MSG_DONTWAIT)
+            flags = CLOSED_BY_EXEC | (0 if waits else socket.MSG_DONTWAIT)
             try:
                 data, rights, _, _ = self._end.recvmsg(_CHUNK, _RIGHTS, flags)
             except BlockingIOError:

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
-_SELF = Path("/proc/self/cgroup")
-_CGROUPS = Path("/sys/fs/cgroup")
-_MACHINE = Path("/proc/vmstat")
-
-_CONTAINER, _HOST = "in this container", "on this machine"
+from fastresume.platform import kills_for_memory
 
 _ADVICE = "; fewer workers, smaller prefetch_bytes or smaller batches take less"
 
@@ -49,38 +43,3 @@ def _of_a_kill(before: dict[str, int]) -> str:
         f", which was not the system's out-of-memory killer: it has killed nothing {known[-1]} since the "
         "workers started"
     )
-
-
-def kills_for_memory() -> dict[str, int]:
-    """How many processes the system has killed so far for want of memory, by where: what can be known.
-
-    The container's count comes first: it is the one whose limit is met first.
-    """
-    found: dict[str, int] = {}
-    for where, path in _counters():
-        try:
-            lines = path.read_text(encoding="ascii", errors="replace").splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            name, _, count = line.partition(" ")
-            if name == "oom_kill" and count.strip().isdigit():
-                found.setdefault(where, int(count))
-    return found
-
-
-def _counters() -> Iterator[tuple[str, Path]]:
-    """The files that have a count, by what it is of."""
-    try:
-        lines = _SELF.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        number, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        place = path.lstrip("/")
-        if number == "0":
-            yield _CONTAINER, _CGROUPS / place / "memory.events"
-        elif "memory" in controllers.split(","):
-            yield _CONTAINER, _CGROUPS / "memory" / place / "memory.oom_control"
-    yield _HOST, _MACHINE

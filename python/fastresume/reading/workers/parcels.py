@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
-from fastresume.memory_file import Mapping, Memory, mapped_file, shared_file
+from fastresume.memory_file import Mapping, Memory, mapped_file
+from fastresume.platform import unnamed_file
 
 FREE, TAKEN, KEPT = 0, 1, 2
 """What the first byte of a block says: it may be filled; it holds a value; it is never filled again."""
@@ -136,7 +137,7 @@ class _Block:
         self.number = number
         self.size = size
         self.file = -1
-        self.file = shared_file(size)
+        self.file = unnamed_file(size)
         self.mapping = Mapping(self.file, size)
         self.memory = self.mapping.bytes()
         self.address = self.mapping.address

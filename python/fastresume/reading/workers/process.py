@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import signal
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from multiprocessing import parent_process
 from multiprocessing.connection import wait
 from typing import NamedTuple, Self
 
+from fastresume.platform import die_with_parent, end_of, first_steps
+
 _WATCH_SECONDS = 1.0
-_PR_SET_PDEATHSIG = 1
 
 IGNORED = (signal.SIGINT, signal.SIGTERM)
 """Signals that a worker leaves to the main process."""
@@ -31,45 +30,11 @@ class ProcessOrigin(NamedTuple):
     mask: set[int]
 
 
-_FIRST = """
-import ctypes, os, select, signal, threading
-signal.pthread_sigmask(signal.SIG_BLOCK, {ignored})
-name = "fastresume-parent"
-if {method!r} == "forkserver" and all(thread.name != name for thread in threading.enumerate()):
-    try:
-        main = os.pidfd_open({main})
-        end = select.poll()
-        end.register(main, select.POLLIN)
-        threading.Thread(target=lambda: (end.poll(), os._exit(1)), name=name, daemon=True).start()
-    except ProcessLookupError:
-        os._exit(1)
-    except (AttributeError, OSError):
-        pass
-    try:
-        from multiprocessing.forkserver import _forkserver as server
-        os.close(server._forkserver_alive_fd)
-        server._forkserver_alive_fd = None
-    except (AttributeError, ImportError, OSError, TypeError):
-        pass
-try:
-    ctypes.CDLL(None).prctl({death_signal}, int(signal.SIGKILL), 0, 0, 0)
-except (AttributeError, OSError):
-    pass
-if {method!r} == "spawn" and os.getppid() != {main}:
-    os._exit(1)
-"""
-
-
 class Name(str):
     """The name of a worker process, with which a new worker gets what it runs first.
 
-    Such a process reads its name before it imports anything: the user's script, and torch, take seconds, in
-    which it would learn nothing of its parent's end. So pickled, the name is a call that gives it. What that
-    runs needs Python's own modules alone, since no path is set yet.
-
-    Under a fork server the main process is no parent: a thread waits for its end. And the server ends when
-    the last process closes a pipe to it, so a worker closes its own end. Then the system kills the worker,
-    also in a call of C that holds Python's lock.
+    Such a process reads its name before it imports anything. So pickled, the name is a call that gives it,
+    after `platform.first_steps`: these need Python's own modules alone, since no path is set yet.
     """
 
     __slots__ = ("_first",)
@@ -79,12 +44,7 @@ class Name(str):
     def __new__(cls, name: str, origin: ProcessOrigin) -> Self:
         """The name; `origin` is what `begin` gets."""
         made = super().__new__(cls, name)
-        made._first = _FIRST.format(
-            main=origin.main,
-            method=origin.method,
-            ignored=[int(number) for number in IGNORED],
-            death_signal=_PR_SET_PDEATHSIG,
-        )
+        made._first = first_steps(origin.main, origin.method, [int(number) for number in IGNORED])
         return made
 
     def __reduce__(self) -> tuple[Callable[[str], object], tuple[str]]:
@@ -96,23 +56,14 @@ def begin(origin: ProcessOrigin) -> None:
 
     A job that a signal to all its processes asks to end has a step to finish, and needs its batch.
     """
-    _die_with_parent(None if origin.method == "forkserver" else origin.main)
+    die_with_parent()
+    if origin.method != "forkserver" and os.getppid() != origin.main:  # it died before
+        os._exit(1)
     for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)
     # What of these came before was held, and is dropped.
     signal.pthread_sigmask(signal.SIG_SETMASK, origin.mask - set(IGNORED))
     settle()
-
-
-def _die_with_parent(parent: int | None) -> None:
-    """Has the system kill this process when the thread that started it ends, whatever happens here.
-
-    A thread that watches the parent can't do that while a call of C holds Python's lock.
-    """
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-    if parent is not None and os.getppid() != parent:  # it died before
-        os._exit(1)
 
 
 def settle() -> None:
@@ -132,11 +83,10 @@ def settle() -> None:
     ends = [parent.sentinel]
     try:
         # The sentinel is a pipe, which another process may hold open, too.
-        ends.append(os.pidfd_open(parent.pid or 0))
+        if (end := end_of(parent.pid or 0)) is not None:
+            ends.append(end)
     except ProcessLookupError:
         os._exit(1)
-    except (AttributeError, OSError):  # old kernels have none, and some sandboxes
-        pass
     threading.Thread(target=_watch, args=(ends, os.getppid()), daemon=True).start()
 
 

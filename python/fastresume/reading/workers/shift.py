@@ -27,9 +27,9 @@ from typing import Any
 
 import fastresume._core as _core
 from fastresume.memory_file import Memory
+from fastresume.platform import end_of, kill, kills_for_memory
 from fastresume.reading import exiting
 from fastresume.reading.workers.channel import Channel
-from fastresume.reading.workers.exits import kills_for_memory
 from fastresume.reading.workers.process import Name, ProcessOrigin
 
 GRACE_SECONDS = 2.0
@@ -55,13 +55,13 @@ class WorkerProcess:
         self.blocks: dict[int, Memory] = {}
         self.pid: int | None = None
         self._process: Any = None
-        self._pidfd = -1
+        self._end: int | None = None
 
     def begin(self, process: Any) -> None:
         """Takes note of its process, which was started just now."""
         self._process, self.pid = process, process.pid
-        with suppress(AttributeError, OSError):  # old kernels have none, and some sandboxes
-            self._pidfd = os.pidfd_open(process.pid)
+        with suppress(ProcessLookupError):
+            self._end = end_of(process.pid)
 
     def exit_code(self) -> int | None:
         """What it ended with, as `subprocess` has it; None if it runs, or if no one can tell."""
@@ -75,9 +75,9 @@ class WorkerProcess:
     def wait(self, seconds: float) -> bool:
         """Whether it ends within this time."""
         end = time.monotonic() + seconds
-        if self._pidfd >= 0:
+        if self._end is not None:
             poll = select.poll()
-            poll.register(self._pidfd, select.POLLIN)
+            poll.register(self._end, select.POLLIN)
             if not poll.poll(max(seconds, 0) * 1000):
                 return False
             self.exit_code()  # reaps it, unless somebody else did
@@ -91,8 +91,8 @@ class WorkerProcess:
     def kill(self) -> None:
         """Ends it, whatever it does."""
         with suppress(OSError):
-            if self._pidfd >= 0:
-                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+            if self._end is not None:
+                kill(self._end)
             elif self._process is not None:
                 self._process.kill()
 
@@ -100,9 +100,9 @@ class WorkerProcess:
         """Closes what this process holds of it."""
         _python_children().discard(self._process)
         self.channel.close()
-        pidfd, self._pidfd = self._pidfd, -1
-        if pidfd >= 0:
-            os.close(pidfd)
+        handle, self._end = self._end, None
+        if handle is not None:
+            os.close(handle)
 
 
 class Shift:

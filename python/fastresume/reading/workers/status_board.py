@@ -6,7 +6,6 @@ Every word has one writer: the first one the main process, a worker's row that w
 from __future__ import annotations
 
 import os
-import select
 import time
 from multiprocessing.reduction import DupFd
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fastresume.memory_file import Memory, mapped_file, shared_file
+from fastresume.memory_file import Memory, mapped_file
+from fastresume.platform import Descriptor, is_alive, unnamed_file
 from fastresume.reading.store_counts import StoreCounts
 
 WAITING, READING, TRANSFORMING, SENDING = range(4)
@@ -40,8 +40,7 @@ class StatusBoard:
     def __init__(self, workers: int, file: int | None = None) -> None:
         size = 8 * (1 + workers * _WORDS)
         self._workers = workers
-        # What closes the descriptor is no line of Python, in which a signal handler might raise.
-        self._file = select.epoll.fromfd(shared_file(size) if file is None else file)
+        self._file = Descriptor(unnamed_file(size) if file is None else file)
         memory: Memory = mapped_file(self._file.fileno(), size)
         words: npt.NDArray[np.int64] = memory.view(np.int64)
         self._wanted = words[:1]
@@ -116,7 +115,7 @@ class StatusBoard:
             name = f"worker {worker}"
             if not process:
                 found.append((f"{name} has not begun", None))
-            elif not _is_alive(process):
+            elif not is_alive(process):
                 found.append((f"{name} (process {process}) is dead", None))
             else:
                 at = "" if doing == WAITING else f" batch {number}"
@@ -124,17 +123,6 @@ class StatusBoard:
                 line = f"{name} (process {process}) {_DOES[doing]}{at} for {seconds:.1f} s"
                 found.append((line, None if doing == WAITING else number))
         return found
-
-
-def _is_alive(process: int) -> bool:
-    """Whether a process of this machine runs, as far as the system tells."""
-    try:
-        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as status:  # noqa: PTH123  (quick)
-            return status.read().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return not os.path.isdir("/proc/self")  # noqa: PTH112  (as above)
-    except OSError:
-        return True
 
 
 def _board_over(workers: int, handle: Any) -> StatusBoard:

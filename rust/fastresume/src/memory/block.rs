@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use memmap2::MmapMut;
 
 use crate::error::Result;
+use crate::memory::platform;
 use crate::memory::vectors::{filled, no_memory};
 
 /// Blocks of this size and larger are whole pages: they begin and end at page bounds, and go back to the
@@ -48,33 +49,24 @@ impl SystemPages {
         // Maps that lie side by side become one, so that huge pages hold small blocks as well. A system
         // without them loses nothing. A virtual machine may have to ask its host for each: that pays where
         // memory is written many times.
-        #[cfg(target_os = "linux")]
         if is_used_again {
-            let _ = map.advise(memmap2::Advice::HugePage);
+            platform::ask_for_huge_pages(&map);
         }
         note_paged(whole);
         Ok(Self(map, None))
     }
 
     /// Adds pages of zeros behind these, up to so many bytes; returns whether it could. None is copied: the system moves them.
-    #[cfg(target_os = "linux")]
     fn grow(&mut self, bytes: usize) -> bool {
         let old = self.0.len();
         let Some(whole) = bytes.checked_next_multiple_of(PAGE_BYTES).filter(|_| self.1.is_none()) else {
             return false;
         };
-        // SAFETY: no file is below them that could be shorter, and nobody else has them.
-        #[allow(unsafe_code, reason = "pages that can't be moved would be there twice while they are copied")]
-        let grown = unsafe { self.0.remap(whole, memmap2::RemapOptions::new().may_move(true)) };
-        if grown.is_ok() {
+        let is_longer = platform::lengthen(&mut self.0, whole);
+        if is_longer {
             note_paged(whole - old);
         }
-        grown.is_ok()
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn grow(&mut self, _bytes: usize) -> bool {
-        false
+        is_longer
     }
 }
 
