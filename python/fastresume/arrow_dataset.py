@@ -13,7 +13,7 @@ from fastresume.options.hints import OF_ARROW
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.tail import Tail
-from fastresume.options.units import Bins, Packed
+from fastresume.options.units import Unit
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
 from fastresume.reading.files_spec import Door
@@ -113,7 +113,7 @@ class ArrowDataset(RowsDataset):
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
         bad_rows: BadRows = "error",
-        unit: Packed | Bins | None = None,
+        unit: Unit | None = None,
         world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
         asked = Asked.of(

@@ -20,7 +20,7 @@ from fastresume.options.hints import OF_DATASETS
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, options_of, stores_of
 from fastresume.options.tail import Tail
-from fastresume.options.units import Bins, Packed
+from fastresume.options.units import Unit
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
 from fastresume.reading.deleted_rows import live_rows
@@ -193,7 +193,7 @@ class ParquetDataset(RowsDataset):
         on_iter: Literal["continue", "restart"] = "continue",
         on_change: Literal["error", "append"] = "error",
         bad_rows: BadRows = "error",
-        unit: Packed | Bins | None = None,
+        unit: Unit | None = None,
         world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
         table = open_table(paths, partial(options_of, storage_options, credentials))

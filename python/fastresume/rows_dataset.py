@@ -21,7 +21,7 @@ from fastresume.options.cache import Cache
 from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.rows import OrderChoice, Rows, Shuffle, order_choice, select
 from fastresume.options.tail import Tail, checked_tail
-from fastresume.options.units import Bins, Packed, check_unit
+from fastresume.options.units import Unit, check_unit
 from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
@@ -72,7 +72,7 @@ class Asked:
     on_change: Literal["error", "append"]
     masks_damage: bool
     max_bad_rows: int | float | None
-    unit: Packed | Bins | None
+    unit: Unit | None
     cache: Cache | None = None
     kept_in: str | None = None
 
@@ -95,7 +95,7 @@ class Asked:
         on_iter: Literal["continue", "restart"],
         on_change: Literal["error", "append"],
         bad_rows: BadRows,
-        unit: Packed | Bins | None,
+        unit: Unit | None,
         world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None,
     ) -> Self:
         """What the arguments of a dataset ask for.
@@ -113,8 +113,8 @@ class Asked:
         named_groups = None if groups is None else at_least(1, "groups", groups)
         cut_of(rows_of_rank or 1, own_world.world_size, 1, named_lanes, named_groups)
         check_unit(unit)
-        if isinstance(unit, Packed):  # null lists have no tokens, where nothing else is said of them
-            columns, nulls = unit.names if columns is None else columns, "mask"
+        if unit is not None and not unit.holds_whole_rows:  # a null list has no tokens
+            columns, nulls = unit.costs if columns is None else columns, "mask"
         request = column_request(columns, nulls)
         if one_of("on_change", on_change, ("error", "append")) == "append":
             request.check_appendable()

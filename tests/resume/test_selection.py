@@ -342,9 +342,7 @@ def test_a_state_of_another_selection_is_refused(small_dataset: Dataset) -> None
         with pytest.raises(fr.StateError) as raised:
             own.load_state_dict(next(iter(stated)).state_dict())
         said = f"the state is of another selection of rows: {found}, this one is {expected}"
-        said += (
-            ": name the same rows= and filter= as then, and unit=fr.Packed(...) or fr.Bins(...) if it counted"
-        )
+        said += ": name the same rows= and filter= as then, and the same unit= if it counted"
         said += " sequences or bins; here are rows"
         assert str(raised.value) == said
         assert own.state_dict() == before

@@ -15,6 +15,7 @@ from fastresume.audit.blame import Blame
 from fastresume.audit.descriptions import Descriptions
 from fastresume.audit.history import History, Stretch
 from fastresume.audit.log_format import Integers
+from fastresume.audit.order import CUT_FROM_LISTS
 from fastresume.audit.place import ALONE, Place
 from fastresume.audit.ranges import NOTHING, common, size, union, without
 from fastresume.audit.report import Report
@@ -211,7 +212,7 @@ class Account:
         is_sound, untold = all(map(self._is_sound, stretches)), self._untold(stretches)
         what = "each exactly once" if is_sound else "not proven"
         if counted != "rows" and is_sound and not untold:
-            what += f", with all its {'tokens' if counted == 'sequences' else 'rows'}"
+            what += f", with all its {'tokens' if CUT_FROM_LISTS.get(counted) else 'rows'}"
         report.lines.append(
             f"  pass {place.epoch}, stage {place.number}: {place.shares}: "
             f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {self._batches(stretches)}"

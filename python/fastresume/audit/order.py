@@ -31,12 +31,16 @@ MASK = (1 << 64) - 1
 ROUNDS = 6
 
 
+CUT_FROM_LISTS = {"sequences": True, "bins": False}
+"""What positions may count instead of rows: tokens cut from a file's lists, or rows of a row group."""
+
+
 @dataclass(frozen=True)
 class Units:
     """What is counted instead of rows.
 
     Args:
-        counted: "sequences" or "bins".
+        counted: a word of `CUT_FROM_LISTS`.
         text: how they are made.
         contents: the digest of what each one holds, tokens or rows; None if it is not known.
         dropped_tokens: how many tokens are in none.
@@ -50,9 +54,14 @@ class Units:
     of_rows: Dataset
 
     @property
+    def hold_whole_rows(self) -> bool:
+        """Whether each selected row is in one of them."""
+        return not CUT_FROM_LISTS[self.counted]
+
+    @property
     def what(self) -> str:
         """What is in them, in words."""
-        if self.counted == "bins":
+        if self.hold_whole_rows:
             return "every selected row"
         but = f" but {self.dropped_tokens} after the last sequences" if self.dropped_tokens else ""
         return f"every token of every document{but}"
@@ -119,10 +128,7 @@ class Dataset:
             ValueError, KeyError, TypeError: if it describes none.
         """
         starts = np.array(told["starts"], np.int64)
-        if told["counted"] not in ("sequences", "bins"):
-            raise ValueError(f"positions count {told['counted']!r}, which this version does not know")
-        is_packed = told["counted"] == "sequences"
-        groups = np.arange(len(self.files) + 1) if is_packed else self.groups
+        groups = np.arange(len(self.files) + 1) if CUT_FROM_LISTS[told["counted"]] else self.groups
         if len(starts) != groups[-1] + 1 or starts[0] or (starts[1:] < starts[:-1]).any():
             raise ValueError("units have no such numbers")
         selected = np.array([[0, starts[-1]]], np.int64)
@@ -179,7 +185,11 @@ class Dataset:
             yield f"{self._place(file, of_group)}{span}"
 
     def _place(self, file: int, group: int) -> str:
-        of_file = "" if self.counted == "sequences" else f"row group {group - int(self.groups[file])}: "
+        of_file = (
+            ""
+            if self.units is not None and not self.units.hold_whole_rows
+            else f"row group {group - int(self.groups[file])}: "
+        )
         return f"{self.files[file]}: {of_file}"
 
 

@@ -174,7 +174,7 @@ class RowProof:
     def _are_of_all(self, dataset: Dataset) -> bool:
         """Whether bins hold the selected rows; tells it if they do not."""
         units = dataset.units
-        if units is None or units.contents is None or units.counted != "bins":
+        if units is None or units.contents is None or not units.hold_whole_rows:
             return True
         if id(dataset) not in self._are_whole:
             parts = (of_runs(part) for part in chunks(units.of_rows.selected))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import cast
 
 import numpy as np
@@ -79,6 +79,12 @@ class Rules:
     fixed: tuple[int | None, ...] | None = None
     optional: bool = False
     from_path: bool = False
+
+    @property
+    def given(self) -> list[tuple[str, object]]:
+        """The rules that were given, each by its name and what it says, as the core takes them."""
+        said = ((each.name, getattr(self, each.name), each.default) for each in fields(self))
+        return [(name, value) for name, value, default in said if value is not default]
 
     def __repr__(self) -> str:
         """The methods that say it, each with a dot before it."""

@@ -21,7 +21,6 @@ from fastresume.kafka.round import Round
 from fastresume.kafka.source import RoundSource
 from fastresume.options.rows import OrderChoice
 from fastresume.options.tail import TailOfPass
-from fastresume.options.units import Packed
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
 from fastresume.packing.spec import UnitsSpec, schema_of
@@ -184,7 +183,7 @@ class UnitRoundSpec(RoundSpec, UnitsSpec):
     @property
     def cost_columns(self) -> list[str]:
         """The names of the columns that tell what rows cost."""
-        return self._columns if isinstance(self.unit, Packed) else [self.unit.name]
+        return self._columns
 
     def _left(self, cursor: _core.Cursor) -> Intervals:
         """The rows of the units that are left; of sequences, those of their messages."""

@@ -15,7 +15,7 @@ from fastresume.kafka.buffer import Index
 from fastresume.kafka.decoder import Numbers
 from fastresume.kafka.round import Stretch
 from fastresume.kafka.source import RoundSource
-from fastresume.options.units import Bins, Packed
+from fastresume.options.units import Packed, Unit
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import list_lengths
 from fastresume.packing.index import table_of
@@ -105,7 +105,7 @@ class UnitCounter:
         columns: the names of the columns that tell what rows cost.
     """
 
-    def __init__(self, unit: Packed | Bins, columns: list[str]) -> None:
+    def __init__(self, unit: Unit, columns: list[str]) -> None:
         self._unit = unit
         self._columns = columns
 
@@ -128,7 +128,7 @@ class UnitCounter:
         groups = of_words(manifest.file_groups)
         for (first, end), is_last in zip(pairwise(starts[groups].tolist()), are_last, strict=True):
             own = firsts[first : end + 1] - firsts[first]
-            is_full = end > first and own[-1] - own[-2] == self._unit.rows
+            is_full = end > first and own[-1] - own[-2] == self._unit.most_rows
             found.append(BinsOf(own, end - first - (not (is_last or is_full) and end > first)))
         return found
 
@@ -150,7 +150,7 @@ class UnitCounter:
             DataError: if rows can't be put together so.
         """
         manifest = opened(source)
-        if isinstance(self._unit, Bins):
+        if not isinstance(self._unit, Packed):
             return table_of(manifest, self._unit, self._columns), source.indices
         cut, indices = [], []
         all_tokens = self._tokens(self._unit, source, manifest)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, one_of, quoted
@@ -11,9 +12,41 @@ from fastresume.options.hints import OF_UNITS
 from fastresume.options.unknown import options
 
 
+class Unit(ABC):
+    """What a dataset may count instead of rows, and all that others ask of it.
+
+    Attributes:
+        counted: what positions are, in messages and in logs.
+        holds_whole_rows: whether each row is in one unit, as a whole; else units are cut from lists.
+    """
+
+    counted: ClassVar[str]
+    holds_whole_rows: ClassVar[bool]
+
+    @property
+    @abstractmethod
+    def costs(self) -> tuple[str, ...]:
+        """What rows cost, by names: of columns of the files; of tensors, where units are cut from these."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> tuple[str, tuple[object, ...]]:
+        """How rows become units, as the core takes it: the name of its rule, and what this says."""
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows a unit has at most; None for any number."""
+        return None
+
+    @property
+    @abstractmethod
+    def hashed(self) -> str:
+        """How rows become units, as a state's hash has it: for ever."""
+
+
 @options(OF_UNITS)
 @dataclass(frozen=True, init=False)
-class Packed:
+class Packed(Unit):
     """Sequences of one length, cut from the lists of a file's rows, one after another.
 
     Args:
@@ -31,6 +64,9 @@ class Packed:
         >>> Packed("tokens", "labels", length=2048, separator=0)
         fr.Packed('tokens', 'labels', length=2048, separator=0)
     """
+
+    counted = "sequences"
+    holds_whole_rows = False
 
     names: tuple[str, ...]
     length: int
@@ -56,6 +92,21 @@ class Packed:
         object.__setattr__(self, "separator", None if separator is None else integer("separator", separator))
         object.__setattr__(self, "rest", one_of("rest", rest, ("drop", "pad")))
 
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """What rows cost: the lengths of their lists."""
+        return self.names
+
+    @property
+    def rule(self) -> tuple[str, tuple[object, ...]]:
+        """How rows become sequences, as the core takes it."""
+        return "packed", (self.length, self.separator is not None, self.rest == "pad")
+
+    @property
+    def hashed(self) -> str:
+        """How rows become sequences, as a state's hash has it."""
+        return f"packed {self.names} {self.length} {self.separator is not None} {self.rest}"
+
     def __repr__(self) -> str:
         parts = [*map(repr, self.names), f"length={self.length}"]
         parts += [] if self.separator is None else [f"separator={self.separator}"]
@@ -65,7 +116,7 @@ class Packed:
 
 @options(OF_UNITS)
 @dataclass(frozen=True, init=False)
-class Bins:
+class Bins(Unit):
     """Consecutive rows of a row group, as many as together cost no more than a limit.
 
     Args:
@@ -81,6 +132,9 @@ class Bins:
         >>> Bins("tokens", cost=8192)
         fr.Bins('tokens', cost=8192)
     """
+
+    counted = "bins"
+    holds_whole_rows = True
 
     name: str
     cost: int
@@ -103,6 +157,26 @@ class Bins:
         object.__setattr__(self, "rows", None if rows is None else at_least(1, "rows", rows))
         object.__setattr__(self, "oversized", one_of("oversized", oversized, ("alone", "error")))
 
+    @property
+    def costs(self) -> tuple[str, ...]:
+        """What rows cost: what one column says."""
+        return (self.name,)
+
+    @property
+    def rule(self) -> tuple[str, tuple[object, ...]]:
+        """How rows become bins, as the core takes it."""
+        return "bins", (self.cost, self.rows, self.oversized == "error")
+
+    @property
+    def hashed(self) -> str:
+        """How rows become bins, as a state's hash has it."""
+        return f"bins {self.name} {self.cost} {self.rows}"
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many rows a bin has at most; None for any number."""
+        return self.rows
+
     def __repr__(self) -> str:
         parts = [repr(self.name), f"cost={self.cost}"]
         parts += [] if self.rows is None else [f"rows={self.rows}"]
@@ -116,5 +190,5 @@ def check_unit(unit: object) -> None:
     Raises:
         TypeError: it says what to write.
     """
-    if unit is not None and not isinstance(unit, Packed | Bins):
+    if unit is not None and not isinstance(unit, Unit):
         raise TypeError(f"unit must be fr.Packed(...) or fr.Bins(...), found {quoted(unit)}")

@@ -1,4 +1,4 @@
-"""Which rows each bin consists of."""
+"""Which rows each bin, or other unit of whole rows, consists of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.audit.log_format import mix
 from fastresume.audit.ranges import chunks
+from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
-from fastresume.options.units import Bins
 
 Words = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
@@ -19,10 +19,9 @@ Digests = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class BinsTable:
-    """The bins of all row groups.
+    """The bins of all row groups; or other units, which hold whole rows as these do.
 
     Args:
-        bins: how they are made.
         core: which rows each consists of.
 
     Attributes:
@@ -30,7 +29,6 @@ class BinsTable:
         first_ordinals: the first selected row of each bin, then the number of rows: int64 `[bins + 1]`.
     """
 
-    bins: Bins
     core: _core.UnitTable
     starts: Words = field(init=False, compare=False, repr=False)
     first_ordinals: Words = field(init=False, compare=False, repr=False)
@@ -39,8 +37,8 @@ class BinsTable:
         for name, words in zip(("starts", "first_ordinals"), self.core.arrays(), strict=True):
             object.__setattr__(self, name, of_words(words))
 
-    def __reduce__(self) -> tuple[type[BinsTable], tuple[Bins, _core.UnitTable]]:
-        return BinsTable, (self.bins, self.core)
+    def __reduce__(self) -> tuple[type[BinsTable], tuple[_core.UnitTable]]:
+        return BinsTable, (self.core,)
 
     @property
     def dropped_tokens(self) -> int:
@@ -52,10 +50,11 @@ class BinsTable:
         """The bytes of the table."""
         return self.core.num_bytes()
 
-    @property
-    def told(self) -> str:
-        """How units are made, as a state's hash has it."""
-        return f"bins {self.bins.name} {self.bins.cost} {self.bins.rows}"
+    def warn_of_drops(self) -> None:
+        """Nothing is dropped."""
+
+    def packing(self, _rows: Schema) -> None:
+        """Nothing is packed."""
 
     def ordinals(self, units: Intervals, _manifest: _core.Manifest, _columns: list[str]) -> Intervals:
         """The selected rows that are in these units."""

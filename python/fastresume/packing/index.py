@@ -10,7 +10,7 @@ from typing import NamedTuple
 import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.messages import warn
-from fastresume.options.units import Bins, Packed
+from fastresume.options.units import Packed, Unit
 from fastresume.options.world import default_threads
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.costs import numbers_of
@@ -18,9 +18,6 @@ from fastresume.packing.packed_table import PackedTable
 from fastresume.packing.unreadable import without
 
 _log = logging.getLogger("fastresume")
-
-_MANY = 0.02
-"""Of tokens that are dropped: a greater share is a warning."""
 
 _SECONDS = 10.0
 """So often the log tells how far it is."""
@@ -43,7 +40,7 @@ class Index(NamedTuple):
 
 
 def index_of(
-    manifest: _core.Manifest, unit: Packed | Bins, columns: list[str], cache: str | None, most_bad: int | None
+    manifest: _core.Manifest, unit: Unit, columns: list[str], cache: str | None, most_bad: int | None
 ) -> Index:
     """The index of the selected rows. What it knows of each file is kept beside `cache`.
 
@@ -67,8 +64,7 @@ def index_of(
     readable, left_out = manifest, 0
     if most_bad is not None:
         readable, left_out = without(manifest, damage, most_bad)
-    if isinstance(unit, Packed):
-        _warn_of_drops(table.dropped_tokens, int(table.starts[-1]) * unit.length)
+    table.warn_of_drops()
     counted = f"{plural(int(table.starts[-1]), 'unit')} of {plural(manifest.num_selected, 'row')}"
     read = f"{files_read:,} of {plural(len(manifest.files), 'file')} read"
     _log.info("%r: %s, %s dropped; %s", unit, counted, plural(table.dropped_tokens, "token"), read)
@@ -76,10 +72,7 @@ def index_of(
 
 
 def table_of(
-    manifest: _core.Manifest,
-    unit: Packed | Bins,
-    columns: list[str],
-    cut: Sequence[tuple[int, int]] = (),
+    manifest: _core.Manifest, unit: Unit, columns: list[str], cut: Sequence[tuple[int, int]] = ()
 ) -> PackedTable | BinsTable:
     """Which rows each unit of the selected ones is made of.
 
@@ -98,31 +91,15 @@ def table_of(
 
 def _made(
     manifest: _core.Manifest,
-    unit: Packed | Bins,
+    unit: Unit,
     columns: list[str],
     how: tuple[str | None, int, int | None],
     cut: Sequence[tuple[int, int]] = (),
 ) -> tuple[PackedTable | BinsTable, list[tuple[int, int, str]], int, str | None]:
     """The table, rows that can't be read, how many files were read, and why it could not be kept, if so."""
-    asked: tuple[str, int, int | None, bool, bool]
-    layout = None
-    if isinstance(unit, Packed):
-        asked = "packed", unit.length, None, unit.separator is not None, unit.rest == "pad"
-    else:
-        asked = "bins", unit.cost, unit.rows, unit.oversized == "error", False
-        layout = numbers_of(manifest, unit.name)
-    core, *_ = made = _core.UnitTable.of(manifest, (columns, layout), asked, how, _Progress(), cut)
-    table = PackedTable(unit, core) if isinstance(unit, Packed) else BinsTable(unit, core)
-    return table, *made[1:]
-
-
-def _warn_of_drops(dropped: int, kept: int) -> None:
-    """Warns where the ends of files that fill no sequence are many tokens."""
-    if dropped > _MANY * (dropped + kept):
-        warn(
-            f"fr.Packed drops {dropped:,} of {dropped + kept:,} tokens, which fill no sequence at the ends "
-            "of files: rest='pad' keeps them"
-        )
+    costs = columns, numbers_of(manifest, columns[0]) if unit.holds_whole_rows else None
+    core, *_ = made = _core.UnitTable.of(manifest, costs, unit.rule, how, _Progress(), cut)
+    return PackedTable(unit, core) if isinstance(unit, Packed) else BinsTable(core), *made[1:]
 
 
 class _Progress:

@@ -12,12 +12,16 @@ import torch
 import fastresume._core as _core
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer, of_mask, of_runs, of_words
+from fastresume.messages import warn
 from fastresume.options.units import Packed
 from fastresume.packing.content import of_documents
 from fastresume.packing.costs import list_lengths
 
 Words = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
+
+_MANY = 0.02
+"""Of tokens that are dropped: a greater share is a warning."""
 
 Packing = tuple[tuple[str, ...], int, list[bytes] | None]
 
@@ -57,11 +61,14 @@ class PackedTable:
         """The bytes of the table."""
         return self.core.num_bytes()
 
-    @property
-    def told(self) -> str:
-        """How units are made, as a state's hash has it."""
-        packed = self.packed
-        return f"packed {packed.names} {packed.length} {packed.separator is not None} {packed.rest}"
+    def warn_of_drops(self) -> None:
+        """Warns where the ends of files that fill no sequence are many tokens."""
+        dropped, kept = self.dropped_tokens, int(self.starts[-1]) * self.packed.length
+        if dropped > _MANY * (dropped + kept):
+            warn(
+                f"fr.Packed drops {dropped:,} of {dropped + kept:,} tokens, which fill no sequence at the "
+                "ends of files: rest='pad' keeps them"
+            )
 
     def packing(self, rows: Schema) -> Packing:
         """How rows of a schema are packed, as the core takes it."""

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from fastresume.batch.origin import Origin, Proof, Share, of_a_pass
 from fastresume.batch.schema import Field, Schema
 from fastresume.buffers import Intervals, of_buffer, of_runs
 from fastresume.options.rows import OrderChoice
-from fastresume.options.units import Bins, Packed
+from fastresume.options.units import Packed, Unit
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.content import held_by, total, with_proof
 from fastresume.packing.index import index_of
@@ -44,7 +44,7 @@ class UnitsSpec(FilesSpec):
         files_read: how many files were read to know the units; the others were known before.
     """
 
-    unit: Packed | Bins
+    unit: Unit
     units_table: PackedTable | BinsTable
     row_schema: Schema
     is_audited: bool = False
@@ -59,10 +59,9 @@ class UnitsSpec(FilesSpec):
 
     def _prepare(self) -> None:
         table = self.units_table
-        units = _core.Units(self.manifest, table.core, table.told, self.row_bytes)
-        packing = table.packing(self.row_schema) if isinstance(table, PackedTable) else None
+        units = _core.Units(self.manifest, table.core, self.unit.hashed, self.row_bytes)
         object.__setattr__(self, "_units", units)
-        object.__setattr__(self, "_packing", packing)
+        object.__setattr__(self, "_packing", table.packing(self.row_schema))
 
     def config(self) -> dict[str, Any]:
         """What was asked for, as plain values."""
@@ -76,7 +75,7 @@ class UnitsSpec(FilesSpec):
     @property
     def row_bytes(self) -> int:
         """Estimated bytes of a unit."""
-        if isinstance(self.unit, Packed):
+        if not self.unit.holds_whole_rows:
             return sum(self.schema.row_widths)
         rows = self.manifest.num_selected / max(int(self.units_table.starts[-1]), 1)
         return max(int(self.layout.row_bytes * rows), 1)
@@ -84,7 +83,7 @@ class UnitsSpec(FilesSpec):
     @property
     def rows_of_rank(self) -> int:
         """The number of sequences of a pass that this rank gets; or of rows of bins, on the average."""
-        if isinstance(self.unit, Packed):
+        if not self.unit.holds_whole_rows:
             return super().rows_of_rank
         return self.rows_in(self.num_rows) // self.world.world_size
 
@@ -153,13 +152,13 @@ class UnitsSpec(FilesSpec):
         return _core.Reader.of_units(files, self.counting, cursor, planned, place, ahead)
 
     @property
-    def counted(self) -> Literal["sequences", "bins"]:
+    def counted(self) -> str:
         """What positions are."""
-        return "sequences" if isinstance(self.unit, Packed) else "bins"
+        return self.unit.counted
 
     def rows_in(self, positions: int) -> int:
         """How many sequences that many positions have; of bins, how many rows on the average."""
-        rows = self.manifest.num_selected if isinstance(self.unit, Bins) else self.num_rows
+        rows = self.manifest.num_selected if self.unit.holds_whole_rows else self.num_rows
         return positions * rows // max(self.num_rows, 1)
 
     @property
@@ -255,9 +254,8 @@ class UnitsSpec(FilesSpec):
 
     @property
     def _columns(self) -> list[str]:
-        """The names in the files of the columns that are packed."""
-        names = self.unit.names if isinstance(self.unit, Packed) else ()
-        return [self.row_schema[name].columns[0] for name in names]
+        """The names in the files of the columns that say what rows cost."""
+        return cost_columns(self.unit, self.row_schema)
 
     def batch(self, delivered: Any, cursor: _core.Cursor, share: Share | None) -> Batch:
         """The batch that the core delivered, with the cursor after it."""
@@ -306,14 +304,21 @@ class UnitsSpec(FilesSpec):
         self._prepare()
 
 
-def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
+def cost_columns(unit: Unit, rows: Schema) -> list[str]:
+    """The names in the files of the columns that say what rows cost."""
+    if unit.holds_whole_rows:  # which need no tensor of them
+        return list(unit.costs)
+    return [rows[name].columns[0] for name in unit.costs]
+
+
+def schema_of(unit: Unit, rows: Schema) -> Schema:
     """The tensors of units of such rows.
 
     Raises:
         DataError: if what is packed is no column of lists of values.
         ValueError: if there are other tensors, which sequences would leave out.
     """
-    if isinstance(unit, Bins):
+    if not isinstance(unit, Packed):
         return rows
     made = []
     for name in unit.names:
@@ -338,10 +343,7 @@ def schema_of(unit: Packed | Bins, rows: Schema) -> Schema:
 
 
 def of_units(
-    spec: FilesSpec,
-    unit: Packed | Bins,
-    cache: str | None = None,
-    known: PackedTable | BinsTable | None = None,
+    spec: FilesSpec, unit: Unit, cache: str | None = None, known: PackedTable | BinsTable | None = None
 ) -> UnitsSpec:
     """The same spec, which counts units; what their index knows of each file is kept beside `cache`.
 
@@ -357,9 +359,8 @@ def of_units(
     schema, manifest = schema_of(unit, spec.schema), spec.manifest
     given = {each.name: getattr(spec, each.name) for each in fields(spec) if each.init} | {"schema": schema}
     if known is None:
-        own = [schema[name].columns[0] for name in unit.names] if isinstance(unit, Packed) else [unit.name]
         most_bad = bound_of(spec.max_bad_rows, spec.num_rows) if spec.masks_damage else None
-        index = index_of(manifest, unit, own, cache, most_bad)
+        index = index_of(manifest, unit, cost_columns(unit, spec.schema), cache, most_bad)
         given |= {"manifest": index.manifest, "left_out": index.left_out, "files_read": index.files_read}
         known = index.table
     return UnitsSpec(**given, unit=unit, units_table=known, row_schema=spec.schema)

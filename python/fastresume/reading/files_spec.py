@@ -160,7 +160,7 @@ class FilesSpec(ReadSpec):
     @property
     def unit_told(self) -> str:
         """What to add where a state counts others than these rows."""
-        return ", and unit=fr.Packed(...) or fr.Bins(...) if it counted sequences or bins; here are rows"
+        return ", and the same unit= if it counted sequences or bins; here are rows"
 
     def fitted_to_files(self, cursor: _core.Cursor) -> _core.Cursor:
         """A cursor of these files, or what it becomes after files were added.
@@ -206,7 +206,7 @@ class FilesSpec(ReadSpec):
         return self.manifest.selection
 
     @property
-    def counted(self) -> Literal["rows", "sequences", "bins"]:
+    def counted(self) -> str:
         """What positions are."""
         return "rows"
 

@@ -13,7 +13,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::columns::{EntryArgument, NullArgument};
+use crate::columns::{EntryArgument, RuleArgument};
 use crate::error::to_python;
 use crate::gate;
 use crate::intervals;
@@ -35,11 +35,14 @@ impl Layout {
         py: Python<'_>,
         manifest: &Manifest,
         columns: Option<Vec<EntryArgument>>,
-        nulls: NullArgument,
+        nulls: RuleArgument,
         known: Vec<(usize, Vec<u8>)>,
     ) -> PyResult<Self> {
         let entries = columns.map(|entries| entries.into_iter().map(EntryArgument::entry).collect());
-        let request = Request { columns: entries.transpose()?, nulls: nulls.policy()? };
+        let request = Request {
+            columns: entries.transpose()?,
+            nulls: nulls.0.read().map_err(|error| to_python(py, &error))?,
+        };
         let resolve = || {
             let known = known.into_iter().map(|(column, data)| Ok((column, Vocabulary::from_bytes(&data)?)));
             let known = known.collect::<Result<HashMap<_, _>>>()?;

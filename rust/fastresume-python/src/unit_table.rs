@@ -4,15 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use fastresume::stretches::MostOfStretch;
-use fastresume::{
-    BinTable, CostSource, Making, Progress, Rule, SequenceTable, UnitRows, UnitTable as CoreTable,
-};
+use fastresume::{CostSource, Making, Progress, Rule, SequenceTable, UnitRows, UnitTable as CoreTable};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple, PyType};
 
 use crate::buffer::Buffer;
+use crate::columns::RuleArgument;
+use crate::error::to_python;
 use crate::gate;
 use crate::layout::Layout;
 use crate::manifest::Manifest;
@@ -26,10 +25,8 @@ pub struct UnitTable {
 /// How an index is made: the manifest's cache, threads, and how many rows may be left out, if any.
 type How = (Option<PathBuf>, usize, Option<u64>);
 
-/// What is made of rows: "packed", the length of a sequence, nothing, whether a separator stands behind lists, and whether what
-/// is left of a file is filled up; or "bins", the most that the rows of one cost, how many these are at most, whether a row that
-/// costs more is an error, and nothing.
-type Unit = (String, u64, Option<u64>, bool, bool);
+/// What is made of rows: the name of a rule, and what it says.
+type Unit = (String, RuleArgument);
 
 /// A table; the rows that can't be read, and why; how many files were read; why it could not be kept, if so.
 type Index = (UnitTable, Vec<(u64, u64, String)>, usize, Option<String>);
@@ -60,14 +57,7 @@ impl UnitTable {
             Some(layout) => CostSource::Numbers(layout.get().inner.clone()),
             None => CostSource::Lists(names),
         };
-        let (kind, size, most_rows, is_first, is_filled_up) = unit;
-        let are_bins = kind == "bins";
-        let rule = if are_bins {
-            let most = MostOfStretch { cost: size, rows: most_rows.unwrap_or(u64::MAX) };
-            Rule::Bins { most, is_error: is_first }
-        } else {
-            Rule::Sequences { has_separator: is_first }
-        };
+        let rule = Rule::of(&unit.0, unit.1.0).map_err(|error| to_python(py, &error))?;
         let (cache, threads, most_bad) = how;
         let cut: Vec<_> = cut.into_iter().map(|(start, end)| start..end).collect();
         let progress = Progress::default();
@@ -75,13 +65,7 @@ impl UnitTable {
         let making = Making { rule, threads, most_bad, cache: cache.as_deref() };
         let work = |stop: &_| {
             let index = rows.index(making, &progress, stop)?;
-            let table = if are_bins {
-                CoreTable::Bins(Arc::new(BinTable::of_files(&index.files)?))
-            } else {
-                let table = SequenceTable::of_files(size.max(1), is_filled_up, &cut, &index.files)?;
-                CoreTable::Sequences(Arc::new(table))
-            };
-            Ok((table, index))
+            Ok((rule.table(&cut, &index.files)?, index))
         };
         let (inner, index) = gate::run_told(py, work, |_| {
             let [done, total] = [&progress.done, &progress.total].map(|of| of.load(Ordering::Relaxed));

@@ -100,9 +100,8 @@ pub use self::projection::layout::{Field, Layout};
 pub use self::projection::memory_estimate::MemoryEstimate;
 pub use self::projection::padding::End;
 pub use self::projection::patterns;
-pub use self::projection::request::{
-    Cast, Codes, ColumnRules, Decimals, Entry, Expression, Pad, Policy, Request,
-};
+pub use self::projection::request::{Codes, ColumnRules, Decimals, Entry, Expression, Pad, Policy, Request};
+pub use self::projection::rule_value::RuleValue;
 pub use self::projection::schemas;
 pub use self::resume::axes::Axes;
 pub use self::resume::cursor::{Cursor, Identity};
@@ -125,8 +124,9 @@ pub use self::source::file_system::FileSystem;
 pub use self::source::status::{KnownBy, ObjectVersion, Status, Version};
 pub use self::source::store::{ListedObject, Store};
 pub use self::units::bin_table::BinTable;
-pub use self::units::index::{Index, Making, Progress, Rule, UnitRows};
+pub use self::units::index::{Index, Making, Progress, UnitRows};
 pub use self::units::row_costs::CostSource;
+pub use self::units::rule::Rule;
 pub use self::units::sequence_table::SequenceTable;
 pub use self::units::stretches;
 pub use self::units::unit_table::UnitTable;

@@ -56,7 +56,7 @@ fn taken_and_stated(path: &Path, way: Way) -> (u64, u64) {
     let rule = if way.are_bins {
         Rule::Bins { most: MostOfStretch { cost: BIN_TOKENS, rows: u64::MAX }, is_error: false }
     } else {
-        Rule::Sequences { has_separator: true }
+        Rule::Sequences { length: LENGTH, has_separator: true, is_filled_up: false }
     };
     let making = Making { rule, threads: 1, most_bad: None, cache: None };
     let index = read.index(making, &Progress::default(), &GO).unwrap();

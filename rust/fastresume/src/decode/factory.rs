@@ -390,12 +390,7 @@ fn numbering(column: &Column) -> Result<Numbering> {
 
 /// How the numbers of a column, stored as this type, are cast.
 fn delivery(column: &Column, stored: Dtype) -> Result<NumberCast> {
-    let delivery = match (column.shaping, column.dtype) {
-        (Shaping::Hashed(_, buckets), _) => NumberCast::hashed(stored, buckets),
-        (Shaping::Rounded(_), Some(dtype)) => NumberCast::rounded(stored, dtype),
-        (_, Some(dtype)) => NumberCast::new(stored, dtype),
-        (_, None) => None,
-    };
+    let delivery = column.dtype.and_then(|dtype| NumberCast::of(column.shaping, stored, dtype));
     delivery.ok_or_else(|| undeliverable(column))
 }
 

@@ -3,6 +3,7 @@
 pub mod patterns;
 pub mod fill;
 pub mod padding;
+pub mod rule_value;
 pub mod request;
 pub mod tensor_plan;
 pub mod schemas;

@@ -231,13 +231,13 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
         let kind = column.kind;
         // A cast keeps the number that a decimal is.
         let of_cast = rules.cast.filter(|_| rules.decimal.is_none());
-        if of_cast.is_some_and(|cast| !cast.to.is_float()) && scale > 0 {
+        if of_cast.is_some_and(|cast| !cast.is_float()) && scale > 0 {
             return Err(Error::data(format!(
                 "a {} is no integer: .decimal(\"int64\") before the cast makes integers of it, in units of 10^-{scale}",
                 column.type_name
             )));
         }
-        let of_cast = of_cast.filter(|cast| cast.to.is_float()).map(|_| Decimals::Floats);
+        let of_cast = of_cast.filter(|cast| cast.is_float()).map(|_| Decimals::Floats);
         match rules.decimal.or(of_cast) {
             None => {}
             Some(Decimals::Integers) => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::projection::fill::{Fill, bits_of, nearest_to};
 use crate::projection::padding::Padding;
-use crate::projection::request::{Cast, Codes, ColumnRules, Pad, Policy};
+use crate::projection::request::{Codes, ColumnRules, Pad, Policy};
 use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::nulls::Nulls;
 use crate::schema::shaping::Shaping;
@@ -57,12 +57,13 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
             }
         }
         Ok(())
-    } else if let Some(Cast { to, is_rounding }) = rules.cast {
+    } else if let Some(to) = rules.cast {
         if !can_be_cast(columns) {
             return Err(unfit("cast", CAST, columns));
         }
         for column in columns {
             if let Some(unshaped) = column.dtype.replace(to).filter(|unshaped| *unshaped != to) {
+                let is_rounding = rules.is_rounding;
                 column.shaping =
                     if is_rounding { Shaping::Rounded(unshaped) } else { Shaping::Cast(unshaped) };
             }

@@ -3,6 +3,7 @@
 use std::collections::hash_map::Entry as Slot;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
 use crate::dataset::file_value::FileValue;
 use crate::error::{Error, Result};
@@ -47,19 +48,7 @@ pub struct TensorPlan<'a> {
 }
 
 /// What becomes of columns of which nothing is said.
-static AS_THEY_ARE: ColumnRules = ColumnRules {
-    nulls: None,
-    decimal: None,
-    is_raw: false,
-    split: None,
-    cast: None,
-    hash: None,
-    codes: None,
-    pad: None,
-    fixed: None,
-    is_optional: false,
-    is_of_path: false,
-};
+static AS_THEY_ARE: LazyLock<ColumnRules> = LazyLock::new(ColumnRules::default);
 
 /// The tensors that are asked for, in the order of the request; of the columns of all files and of the structs in them,
 /// the names.

@@ -9,6 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
 use crate::schema::buckets::Buckets;
+use crate::schema::shaping::Shaping;
 use crate::schema::types::Dtype;
 
 /// Casts numbers of one type to another. Returns false if one is a misfit; its place may hold anything.
@@ -35,6 +36,16 @@ enum How {
 }
 
 impl NumberCast {
+    /// The cast of numbers that are converted so; `None` if there is none.
+    #[must_use]
+    pub fn of(shaping: Shaping, stored: Dtype, delivered: Dtype) -> Option<Self> {
+        match shaping {
+            Shaping::Hashed(_, buckets) => Self::hashed(stored, buckets),
+            Shaping::Rounded(_) => Self::rounded(stored, delivered),
+            Shaping::None | Shaping::Cast(_) | Shaping::Coded(..) => Self::new(stored, delivered),
+        }
+    }
+
     /// A cast from one type to another; `None` if there is none. Integers of less than 32 bits are stored in
     /// 32.
     #[must_use]

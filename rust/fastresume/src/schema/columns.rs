@@ -108,13 +108,7 @@ impl Column {
     /// The dtype of its tensor without any requested conversion.
     #[must_use]
     pub fn unshaped(&self) -> Option<Dtype> {
-        match self.shaping {
-            Shaping::None => self.dtype,
-            Shaping::Cast(dtype)
-            | Shaping::Rounded(dtype)
-            | Shaping::Hashed(dtype, _)
-            | Shaping::Coded(dtype, _) => Some(dtype),
-        }
+        self.shaping.from().or(self.dtype)
     }
 
     /// Its type in the file, for people, with the length of its lists if that is fixed.

@@ -19,3 +19,16 @@ pub enum Shaping {
     /// they are strings.
     Coded(Dtype, bool),
 }
+
+impl Shaping {
+    /// The type that values would have without it; `None` if they are not converted.
+    #[must_use]
+    pub fn from(self) -> Option<Dtype> {
+        match self {
+            Self::None => None,
+            Self::Cast(dtype) | Self::Rounded(dtype) | Self::Hashed(dtype, _) | Self::Coded(dtype, _) => {
+                Some(dtype)
+            }
+        }
+    }
+}

@@ -16,9 +16,10 @@ use crate::order::selection::Selection;
 use crate::parallel;
 use crate::source::local;
 use crate::units::index_cache::{IndexCache, IndexKey};
-use crate::units::row_costs::{AskedCosts, CostSource, RowCosts, row_at};
+use crate::units::row_costs::{AskedCosts, CostSource, RowCosts};
+use crate::units::rule::Rule;
 use crate::units::sequence_table::ANCHORS;
-use crate::units::stretches::{MostOfStretch, OfGroups, Stretch, of_costs};
+use crate::units::stretches::{OfGroups, Stretch};
 
 /// The most row groups of one file that a thread takes at a time: the file is opened once for them.
 const GROUPS_AT_A_TIME: usize = 16;
@@ -31,23 +32,6 @@ const WAITING_THREADS: usize = 16;
 
 /// So many files each of them takes at a time.
 const FILES_AT_A_TIME: usize = 16;
-
-/// What becomes of the costs of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rule {
-    /// Sequences are cut from lists, with one token more behind each that is not empty, if so.
-    Sequences {
-        /// Whether there is one.
-        has_separator: bool,
-    },
-    /// Bins are made of them.
-    Bins {
-        /// What a bin has at most.
-        most: MostOfStretch,
-        /// Whether a row that costs more is an error.
-        is_error: bool,
-    },
-}
 
 /// The rows of files that are made units.
 #[derive(Clone, Copy)]
@@ -294,7 +278,7 @@ impl UnitRows<'_> {
                 let told = column.given.map(|_| manifest.value(file, &column.name));
                 how.update(format!("{column:?} {told:?};").as_bytes());
             }
-            how.update(format!("{rule:?} {ANCHORS:?} {:?};", manifest.page_checks()).as_bytes());
+            how.update(format!("{} {ANCHORS:?} {:?};", rule.of_costs(), manifest.page_checks()).as_bytes());
             let rows = manifest.file_rows(file);
             let ordinals = selection.ordinals(rows.clone());
             if ordinals.end - ordinals.start < rows.end - rows.start {
@@ -318,30 +302,5 @@ impl UnitRows<'_> {
         let rows = |group: &Vec<Stretch>| group.iter().fold(0_u64, |sum, of| sum.saturating_add(of.rows));
         groups.len() + 1 == starts.len()
             && groups.iter().zip(starts.windows(2)).all(|(group, of)| rows(group) == of[1] - of[0])
-    }
-}
-
-impl Rule {
-    /// The stretches of rows of these costs.
-    fn stretches(self, of: &RowCosts) -> Result<Vec<Stretch>> {
-        let costs = of.costs.iter().copied();
-        match self {
-            Self::Sequences { has_separator } => {
-                let behind = |cost: u64| cost.saturating_add(u64::from(has_separator && cost > 0));
-                of_costs(costs.map(behind), ANCHORS)
-            }
-            Self::Bins { most, is_error } => {
-                let too_large = costs.clone().position(|cost| is_error && cost > most.cost);
-                if let Some(place) = too_large {
-                    return Err(Error::refused(format!(
-                        "row {} of the row group costs {}, and a bin at most {}: write oversized='alone', or a larger cost=",
-                        row_at(&of.rows, place),
-                        of.costs[place],
-                        most.cost
-                    )));
-                }
-                of_costs(costs, most)
-            }
-        }
     }
 }

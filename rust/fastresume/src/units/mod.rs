@@ -5,5 +5,6 @@ pub mod row_costs;
 pub mod sequence_table;
 pub mod bin_table;
 pub mod unit_table;
+pub mod rule;
 pub mod index_cache;
 pub mod index;
