@@ -11,7 +11,7 @@ __all__ = [
     "IS_OPTIMIZED", "Activity", "ArrowFiles", "ArrowSchemas",
     "Axes", "Buffer", "ChunkDetails", "Cursor", "DataError", "Delivered",
     "FastresumeError", "Field", "FilterCache", "Layout", "Manifest", "Memory", "MemoryBound", "Mixture",
-    "Order", "PageLock", "Pass", "Reader", "Rows", "SourceError", "StateError", "Statistics",
+    "Order", "PageLock", "Pass", "Patience", "Reader", "Rows", "SourceError", "StateError", "Statistics",
     "StoreCounts", "Stores", "TensorMaker", "ThreadActivity", "UnitTable", "Units", "Written", "__version__",
     "bounded", "cores", "digest", "greatest", "intersection", "keys", "list_lengths", "marked", "nearest",
     "release_memory", "remaining", "slice_intervals", "split_rows",

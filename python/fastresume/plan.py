@@ -228,7 +228,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
 
 
 def _advice(plan: Plan, num_rows: int) -> tuple[str, ...]:
-    """What could be better in the rest of a pass of so many rows, and which setting helps."""
+    """What could be better, and which setting helps, where a pass has this many rows."""
     advice, sources = [], len(plan.shares)
     if plan.rows_decoded_per_row > WARN_ABOVE:
         said = f"{plan.rows_decoded_per_row:.1f} rows are decoded per row delivered"

@@ -248,7 +248,7 @@ def reset_peak() -> None:
 
 
 def processor_facts() -> dict[str, str]:
-    """What Linux tells of the first processor, by its own names; nothing elsewhere."""
+    """What Linux says about the first processor, by its own names; nothing elsewhere."""
     told = _PROCESSORS
     first = told.read_text().partition("\n\n")[0].splitlines() if told.exists() else []
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
