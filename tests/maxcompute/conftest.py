@@ -11,8 +11,8 @@ import pytest
 
 import fastresume as fr
 from fastresume.maxcompute import MaxComputeSource
-from fastresume.sources import patience
 from support.maxcompute_server import KEYS, MaxCompute
+from support.quick_waits import wait_in_no_time
 
 Open = Callable[..., MaxComputeSource]
 
@@ -23,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     from odps.config import default_options  # those of each thread come from them
 
     before, default_options.retry_times = default_options.retry_times, 0
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.001)
+    wait_in_no_time(monkeypatch)
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith(("ODPS_", "ALIBABA_CLOUD_"))]:
         monkeypatch.delenv(name)

@@ -19,7 +19,6 @@ import pytest
 import fastresume as fr
 from fastresume.maxcompute.account import Account, Keys
 from fastresume.maxcompute.keeper import wait_seconds
-from fastresume.sources import patience
 from maxcompute.conftest import Open
 from support.arrow_rows import numbers_in
 from support.maxcompute_server import KEYS, MaxCompute, Request
@@ -114,9 +113,8 @@ def test_answers_that_fail_or_end_early_lose_no_row_and_repeat_none(
     ],
 )
 def test_what_stays_wrong_is_one_error_after_which_the_dataset_is_usable(
-    service: MaxCompute, opens: Open, answer: Any, kind: Any, told: str, monkeypatch: pytest.MonkeyPatch
+    service: MaxCompute, opens: Open, answer: Any, kind: Any, told: str
 ) -> None:
-    monkeypatch.setattr(patience, "OUTAGE_SECONDS", 0.05)
     dataset = fr.ArrowDataset(opens(service.put("clicks", numbered(20))), **GIVEN)
     service.fault = in_turn(answer)
     with pytest.raises(kind, match=told):
@@ -231,11 +229,8 @@ def test_keys_are_found_where_torcheasyrec_finds_them(
         _ = Account({"access_id": "mine", "access_key": "b"}, None).endpoint
 
 
-def test_no_secret_is_told(
-    service: MaxCompute, opens: Open, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_secret_is_told(service: MaxCompute, opens: Open, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(patience, "OUTAGE_SECONDS", 0.05)
     keys = {**KEYS, "sts_token": "token-1"}
     source = opens(service.put("clicks", numbered(20)), credentials=keys)
     dataset = fr.ArrowDataset(source, **GIVEN)

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import fastresume as fr
-from fastresume.sources import patience
 from support.arrow_rows import TableSource
 from support.ipc_writer import write_ipc
 from support.killed_jobs import run_and_kill
+from support.quick_waits import wait_in_no_time
 
 ROWS = 3000
 SIZES = (1000, 0, 750, 1250)
@@ -24,7 +24,7 @@ SIZES = (1000, 0, 750, 1250)
 def test_each_row_comes_once_over_kills_and_reads_that_fail(
     tmp_path: Path, kind: str, kills: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "FIRST_WAIT_SECONDS", 0.001)
+    wait_in_no_time(monkeypatch)
     table = pa.table({"x": range(ROWS), "ids": [[row] * (row % 3) for row in range(ROWS)]})
     path = write_ipc(table, tmp_path / "rows.arrow", "zstd", 700)
     draw = random.Random(kills)

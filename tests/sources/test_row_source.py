@@ -15,9 +15,10 @@ import pytest
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
-from fastresume.sources import RowSource, Segment, patience
+from fastresume.sources import RowSource, Segment
 from support.arrow_rows import TableSource, assert_same_rows, numbers_in, wide_table
 from support.audits import assert_proven
+from support.quick_waits import wait_in_no_time
 
 ONE: dict[str, Any] = {"batch_size": 64, "tail": "short", "nulls": "mask", "world": (0, 1)}
 SIZES = (70_000, 0, 5, 40_000)
@@ -48,7 +49,7 @@ def test_segments_are_read_in_their_order_and_columns_alone_that_are_asked_for(t
 def test_reads_that_fail_or_end_early_lose_no_row_and_repeat_none(
     table: pa.Table, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
+    wait_in_no_time(monkeypatch)
     asked: dict[str, Any] = {
         **ONE,
         "batch_size": 500,
@@ -105,7 +106,7 @@ def failing(error: Exception) -> Callable[[pa.Table], Any]:
 def test_what_a_source_does_wrong_is_one_error_after_which_the_dataset_is_usable(
     answer: Callable[[pa.Table], Any], kind: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
+    wait_in_no_time(monkeypatch)
     source = Odd(pa.table({"x": range(10)}), (10,), answer=answer)
     dataset = fr.ArrowDataset(source, **ONE)
     with pytest.raises(kind, match=told):
@@ -122,7 +123,7 @@ def test_other_types_with_the_same_values_are_cast() -> None:
 
 
 def test_a_session_that_has_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
+    wait_in_no_time(monkeypatch)
 
     class Session(Odd):
         def is_alive(self) -> bool:
@@ -134,7 +135,7 @@ def test_a_session_that_has_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_damaged_rows_are_masked_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "sleep", lambda _seconds: None)
+    wait_in_no_time(monkeypatch)
 
     class Half(TableSource):
         def read(self, segment: int, start: int, stop: int, columns: list[str]) -> pa.Table:

@@ -12,7 +12,6 @@ from hypothesis import event, given, seed, settings
 from hypothesis import strategies as st
 
 import fastresume as fr
-from fastresume.sources import patience
 from support.arrow_rows import TableSource, assert_same_rows, in_other_forms, scattered
 from support.cells import written_cells
 from support.columns import Kind, kinds
@@ -20,6 +19,7 @@ from support.conditions import selections_of
 from support.ipc_writer import HOW, write_ipc
 from support.jobs import arrays_of, assert_batch_values
 from support.layouts import layouts
+from support.quick_waits import wait_in_no_time
 from support.strategies import DatasetSpec, file_specs, written
 from support.topologies import TAILS, Chosen, Shuffle, orders, topologies
 
@@ -155,7 +155,7 @@ def check(data: st.DataObject) -> None:
 def quick() -> Iterator[None]:
     """Wait little for a source that fails."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(patience, "sleep", lambda _seconds: None)
+        wait_in_no_time(patched)
         yield
 
 
