@@ -1,5 +1,7 @@
 //! Memory that is held back for what would end the process where it can't be had.
 //!
+//! What becomes of it without a reserve is in `tests/robustness/test_no_memory.py`: Rust ends a process that can't have a few bytes.
+//!
 //! What a file, a batch or a window sizes is asked for, and it is an error where there is none. Between such requests other
 //! things are made, here and in libraries, which nobody can be refused: the reserve has them until the work comes to its end.
 #![allow(

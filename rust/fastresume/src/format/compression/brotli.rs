@@ -1,5 +1,7 @@
 //! Decompresses Brotli pages, with memory that earlier pages freed.
 //!
+//! The crate's own allocator takes all of it anew for each page, and a law (`no_codec_asks_for_memory_page_by_page`) fails with it.
+//!
 //! The decoder writes each page into a window of its own first. A window is as long as the page at least, or has 16 MiB,
 //! and is a power of two.
 

@@ -1,5 +1,8 @@
 //! Decompresses gzip pages, with one decoder for all of them.
 //!
+//! flate2 inflates; members are read here, since its reader of these allocates 48 KB for each page. A law
+//! (`no_codec_asks_for_memory_page_by_page`) fails with it.
+//!
 //! Source: RFC 1952 (members, their headers and trailers) around RFC 1951 (what is between these).
 
 use flate2::{Decompress, DecompressError, FlushDecompress, Status};
