@@ -74,10 +74,10 @@ def whole(tables: Iterable[pa.Table], unit: Unit) -> list[Any]:
     return [one for table in tables for one in units(fr.ArrowDataset(table, batch_size=1, **given))]
 
 
-def started(broker: Start, partitions: int = 2) -> tuple[Broker, list[pa.Table]]:
+def started(broker: Start, partitions: int = 2, count: int = 60) -> tuple[Broker, list[pa.Table]]:
     """A broker with messages of documents in all partitions but one, and the rows of each of them."""
     kafka = broker(partitions=partitions + 1)
-    sent, tables = sent_documents(documents(1, 60), partitions)
+    sent, tables = sent_documents(documents(1, count), partitions)
     kafka.send(sent)
     return kafka, tables
 
@@ -380,10 +380,11 @@ def test_a_place_inside_a_row_is_in_the_text_of_a_round() -> None:
 
 
 def check_ranks(
-    kafka: Broker, tables: list[pa.Table], directory: Path, lives: list[Life], unit: Unit
+    kafka: Broker, tables: list[pa.Table], directory: Path, lives: list[Life], unit: Unit, shuffle: bool
 ) -> None:
     """Kill ranks, let others go on, and compare what was trained with a whole read."""
     given: dict[str, Any] = {"unit": unit, "round_rows": 40, "max_wait": 0.1, "nulls": "mask"}
+    given |= {"shuffle": shuffle, "seed": 5}
     expected = whole(tables, unit)
     if isinstance(unit, fr.Packed):
         given |= {"columns": ["tokens"], "trained": "tokens"}
@@ -399,7 +400,7 @@ def check_ranks(
 
 def test_ranks_are_killed_and_others_go_on_in_the_middle_of_a_document(broker: Start, tmp_path: Path) -> None:
     kafka, tables = started(broker)
-    check_ranks(kafka, tables, tmp_path, [Life(2, 3, 3), Life(1, 1, None)], PACKED)
+    check_ranks(kafka, tables, tmp_path, [Life(2, 3, 3), Life(1, 1, None)], PACKED, shuffle=True)
 
 
 @pytest.mark.slow
@@ -407,6 +408,6 @@ def test_ranks_are_killed_and_others_go_on_in_the_middle_of_a_document(broker: S
 @pytest.mark.parametrize("unit", [BINS, FEW, PADDED])
 def test_any_lives_train_each_unit_once(broker: Start, tmp_path: Path, unit: Unit, seed: int) -> None:
     draw = random.Random(seed)
-    kafka, tables = started(broker, 3)
+    kafka, tables = started(broker, 3, count=400)  # each life has its steps
     lives = [Life(draw.randint(1, 3), draw.choice([1, 3, 5]), draw.randint(1, 5)) for _ in range(4)]
-    check_ranks(kafka, tables, tmp_path, [*lives, Life(1, 1, None)], unit)
+    check_ranks(kafka, tables, tmp_path, [*lives, Life(1, 1, None)], unit, shuffle=bool(seed % 2))

@@ -67,7 +67,8 @@ def index_of(
     table.warn_of_drops()
     counted = f"{plural(int(table.starts[-1]), 'unit')} of {plural(manifest.num_selected, 'row')}"
     read = f"{files_read:,} of {plural(len(manifest.files), 'file')} read"
-    _log.info("%r: %s, %s dropped; %s", unit, counted, plural(table.dropped_tokens, "token"), read)
+    if manifest.num_selected:  # of a stream, nothing is known before its first round
+        _log.info("%r: %s, %s dropped; %s", unit, counted, plural(table.dropped_tokens, "token"), read)
     return Index(table, readable, left_out, files_read)
 
 
