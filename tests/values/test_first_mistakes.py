@@ -214,3 +214,8 @@ def test_a_function_that_returns_fewer_rows_is_told_that_the_others_count(rows: 
 def test_options_of_stores_are_told_that_paths_are_local(rows: Opened) -> None:
     with pytest.warns(UserWarning, match="storage_options= is for addresses"):
         rows(storage_options={"region": "eu-west-1"})
+
+
+def test_a_null_list_is_not_filled_with_a_list() -> None:
+    with pytest.raises(TypeError, match=r"fill_null takes a number, found \[\]: .fill_null\(0\) makes"):
+        fr.col("l").fill_null([])  # type: ignore[arg-type]

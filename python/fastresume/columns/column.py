@@ -18,7 +18,7 @@ from fastresume.filter.condition import (
     literal,
 )
 from fastresume.messages import bounds_messages, bounds_methods
-from fastresume.options.checks import at_least, integer, number, one_of, text_or_bytes, truth
+from fastresume.options.checks import at_least, integer, number, one_of, quoted, text_or_bytes, truth
 
 if TYPE_CHECKING:
     import torch
@@ -120,6 +120,12 @@ class Column(Refusals):
                 )
             self._refuse("fill_null", nulls=None)
             return self._with(nulls="")
+        given: object = value
+        if isinstance(given, list | tuple):
+            raise TypeError(
+                f"{self._shown}.fill_null takes a number, found {quoted(value)}: .fill_null(0) makes a null "
+                "list empty, and a null element 0"
+            )
         filled = number(f"the value of {self._shown}.fill_null", value)
         self._refuse("fill_null", nulls=None)
         return self._with(nulls=filled)
