@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,7 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     given = parser.parse_args(arguments)
-    status: int = given.run(given)
+    try:
+        status: int = given.run(given)
+        sys.stdout.flush()
+    except OSError as error:  # of standard output: commands tell of their files themselves
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"fastresume: standard output can't be written: {error.strerror}\n")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is left in its buffer goes there at the exit
+        return 2
     return status
 
 

@@ -256,6 +256,10 @@ def test_the_command_says_what_it_found(
     status, out, error = run(logs)
     assert (status, out) == (2, "")
     assert error == f"fastresume audit: {logs}: there is no delivery log (rank-*.log) in this directory\n"
+    (logs / "rank-00000-of-00001-1-1.log").touch()
+    status, out, error = run(logs)
+    assert (status, out) == (2, "")
+    assert error == f"fastresume audit: {logs}: 1 log without a batch: nothing to prove\n"
     ranks = Ranks(data, logs)
     state = ranks.steps(5)
     assert run(logs)[1].endswith("PROVEN so far: no row was delivered twice; no pass is finished yet\n")

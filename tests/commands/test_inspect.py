@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -175,3 +178,17 @@ def test_a_number_out_of_range_is_an_error_of_the_argument(
         cli.main(arguments)
     told = capsys.readouterr()
     assert (told.out, said in told.err) == ("", True), told
+
+
+def test_a_full_device_is_named_and_a_reader_that_has_gone_is_not(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": range(9)}), tmp_path / "rows.parquet")
+    command = [sys.executable, "-m", "fastresume", "inspect", str(tmp_path / "rows.parquet")]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        ended = subprocess.run(command, check=False, stdout=full, stderr=subprocess.PIPE, text=True)
+    text = "fastresume: standard output can't be written: No space left on device\n"
+    assert (ended.returncode, ended.stderr) == (2, text)
+    reader, writer = os.pipe()
+    os.close(reader)
+    gone = subprocess.run(command, check=False, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (gone.returncode, gone.stderr) == (2, "")

@@ -219,3 +219,33 @@ def test_options_of_stores_are_told_that_paths_are_local(rows: Opened) -> None:
 def test_a_null_list_is_not_filled_with_a_list() -> None:
     with pytest.raises(TypeError, match=r"fill_null takes a number, found \[\]: .fill_null\(0\) makes"):
         fr.col("l").fill_null([])  # type: ignore[arg-type]
+
+
+def test_an_optional_column_alone_that_no_file_has_is_named(rows: Opened) -> None:
+    with pytest.raises(ValueError, match=r"fr.col\('zz'\).optional\(\) is in no file"):
+        rows(columns=[fr.col("zz").optional()])
+
+
+def test_what_has_no_order_names_no_columns_and_no_codes(rows: Opened) -> None:
+    with pytest.raises(TypeError, match=r"found a set, which has no order: write columns=sorted"):
+        rows(columns={"x", "l"})
+    for values, way in (({"a": 5}, "a code is an index"), ({"a"}, "a set has no order")):
+        with pytest.raises(TypeError, match=rf"{way}; write fr\.col\('t'\)\.codes\(sorted\(values\)\)"):
+            fr.col("t").codes(values)
+
+
+def test_a_pair_of_numbers_is_asked_whether_it_is_an_interval(rows: Opened) -> None:
+    with pytest.raises(ValueError, match=r"write rows=\[\[0, 10\]\] for the interval, or rows=\[0, 10\] for"):
+        rows(rows=(0, 10))
+    assert (rows(rows=[[0, 10]]).num_rows, rows(rows=[0, 10], batch_size=2).num_rows) == (10, 2)
+
+
+def test_what_is_no_null_is_valid() -> None:
+    with pytest.raises(TypeError, match=r"fr\.col\('x'\) != None: write fr\.col\('x'\)\.is_valid\(\)"):
+        fr.col("x") != None  # noqa: B015, E711
+
+
+def test_addresses_of_other_sources_say_what_reads_them() -> None:
+    for address, way in (("odps://p/tables/t", "maxcompute.open"), ("kafka://b:9092/t", "KafkaDataset")):
+        with pytest.raises(ValueError, match=way):
+            fr.ParquetDataset(address, batch_size=2)

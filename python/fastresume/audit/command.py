@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from fastresume._core import StateError
+from fastresume.amounts import plural
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
 from fastresume.messages import in_words
@@ -25,6 +26,8 @@ def run(given: argparse.Namespace) -> int:
         report = audit(directory, [declared(text) for text in given.start])
     except (OSError, StateError) as cause:
         return _refuse(in_words(cause))
+    if not report.counted and not report.problems:
+        return _refuse(f"{directory}: {plural(report.logs, 'log')} without a batch: nothing to prove")
     if min(report.finished, default=0) < given.passes:
         found, details = min(report.finished, default=0), []
         if report.reopened:

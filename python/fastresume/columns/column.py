@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
@@ -220,6 +221,12 @@ class Column(Refusals):
         if values is not None:
             if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
                 raise TypeError(f"{self._shown}.codes takes a list of values, found {values!r}")
+            if isinstance(values, Mapping | AbstractSet):
+                way = "a code is an index" if isinstance(values, Mapping) else "a set has no order"
+                raise TypeError(
+                    f"{self._shown}.codes takes a list of values, found a {type(values).__name__}: {way}; "
+                    f"write {self._shown}.codes(sorted(values))"
+                )
             named = tuple(values)
             for value in named:
                 text_or_bytes(f"a value of {self._shown}.codes", value)
@@ -360,6 +367,8 @@ class Column(Refusals):
                 f"{self._shown} {op} {value.text}: a filter compares a column with a value; rows= "
                 "takes a mask that you make of two columns"
             )
+        if value is None and op == "!=":
+            raise TypeError(f"{self._shown} != None: write {self._shown}.is_valid()")
         return Comparison(self._asked(op), op, literal(value))
 
     def _asked(self, op: str) -> Named:

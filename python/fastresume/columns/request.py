@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 import fastresume._core as _core
@@ -102,6 +103,11 @@ def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:
         raise TypeError(
             "columns must be a list of names, patterns, fr.col(...) and fr.stack(...), found a mapping: "
             "fr.col(name).alias(new) gives a tensor another name"
+        )
+    if isinstance(columns, AbstractSet):
+        raise TypeError(
+            "columns must be a list of names, patterns, fr.col(...) and fr.stack(...), found a set, which "
+            "has no order: write columns=sorted(columns)"
         )
     entries = [columns] if isinstance(columns, (str, Column, Stack)) else columns
     if isinstance(entries, (bytes, Condition)) or not isinstance(entries, Iterable):

@@ -116,6 +116,8 @@ class Account:
                 f"nothing tells where MaxCompute is: write endpoint='https://service.<region>.maxcompute."
                 f"aliyun.com/api', or set {_ENDPOINT}"
             )
+        if not found.startswith(("https://", "http://")):
+            raise ValueError(f"endpoint must be an address as 'https://host/api', found {quoted(found)}")
         return found
 
     def told(self, problem: object) -> str:

@@ -194,6 +194,12 @@ def _rows(rows: Rows, total: int) -> RowArray:
     if isinstance(rows, RowSet):
         return rows.rows(total)
     _check_kind(rows, total)
+    if isinstance(rows, tuple) and len(rows) == 2 and all(isinstance(one, int) for one in rows):
+        start, stop = rows
+        raise ValueError(
+            f"rows={rows} may mean two rows or an interval: write rows=[[{start}, {stop}]] for the interval, "
+            f"or rows=[{start}, {stop}] for the two"
+        )
     array = np.asarray(rows)
     if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
         return _numbered(array, total)

@@ -32,7 +32,9 @@ pub struct Address {
 }
 
 /// Schemes of others, and what to write here.
-const OF_OTHERS: [(&str, &str); 5] = [
+const OF_OTHERS: [(&str, &str); 7] = [
+    ("odps", "fr.ArrowDataset(fr.maxcompute.open('odps://project/tables/table'), batch_size=n)"),
+    ("kafka", "fastresume.kafka.KafkaDataset('kafka://broker:9092/topic', batch_size=n)"),
     ("wasb", "abfss://container@account.dfs.core.windows.net/path"),
     ("wasbs", "abfss://container@account.dfs.core.windows.net/path"),
     ("oss", "s3://bucket/path, with storage_options={'endpoint_url': 'https://oss-REGION.aliyuncs.com'}"),

@@ -102,7 +102,7 @@ fn planned<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Res
     let mut found = FoundTensors::default();
     let Some(entries) = &request.columns else {
         names.iter().try_for_each(|name| found.add(plain(name)))?;
-        return found.tensors();
+        return found.tensors(None);
     };
     let plains: Vec<String> = entries.iter().filter_map(plain_text).cloned().collect();
     let picked = pick(names, &plains, false)?;
@@ -136,7 +136,11 @@ fn planned<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Res
             }
         }
     }
-    found.tensors()
+    let optional = entries.iter().find_map(|entry| match entry {
+        Entry::Made(expression) if expression.rules.is_optional => Some(expression.text.as_str()),
+        _ => None,
+    });
+    found.tensors(optional)
 }
 
 fn plain_text(entry: &Entry) -> Option<&String> {
@@ -239,11 +243,15 @@ impl<'a> FoundTensors<'a> {
         Ok(())
     }
 
-    fn tensors(self) -> Result<Vec<TensorPlan<'a>>> {
-        if self.tensors.is_empty() {
-            return Err(Error::Argument("no column is selected: without columns=, all are".into()));
+    /// All of them; if there are none, an error names an optional column that was asked for.
+    fn tensors(self, optional: Option<&str>) -> Result<Vec<TensorPlan<'a>>> {
+        match (self.tensors.as_slice(), optional) {
+            ([], Some(text)) => Err(Error::Argument(format!(
+                "no column is selected: {text} is in no file, and nothing else is named"
+            ))),
+            ([], None) => Err(Error::Argument("no column is selected: without columns=, all are".into())),
+            _ => Ok(self.tensors),
         }
-        Ok(self.tensors)
     }
 }
 

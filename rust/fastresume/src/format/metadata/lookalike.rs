@@ -7,6 +7,7 @@ pub const LOOKED_AT_BYTES: u64 = 512;
 
 const PACKED: &str = "unpack it first";
 const TABLE: &str = "write it as Parquet first, as with pyarrow.parquet.write_table";
+const ARROW: &str = "write fr.ArrowDataset(paths) instead of ParquetDataset";
 const DOWNLOAD: &str = "the download went wrong";
 
 /// How kinds of files begin, what they are, and what to do.
@@ -17,8 +18,8 @@ const BEGINNINGS: [(&[u8], &str, &str); 20] = [
     (b"\xfd7zXZ\0", "an xz file", PACKED),
     (b"\x04\x22\x4d\x18", "an LZ4 file", PACKED),
     (b"PK\x03\x04", "a zip file (as .zip, .npz and torch's .pt are)", PACKED),
-    (b"ARROW1", "an Arrow IPC file (Feather)", TABLE),
-    (b"\xff\xff\xff\xff", "a stream of Arrow IPC", TABLE),
+    (b"ARROW1", "an Arrow IPC file (Feather)", ARROW),
+    (b"\xff\xff\xff\xff", "a stream of Arrow IPC", ARROW),
     (b"FEA1", "a Feather file of version 1", TABLE),
     (b"ORC", "an ORC file", TABLE),
     (b"Obj\x01", "an Avro file", TABLE),
