@@ -131,24 +131,20 @@ fn add_fixed(
         let start = (array.offset + place).checked_mul(width).ok_or_else(outside)?;
         bytes.get(start..start + width).ok_or_else(outside)
     };
+    let run = |start: usize, count: usize| {
+        let first = (array.offset + start).checked_mul(width).ok_or_else(outside)?;
+        let end = count.checked_mul(width).and_then(|all| first.checked_add(all));
+        bytes.get(first..end.ok_or_else(outside)?).ok_or_else(outside)
+    };
     room_for(output, at.count().saturating_mul(wide))?;
     match meaning {
         Meaning::Same | Meaning::Integer { .. } if width == wide => match at {
             At::Run(start, length) => {
-                let places = same(ArrowForm::Fixed(width, meaning), array, (*start, *length), stored)?;
-                output.extend_from_slice(places.and_then(|places| bytes.get(places)).ok_or_else(outside)?);
+                output.extend_from_slice(run(*start, *length)?);
                 Ok(())
             }
-            At::Some(start, there) if matches!(width, 4 | 8) => {
-                let first = (array.offset + start).checked_mul(width).ok_or_else(outside)?;
-                let all = there.count().checked_mul(width).and_then(|all| first.checked_add(all));
-                let bytes = bytes.get(first..all.ok_or_else(outside)?).ok_or_else(outside)?;
-                if width == 4 {
-                    add_some::<4>(bytes, there, output)
-                } else {
-                    add_some::<8>(bytes, there, output)
-                }
-            }
+            At::Some(start, there) if width == 4 => add_some::<4>(run(*start, there.count())?, there, output),
+            At::Some(start, there) if width == 8 => add_some::<8>(run(*start, there.count())?, there, output),
             At::Some(..) | At::Each(_) => {
                 macro_rules! of {
                     ($($width:literal)*) => {
@@ -168,10 +164,24 @@ fn add_fixed(
                 of!(2 4 8 16)
             }
         },
-        Meaning::Integer { is_signed } if wide == 4 && width < 4 => at.each(|place| {
-            output.extend_from_slice(&integer(value(place)?, is_signed).to_le_bytes()[..4]);
-            Ok(())
-        }),
+        Meaning::Integer { is_signed } if wide == 4 && width < 4 => match (at, width, is_signed) {
+            (At::Run(start, length), 1, true) => {
+                add_wider(run(*start, *length)?, |of| i8::from_le_bytes(of).into(), output)
+            }
+            (At::Run(start, length), 1, false) => {
+                add_wider(run(*start, *length)?, |of| u8::from_le_bytes(of).into(), output)
+            }
+            (At::Run(start, length), 2, true) => {
+                add_wider(run(*start, *length)?, |of| i16::from_le_bytes(of).into(), output)
+            }
+            (At::Run(start, length), 2, false) => {
+                add_wider(run(*start, *length)?, |of| u16::from_le_bytes(of).into(), output)
+            }
+            _ => at.each(|place| {
+                output.extend_from_slice(&integer(value(place)?, is_signed).to_le_bytes()[..4]);
+                Ok(())
+            }),
+        },
         Meaning::DayMillis if wide == 4 => at.each(|place| {
             let day = integer(value(place)?, true).div_euclid(DAY_MILLIS);
             let day = i32::try_from(day)
@@ -207,6 +217,22 @@ fn add_fixed(
         }),
         _ => Err(contradicts("values have another width than those of their type")),
     }
+}
+
+/// Appends values as integers of 4 bytes.
+fn add_wider<const N: usize>(
+    values: &[u8],
+    wider: impl Fn([u8; N]) -> i32,
+    output: &mut Vec<u8>,
+) -> Result<()> {
+    let (values, _) = values.as_chunks::<N>();
+    let begun = output.len();
+    resize(output, begun + values.len() * size_of::<i32>(), 0)?;
+    let (room, _) = output[begun..].as_chunks_mut::<4>();
+    for (place, value) in room.iter_mut().zip(values) {
+        *place = wider(*value).to_le_bytes();
+    }
+    Ok(())
 }
 
 /// Appends the values of which a bit is 1: each is written, and the next one in its place where it is not there.
@@ -252,6 +278,8 @@ fn integer(bytes: &[u8], is_signed: bool) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     /// Asserts that the values of which a bit is 1 are appended to what is there.
@@ -264,6 +292,34 @@ mod tests {
         let mut found = vec![7, 8, 9];
         add_some::<N>(&values, &there, &mut found).unwrap();
         assert_eq!(found, expected, "{count} values of {N} bytes");
+    }
+
+    #[test]
+    fn short_integers_are_appended_as_4_bytes_wherever_a_run_of_them_begins() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let stored = StoredValues { physical: Physical::INT32, length: 0 };
+        for (width, is_signed) in [(1, true), (1, false), (2, true), (2, false)] {
+            let form = ArrowForm::Fixed(width, Meaning::Integer { is_signed });
+            let array = Array {
+                length: 256 / width - 3,
+                offset: 3,
+                validity: None,
+                buffers: vec![Arc::new(bytes.clone())],
+                children: vec![],
+                dictionary: None,
+            };
+            for (start, length) in [(0, 0), (0, 1), (5, 20), (0, array.length)] {
+                let (mut found, mut expected) = (vec![7], vec![7]);
+                add(form, &array, &At::Run(start, length), stored, &mut found).unwrap();
+                for place in 3 + start..3 + start + length {
+                    let value = integer(&bytes[place * width..][..width], is_signed);
+                    expected.extend(i32::try_from(value).unwrap().to_le_bytes());
+                }
+                assert_eq!(found, expected, "{length} of {width} bytes from {start} on");
+            }
+            let beyond = At::Run(1, array.length);
+            assert!(add(form, &array, &beyond, stored, &mut Vec::new()).is_err());
+        }
     }
 
     #[test]
