@@ -37,7 +37,7 @@ class CalledSource:
         if not isinstance(self._snapshot, str):
             raise TypeError(f"snapshot() must return a string, found {quoted(self._snapshot)}")
         self._schema = schema_of(source.schema())
-        self._schemas: dict[tuple[int, ...], pa.Schema] = {}
+        self._known: dict[tuple[int, ...], tuple[pa.Schema, list[str]]] = {}
 
     def rows(self) -> _core.Rows:
         """What the core reads the rows from."""
@@ -60,13 +60,13 @@ class CalledSource:
         segment = self._segments[part]
         reached = group * GROUP_ROWS
         stop = min(reached + (most or GROUP_ROWS), reached + GROUP_ROWS, segment.rows)
-        schema = self._schema_of(columns)
+        schema, names = self._asked(columns)
         batches: list[pa.RecordBatch] = []
         patience = Patience()
         while reached < stop:
             begun = reached
             try:
-                for batch in _batches(self._source.read(part, reached, stop, schema.names), schema):
+                for batch in _batches(self._source.read(part, reached, stop, [*names]), schema):
                     if reached + batch.num_rows > stop:
                         raise _core.DataError(
                             f"read() of segment '{segment.name}' returned more than the {stop - begun} rows "
@@ -85,15 +85,15 @@ class CalledSource:
                 raise self._failed(segment, begun, stop, fault) from fault
         return pyarrow.RecordBatchReader.from_batches(schema, batches)
 
-    def _schema_of(self, columns: list[int]) -> pa.Schema:
-        """The schema of some columns by their numbers, made once: a read may be of few rows."""
+    def _asked(self, columns: list[int]) -> tuple[pa.Schema, list[str]]:
+        """The schema of columns by their numbers, and their names, made once: a read may be of few rows."""
         key = tuple(columns)
-        known = self._schemas.get(key)
+        known = self._known.get(key)
         if known is None:
-            if len(self._schemas) >= _KNOWN_COLUMNS:
-                self._schemas.clear()
-            known = arrow().schema([self._schema.field(number) for number in columns])
-            self._schemas[key] = known
+            if len(self._known) >= _KNOWN_COLUMNS:
+                self._known.clear()
+            schema = arrow().schema([self._schema.field(number) for number in columns])
+            known = self._known[key] = schema, schema.names
         return known
 
     def _failed(self, segment: Segment, start: int, stop: int, fault: Exception | None) -> Exception:
@@ -118,29 +118,28 @@ def _batches(given: Any, schema: pa.Schema) -> Any:
     """The batches of what `read()` returned, with the columns that were asked for."""
     pyarrow = arrow()
     if isinstance(given, pyarrow.Table):  # to make a stream of it costs as much as a small read
-        batches, found = given.to_batches(), given.schema.names
+        batches, found = given.to_batches(), given.schema
     elif hasattr(given, "__arrow_c_stream__"):
         batches = pyarrow.RecordBatchReader.from_stream(given)
-        found = batches.schema.names
+        found = batches.schema
     elif hasattr(given, "__arrow_c_array__"):
         batches = [pyarrow.record_batch(given)]
-        found = batches[0].schema.names
+        found = batches[0].schema
     else:
         raise TypeError(f"read() must return what has __arrow_c_stream__, found {quoted(given)}")
-    names = schema.names
-    are_others = found != names
-    if are_others and (missing := set(names).difference(found)):
-        first = next(name for name in names if name in missing)
+    are_others = not found.equals(schema) and found.names != schema.names
+    if are_others and (missing := set(schema.names).difference(found.names)):
+        first = next(name for name in schema.names if name in missing)
         raise _core.DataError(f"read() returned no column '{first}', which schema() names")
     for batch in batches:
-        yield _cast(batch.select(names) if are_others else batch, schema)
+        yield _cast(batch.select(schema.names) if are_others else batch, schema)
 
 
 def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    pyarrow = arrow()
     batch.validate()
     if batch.schema.equals(schema):
         return batch
+    pyarrow = arrow()
     try:
         return batch.cast(schema)
     except MemoryError:  # that of Arrow is an ArrowException, too

@@ -22,6 +22,8 @@ pub struct RowGroup {
     /// Where each batch begins, and its rows.
     batches: Vec<(usize, RowBatch)>,
     rows: usize,
+    /// The bytes of memory that they take, at most.
+    bytes: u64,
 }
 
 /// How soon rows come.
@@ -77,12 +79,13 @@ impl RowGroup {
     /// # Errors
     /// `Data` if they have others, or an array has fewer.
     pub fn new(each: impl IntoIterator<Item = RowBatch>, rows: usize) -> Result<Self> {
-        let (mut batches, mut before) = (Vec::new(), 0_usize);
+        let (mut batches, mut before, mut bytes) = (Vec::new(), 0_usize, 0_u64);
         for batch in each {
             if batch.columns.iter().flatten().any(|column| column.length != batch.rows) {
                 return Err(Error::data("arrays of one batch have other numbers of rows"));
             }
             let count = batch.rows;
+            bytes = batch.columns.iter().flatten().map(array_bytes).fold(bytes, u64::saturating_add);
             if count > 0 {
                 batches.push((before, batch));
             }
@@ -91,7 +94,7 @@ impl RowGroup {
         if before != rows {
             return Err(Error::data(format!("there are {before} rows, {rows} were stated")));
         }
-        Ok(Self { batches, rows })
+        Ok(Self { batches, rows, bytes })
     }
 
     /// The number of rows.
@@ -111,8 +114,7 @@ impl RowGroup {
     /// The bytes of memory that it takes, at most.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let columns = self.batches.iter().flat_map(|(_, batch)| batch.columns.iter().flatten());
-        columns.map(array_bytes).sum()
+        self.bytes
     }
 }
 

@@ -9,7 +9,6 @@ use crate::batch::open_files::OpenFiles;
 use crate::decode::open_file::{FetchedBytes, OpenFile};
 use crate::error::{Result, locked};
 use crate::parallel;
-use crate::projection::memory_estimate::held_row_bytes;
 use crate::schema::columns::Column;
 
 /// So many objects are opened at a time.
@@ -322,8 +321,7 @@ type Wanted = (Vec<Range<u64>>, u64);
 fn wanted(group: usize, file: &OpenFile, files: &OpenFiles) -> Result<Wanted> {
     let of = files.sources.group(group);
     if file.has_rows() {
-        let row_bytes = held_row_bytes(&of.source.manifest, &of.source.layout, of.schema);
-        return Ok((Vec::new(), (of.rows.end - of.rows.start).saturating_mul(row_bytes)));
+        return Ok((Vec::new(), (of.rows.end - of.rows.start).saturating_mul(of.held_row_bytes)));
     }
     let columns: Vec<&Column> = of.source.layout.columns(of.schema).iter().collect();
     let mut ranges = file.chunk_ranges(of.index, &columns)?;

@@ -8,6 +8,7 @@ use crate::dataset::manifest::Manifest;
 use crate::error::{Error, Result};
 use crate::format::page::kept_pages::most_kept;
 use crate::projection::layout::{Field, Layout};
+use crate::projection::memory_estimate::held_row_bytes;
 
 /// Files, and which of their columns go where.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub struct Sources {
     places: Vec<Vec<usize>>,
     /// What lies before each of them.
     before: Vec<Before>,
+    /// Of each of them, and each of its schemas, what a row takes until it is decoded, if its rows are held.
+    held_row_bytes: Vec<Vec<u64>>,
 }
 
 /// How many row groups, files and rows the sources before one have.
@@ -55,6 +58,8 @@ pub struct GroupOf<'a> {
     pub before: u64,
     /// The path of the file.
     pub path: &'a Path,
+    /// What a row takes in memory until it is decoded, if it lies in no file.
+    pub held_row_bytes: u64,
 }
 
 impl GroupOf<'_> {
@@ -110,14 +115,17 @@ impl Sources {
             before
         });
         let before = before.collect();
-        Ok(Self { each, places, before })
+        let held_row_bytes = each.iter().map(held).collect();
+        Ok(Self { each, places, before, held_row_bytes })
     }
 
     /// One source.
     #[must_use]
     pub fn one(manifest: Arc<Manifest>, layout: Layout) -> Self {
         let places = vec![(0..layout.fields().len()).collect()];
-        Self { each: vec![FileSource { manifest, layout }], places, before: vec![Before::default()] }
+        let each = vec![FileSource { manifest, layout }];
+        let held_row_bytes = each.iter().map(held).collect();
+        Self { each, places, before: vec![Before::default()], held_row_bytes }
     }
 
     /// The sources.
@@ -140,15 +148,17 @@ impl Sources {
         let manifest = &source.manifest;
         let place = manifest.place_of(group - before.groups);
         let rows = manifest.group_rows(group - before.groups);
+        let schema = manifest.schema_of(place.file);
         GroupOf {
             source,
             places: &self.places[number],
             file: before.files + place.file,
-            schema: manifest.schema_of(place.file),
+            schema,
             index: place.index,
             rows: before.rows + rows.start..before.rows + rows.end,
             before: before.rows,
             path: &manifest.files()[place.file].path,
+            held_row_bytes: self.held_row_bytes[number].get(schema).copied().unwrap_or(0),
         }
     }
 
@@ -251,6 +261,13 @@ impl Sources {
         };
         most_kept(self.each.iter().map(bytes).max().unwrap_or(0), streams)
     }
+}
+
+/// What a row of each schema of a source takes until it is decoded; none if none is held.
+fn held(source: &FileSource) -> Vec<u64> {
+    let FileSource { manifest, layout } = source;
+    let schemas = if manifest.holds_rows() { 0..manifest.schemas().count() } else { 0..0 };
+    schemas.map(|schema| held_row_bytes(manifest, layout, schema)).collect()
 }
 
 /// Where the fields of a layout stand among those of the first one; `None` if they differ.

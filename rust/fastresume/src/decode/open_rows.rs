@@ -29,8 +29,8 @@ pub struct OpenRows {
     part: usize,
     /// The columns that are read, ascending.
     columns: Vec<usize>,
-    /// The leaves that are read, by their ascending numbers.
-    leaves: Vec<(usize, ArrowLeaf)>,
+    /// The leaves that are read, by their ascending numbers, and the field of the column of each.
+    leaves: Vec<(usize, Arc<(ArrowField, ArrowLeaf)>)>,
     opened: Mutex<VecDeque<(usize, Arc<AskedRows>)>>,
 }
 
@@ -52,9 +52,11 @@ impl OpenRows {
         let mut leaves = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let path = paths.get(number).cloned().ok_or_else(|| Error::data("a column is missing"))?;
-            leaves.push((number, ArrowLeaf::new(path, &told.leaf(number)?.described)));
+            let leaf = ArrowLeaf::new(path, &told.leaf(number)?.described);
+            let field = source.fields().get(leaf.column()).cloned();
+            leaves.push((number, Arc::new((field.ok_or_else(|| Error::data("a column is missing"))?, leaf))));
         }
-        let mut columns: Vec<usize> = leaves.iter().map(|(_, leaf)| leaf.column()).collect();
+        let mut columns: Vec<usize> = leaves.iter().map(|(_, of)| of.1.column()).collect();
         columns.dedup();
         Ok((Self { source: Arc::clone(source), part, columns, leaves, opened: Mutex::default() }, told))
     }
@@ -83,9 +85,9 @@ impl OpenRows {
     ) -> Result<Pages<'a>> {
         let found = self.leaves.binary_search_by_key(&number, |(number, _)| *number);
         let found = found.map_err(|_| Error::data(format!("leaf {number} is not read")))?;
-        let leaf = self.leaves[found].1.clone();
+        let leaf = Arc::clone(&self.leaves[found].1);
         let rows = asked.map_or_else(|| self.rows(group), AskedRows::rows)?;
-        Ok(Pages::Made(MadePages::new(rows, self.source.fields(), leaf, buffers)?))
+        Ok(Pages::Made(MadePages::new(rows, leaf, buffers)))
     }
 
     /// Where damage may begin and end in a row group of so many rows.

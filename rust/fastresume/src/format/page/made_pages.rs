@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use crate::arrow::array::{Array, contradicts};
+use crate::arrow::array::Array;
 use crate::arrow::field::ArrowField;
 use crate::arrow::leaf::{ArrowLeaf, LentBytes, PageShape, column_of, page_rows};
 use crate::arrow::row_source::RowGroup;
@@ -20,8 +20,8 @@ const MOST_BYTES: usize = 256 << 10;
 /// The rows of a leaf of a row group, as pages.
 pub struct MadePages<'a> {
     group: Arc<RowGroup>,
-    field: ArrowField,
-    leaf: ArrowLeaf,
+    /// The field of its column, and the leaf.
+    of: Arc<(ArrowField, ArrowLeaf)>,
     made: &'a mut Vec<u8>,
     /// The bytes of the last page, if they are an array's own.
     lent: Option<LentBytes>,
@@ -31,20 +31,12 @@ pub struct MadePages<'a> {
 }
 
 impl<'a> MadePages<'a> {
-    /// The pages of a leaf of a row group of these columns.
-    ///
-    /// # Errors
-    /// `Data` if there is no such column.
-    pub fn new(
-        group: Arc<RowGroup>,
-        fields: &[ArrowField],
-        leaf: ArrowLeaf,
-        buffers: &'a mut Buffers,
-    ) -> Result<Self> {
-        let field = fields.get(leaf.column()).ok_or_else(|| contradicts("a column is missing"))?.clone();
+    /// The pages of a leaf of a row group, and the field of its column.
+    #[must_use]
+    pub fn new(group: Arc<RowGroup>, of: Arc<(ArrowField, ArrowLeaf)>, buffers: &'a mut Buffers) -> Self {
         let (made, end_row) = buffers.made();
         let end_row = usize::try_from(end_row).unwrap_or(usize::MAX).min(group.rows());
-        Ok(Self { group, field, leaf, made, lent: None, next_row: 0, end_row })
+        Self { group, of, made, lent: None, next_row: 0, end_row }
     }
 
     /// Passes over rows from row `row` of the row group on: all of them.
@@ -63,11 +55,12 @@ impl<'a> MadePages<'a> {
         let end = if self.next_row < self.end_row { self.end_row } else { self.group.rows() };
         let group = Arc::clone(&self.group);
         let Some((batch, row)) = group.batch(self.next_row) else { return Ok(None) };
-        let array = column_of(&batch.columns, self.leaf.column())?;
+        let (field, leaf) = self.of.as_ref();
+        let array = column_of(&batch.columns, leaf.column())?;
         let most = (batch.rows - row).min(end - self.next_row);
         // What is lent takes no memory, and so has any size.
         let whole = if array.validity.is_none() { most.min(MAX_VALUES) } else { most.min(MOST_ROWS) };
-        self.lent = self.leaf.lent(&self.field, array, (row, whole))?;
+        self.lent = leaf.lent(field, array, (row, whole))?;
         let (num_values, levels, rows) = if self.lent.is_some() {
             (whole, PageLevels::AllThere, whole)
         } else {
@@ -92,7 +85,8 @@ impl<'a> MadePages<'a> {
     /// Makes a page of rows from `row` on, at most so many; and how many it has.
     fn make(&mut self, array: &Array, row: usize, mut rows: usize) -> Result<(PageShape, usize)> {
         loop {
-            let made = self.leaf.page(&self.field, array, (row, rows), MAX_VALUES, self.made)?;
+            let (field, leaf) = self.of.as_ref();
+            let made = leaf.page(field, array, (row, rows), MAX_VALUES, self.made)?;
             match made {
                 Some(shape) => return Ok((shape, rows)),
                 None if rows == 1 => {
