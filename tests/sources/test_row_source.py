@@ -5,9 +5,11 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pyarrow as pa
@@ -15,9 +17,11 @@ import pytest
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
-from fastresume.sources import RowSource, Segment
+from fastresume.sources import RowSource, Segment, askers
 from support.arrow_rows import TableSource, assert_same_rows, numbers_in, wide_table
 from support.audits import assert_proven
+from support.child import Child
+from support.lives import in_a_fork
 from support.quick_waits import wait_in_no_time
 
 ONE: dict[str, Any] = {"batch_size": 64, "tail": "short", "nulls": "mask", "world": (0, 1)}
@@ -232,3 +236,45 @@ assert len(list(fr.ArrowDataset(rows, batch_size=1, world=(0, 1)))) == 3
 assert "pandas" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def read_here_and_in_a_fork(rows: int) -> tuple[list[int], str]:
+    """Read a source here, whose threads then wait for more, and in a fork, which has none of them."""
+    askers.IDLE_SECONDS = 60.0
+    dataset = fr.ArrowDataset(TableSource(pa.table({"x": range(rows)}), [rows // 4] * 4), **ONE)
+    here = numbers_in(dataset)
+    return here, in_a_fork(lambda: numbers_in(dataset), at_once=True)["said"]
+
+
+@pytest.mark.processes
+def test_a_forked_process_reads_by_threads_of_its_own() -> None:
+    with Child() as child:
+        here, there = child.call(read_here_and_in_a_fork, 2000)
+    assert here == list(range(2000))
+    assert there == repr(here)
+
+
+def test_a_thread_that_gives_up_waiting_does_the_call_that_counts_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = SimpleQueue[tuple[int, int]]()
+
+    def ask(number: int) -> None:
+        answer = lambda part, *_: answers.put((part, get_ident()))  # noqa: E731
+        own.ask((lambda part, *_: part), (number, 0, [], 0), answer)
+
+    class LateCalls(SimpleQueue[askers.Call]):
+        """Nothing comes as long as a thread waits, and a call just then."""
+
+        def get(self, block: bool = True, timeout: float | None = None) -> askers.Call:
+            if late:
+                ask(late.pop())
+            raise Empty
+
+    late = [2, 1]
+    monkeypatch.setattr(askers, "SimpleQueue", LateCalls)
+    own = askers.Askers()
+    ask(0)
+    found = [answers.get(timeout=60) for _ in range(3)]
+    assert [number for number, _ in found] == [0, 1, 2]
+    assert len({thread for _, thread in found}) == 1

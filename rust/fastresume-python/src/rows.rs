@@ -64,9 +64,8 @@ impl Rows {
         made_of: Option<(Py<PyAny>, Py<PyAny>)>,
     ) -> PyResult<Self> {
         let fields = told(py, fields_of(schema)?)?.into();
-        let start = py.import("_thread")?.getattr("start_new_thread")?.unbind();
-        let ask = py.import("fastresume.sources.asked")?.getattr("ask")?.unbind();
-        let source = Arc::new(CalledRows { fields, footer, part_rows, read, start, ask });
+        let ask = py.import("fastresume.sources.askers")?.getattr("ASKERS")?.getattr("ask")?.unbind();
+        let source = Arc::new(CalledRows { fields, footer, part_rows, read, ask });
         Ok(Self { source, made_of })
     }
 
@@ -96,7 +95,7 @@ struct CalledRows {
     /// Of each part the rows of its row groups.
     part_rows: Vec<Vec<usize>>,
     read: Py<PyAny>,
-    start: Py<PyAny>,
+    /// Lets a thread of Python's own call it.
     ask: Py<PyAny>,
 }
 
@@ -188,7 +187,7 @@ impl CalledRows {
             Taker { sender: Mutex::new(sender), fields: Arc::clone(&self.fields), columns: columns.to_vec() };
         let started = Python::attach(|py| {
             let arguments = (&self.read, (part, group, columns.to_vec(), most), taker);
-            self.start.call1(py, (&self.ask, arguments)).map(drop)
+            self.ask.call1(py, arguments).map(drop)
         });
         started.map_err(|error| failed(&error))?;
         Ok(answered)
