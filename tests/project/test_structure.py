@@ -139,6 +139,47 @@ def test_no_two_files_of_tests_have_one_name() -> None:
     assert sorted(names) == sorted(set(names)), "pytest collects one of them alone"
 
 
+SLEEPS = {
+    "it looks again, until a deadline": {
+        "support/apache_broker.py",
+        "support/elastic.py",
+        "support/ray_job.py",
+        "support/watching.py",
+        "support/worker_ends.py",
+    },
+    "it looks again, until others have done something, or nothing any more": {
+        "reading/test_prefetch.py",
+        "robustness/test_held_memory.py",
+        "stores/test_cache.py",
+    },
+    "what it tests takes its time, or comes late": {
+        "reading/test_threads_in_next.py",
+        "resume/test_resume.py",
+        "robustness/test_interrupts.py",
+        "stores/test_exits.py",
+        "stores/test_random_outages.py",
+        "support/maxcompute_server.py",
+        "support/page_server.py",
+        "training/test_same_ranks.py",
+    },
+    "chance says when something is killed": {
+        "packing/test_units_index.py",
+        "support/killed_ranks.py",
+        "training/test_preemption.py",
+    },
+}
+"""Files of tests that let time pass, by the reason: others wait for events, or by `in_time`."""
+
+
+def test_tests_wait_for_events_and_let_no_time_pass() -> None:
+    sleeping = re.compile(r"\btime\.sleep\(")
+    tests = ROOT / "tests"
+    found = {
+        str(path.relative_to(tests)) for path in tests.rglob("*.py") if sleeping.search(path.read_text())
+    }
+    assert found == set(chain.from_iterable(SLEEPS.values()))
+
+
 NAMED_OTHERWISE = {
     "its functions are what others call": {
         "rust/fastresume/src/batch/slots/interleave.rs",

@@ -9,7 +9,6 @@ import copy
 import logging
 import multiprocessing
 import pickle
-import time
 import warnings
 from collections.abc import Iterator
 from itertools import islice
@@ -201,15 +200,20 @@ def test_drawing_exactly_the_last_batch_ends_the_pass(data: Dataset) -> None:
     assert {batch.epoch for batch in loader} == {1}
 
 
+OTHERS_ARE_DONE = multiprocessing.Event()
+
+
 class SlowWorker(fr.ParquetDataset):
-    """One worker lags behind, so that the others' batches arrive before they are due."""
+    """One worker waits for the end of the others, whose batches arrive before they are due."""
 
     def __iter__(self) -> Iterator[fr.Batch]:
+        worker = get_worker_info()
         for number, batch in enumerate(super().__iter__()):
-            worker = get_worker_info()
             if worker is not None and worker.id == 0 and number > 0:
-                time.sleep(0.2)
+                assert OTHERS_ARE_DONE.wait(60)
             yield batch
+        if worker is not None and worker.id > 0:
+            OTHERS_ARE_DONE.set()
 
 
 def test_a_last_batch_that_arrived_early_but_did_not_come_out_is_not_delivered(data: Dataset) -> None:
@@ -236,16 +240,20 @@ def test_an_iterator_made_before_a_state_was_loaded_raises(data: Dataset, persis
     assert [batch.step for batch in loader] == list(range(1, STEPS))
 
 
-def wait_a_moment(worker: int) -> None:
-    time.sleep(0.3 * worker)
+STATE_IS_LOADED = multiprocessing.Event()
+
+
+def wait_for_the_load(worker: int) -> None:
+    assert worker == 0 or STATE_IS_LOADED.wait(60)
 
 
 def test_a_worker_that_begins_after_a_load_does_not_mix_with_those_before(data: Dataset) -> None:
     dataset = make(data)
-    loader = loader_of(dataset, 2, persistent_workers=True, worker_init_fn=wait_a_moment)
+    loader = loader_of(dataset, 2, persistent_workers=True, worker_init_fn=wait_for_the_load)
     iterator = iter(loader)
     batch = next(iterator)
     dataset.load_state_dict(batch.state_dict())
+    STATE_IS_LOADED.set()
     with pytest.raises(fr.StateError, match="a state was loaded after this DataLoader iterator was made"):
         list(iterator)
     assert [batch.step for batch in loader] == list(range(1, STEPS))

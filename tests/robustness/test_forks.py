@@ -6,8 +6,8 @@ What needs a process of its own runs in a child: functions below that tests call
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 import fastresume as fr
 from support.child import Child
 from support.lives import ROWS, SLOW_FILES, in_a_fork, rows_of, slow_dataset, source_of
+from support.watching import in_time
 
 pytestmark = [pytest.mark.law(11), pytest.mark.processes]
 
@@ -67,6 +68,14 @@ def test_a_forked_process_goes_on_by_itself(child: Child, small: Path, threads: 
     assert found["here"] == list(range(ROWS))
 
 
+def is_in_next(thread: threading.Thread) -> bool:
+    """Whether a thread asks an iterator of ours for a batch."""
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_name != "__next__":
+        frame = frame.f_back
+    return frame is not None
+
+
 def forked_in_next(directory: str, call: str) -> dict[str, Any]:
     """Fork while another thread is in `next()`, and touch the iterator there."""
     loader = fr.Loader(slow_dataset(directory), threads=1)
@@ -74,7 +83,7 @@ def forked_in_next(directory: str, call: str) -> dict[str, Any]:
     batches: list[fr.Batch] = []
     thread = threading.Thread(target=lambda: batches.append(next(iterator)))
     thread.start()
-    time.sleep(0.1)
+    assert in_time(lambda: is_in_next(thread))
     work = {"next": lambda: next(iterator), "close": loader.close, "drop": KEPT.clear}[call]
     found = in_a_fork(work)
     thread.join()

@@ -208,7 +208,8 @@ def dropped_in_mid_decode(directory: str, how: str, mapped: bool) -> float:
     iterator = iter(loader)
     loader.start()
     assert in_time(lambda: threads() == before + (4 if mapped else 2))
-    time.sleep(0.1)  # it may decode by now
+    worked = time.process_time()
+    assert in_time(lambda: time.process_time() > worked + 0.05), "no thread decodes"
     began = time.process_time()
     if how == "close":
         loader.close()

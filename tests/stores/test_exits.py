@@ -18,16 +18,17 @@ SECONDS = 30
 LONG = 45
 
 AMID_CREDENTIALS = """
-import sys, time
+import sys, threading, time
 import fastresume as fr
 
-called = 0
+called, amid = 0, threading.Event()
 
 def credentials():
     global called
     called += 1
     if called > 10:
         print("amid", flush=True)
+        amid.set()
         time.sleep(0.5)  # the interpreter ends meanwhile, and this thread with it
     return {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
 
@@ -37,8 +38,7 @@ dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options, cre
 loader = fr.Loader(dataset, threads=int(threads))
 batches = iter(loader)
 next(batches)
-while called < 11:
-    time.sleep(0.001)
+amid.wait()
 if how == "raise":
     raise RuntimeError("mine")
 sys.exit(int(how))
@@ -64,15 +64,14 @@ def test_a_process_ends_as_it_would_amid_calls_of_credentials(
     assert said == [] if how != "raise" else said[-1] == "RuntimeError: mine", ended.stderr
 
 
-@pytest.mark.parametrize("threads", [0, 2])
-def test_a_loader_is_closed_amid_a_wait_at_once(server: S3Server, address: str, threads: int) -> None:
+def test_a_loader_is_closed_amid_a_wait_at_once(server: S3Server, address: str) -> None:
     with proxied(server.port) as proxy:
         options = {**server.options, "endpoint_url": proxy.endpoint}
         dataset = fr.ParquetDataset(address, batch_size=64, storage_options=options, read_bytes=1)
-        loader = fr.Loader(dataset, threads=threads)
-        next(iter(loader))
+        loader = fr.Loader(dataset, threads=2)
         proxy.delay_seconds = LONG
-        time.sleep(0.3)
+        loader.start()
+        assert proxy.is_delaying.wait(SECONDS)
         began = time.monotonic()
         loader.close()
         assert time.monotonic() - began < SECONDS

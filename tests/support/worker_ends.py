@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import fastresume as fr
+from support.watching import in_time
 
 END_SECONDS = 30
 """A job that was told to end is gone within this time, and its workers with it."""
@@ -40,7 +41,7 @@ def same(batch: fr.Batch) -> fr.Batch:
 
 def hang(batch: fr.Batch) -> fr.Batch:
     """A transform that never returns."""
-    time.sleep(1000)
+    threading.Event().wait()
     return batch
 
 
@@ -229,17 +230,15 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
             what = f"{form}, {start}, number {number}, {sent and sent.name}"
             if code is None:
                 os.kill(job, signal.SIGABRT)  # it tells where it is
-                time.sleep(0.5)
-                os.kill(job, signal.SIGKILL)
-                os.waitpid(job, 0)
+                if _reap(job, END_SECONDS) is None:
+                    os.kill(job, signal.SIGKILL)
+                    os.waitpid(job, 0)
                 told.seek(0)
                 text = told.read().decode(errors="replace")
                 found.append(f"{what}: the job has not ended: {text[-3000:]}")
             elif sent is None and code != 0:
                 found.append(f"{what}: exit code {code}")
-            end = time.monotonic() + END_SECONDS
-            while children() and time.monotonic() < end:
-                time.sleep(0.01)
+            in_time(lambda: not children(), END_SECONDS)
             if left := children():
                 found.append(f"{what}: left {[(child, _command(child)) for child in left]}")
                 for child in left:

@@ -213,9 +213,9 @@ def test_ctrl_c_once_ends_after_the_step_and_twice_at_once(
     assert stuck.processes[0].exitcode == INTERRUPTED
 
 
-def sleep(sleeps: Any) -> None:
-    sleeps.set()
-    time.sleep(SECONDS)
+def wait_for_a_signal(waits: Any) -> None:
+    waits.set()
+    signal.pause()
 
 
 def test_handlers_are_those_from_before_in_the_end_and_in_children() -> None:
@@ -225,10 +225,10 @@ def test_handlers_are_those_from_before_in_the_end_and_in_children() -> None:
         assert preemption.told is None
         assert not preemption.is_due()
         context = multiprocessing.get_context("fork")
-        sleeps = context.Event()
-        child = context.Process(target=sleep, args=(sleeps,))
+        waits = context.Event()
+        child = context.Process(target=wait_for_a_signal, args=(waits,))
         child.start()
-        assert sleeps.wait(SECONDS)
+        assert waits.wait(SECONDS)
         child.terminate()
         child.join(SECONDS)
         assert child.exitcode == -signal.SIGTERM, "it is nobody's but its own"
