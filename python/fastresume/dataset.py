@@ -223,7 +223,8 @@ class ParquetDataset(RowsDataset):
         reached_by = storage_options if table is None else table.reached_by(storage_options)
         if table is not None and storage_options is not None:
             table = dataclasses.replace(table, unused_properties=())
-        if storage_options and not any("://" in path for one in named_paths for path in one):
+        addresses = [asked.kept_in or "", *(path for generation in named_paths for path in generation)]
+        if storage_options and not any("://" in address for address in addresses):
             warn("storage_options= is for addresses, as 's3://bucket/data/': paths are local")
         stores = stores_of(reached_by, credentials, read_bytes, asked.cache)
         opened = open_files(named_paths, stores, asked.kept_in, verifies, table)
