@@ -173,7 +173,6 @@ def test_a_mask_that_no_longer_fits_is_a_column_of_its_own(lists: Dataset) -> No
         (torch.ones(10, dtype=torch.bfloat16), TypeError, "'new' .*: Arrow has no type for bfloat16"),
         (torch.ones(10, dtype=torch.complex64), TypeError, "'new' .*: Arrow has no type for complex64"),
         (torch.ones(9), ValueError, r"one number of rows: 'label' has 10, 'new' has 9"),
-        (fr.Jagged(torch.ones(2), torch.tensor([0, 2, 1])), ValueError, "'new' can't be a column of Arrow"),
     ],
 )
 def test_what_is_no_column_is_refused_by_its_name(

@@ -20,7 +20,8 @@ from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs, of_words
 from fastresume.messages import bounded, bounds_messages
-from fastresume.options.checks import at_least
+from fastresume.options.checks import at_least, quoted
+from fastresume.options.device import named_device
 from fastresume.options.hints import METHODS_OF_BATCHES
 from fastresume.options.unknown import refuse_attribute
 from fastresume.state.cursor import Cursor
@@ -190,7 +191,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         numbers, units = of_runs(self._origin.runs), self._origin.units
         if units is None or not units.are_documents:
             return numbers
-        return Jagged(torch.from_numpy(numbers), torch.from_numpy(units.offsets))
+        offsets = torch.from_numpy(units.offsets)
+        return Jagged._of(torch.from_numpy(numbers), offsets, None, "list", None, None)
 
     @property
     def unit_offsets(self) -> Tensor:
@@ -241,6 +243,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         Raises:
             FastresumeError: if the rows were read by their numbers.
+            TypeError, ValueError: for what is no device.
 
         Examples:
             >>> noise = torch.randn(batch.num_rows, generator=batch.generator())
@@ -248,7 +251,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             True
         """
         share, number = of_a_pass(self._origin.share), at_least(0, "draw", draw)
-        generator = torch.Generator(device)
+        generator = torch.Generator(named_device(device))
         return generator.manual_seed(batch_seed(share.seed, self.epoch, self.step, share.rank, number))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
@@ -262,12 +265,14 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         Raises:
             TypeError: for a dtype: ids and texts would lose their values.
+            ValueError: if there is no such device.
         """
         if isinstance(device, torch.dtype):
             raise TypeError(
                 f"batch.to takes a device, found {device}: write columns=[fr.col(name).cast({device})] "
                 f"for the dataset, or batch[name].to({device}) for one tensor"
             )
+        named_device(device)
         return self._each("to", device, non_blocking=non_blocking)
 
     @bounds_messages
@@ -365,7 +370,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             )
         marks = self._tensors.get(f"{name}_valid") if name in self._origin.masked else None
         offsets = torch.arange(len(value) + 1, device=value.device)
-        return Jagged(value, offsets, values_valid=marks if isinstance(marks, Tensor) else None)
+        return Jagged._of(value, offsets, None, "list", marks if isinstance(marks, Tensor) else None, None)
 
     def pin_memory(self) -> Self:
         """The same batch with its tensors in pinned memory."""
@@ -393,6 +398,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             """Says how a tensor is taken."""
             is_tensor = not name.startswith("_") and name in self._tensors
             told = {name: f"batch[{name!r}]"} if is_tensor else METHODS_OF_BATCHES
+            if name not in told and not name.startswith("_") and hasattr(Tensor, name):
+                told = {name: f"batch['name'].{name}, of one tensor"}
             refuse_attribute(self, name, "a Batch", told)
 
     def __copy__(self) -> Self:
@@ -408,10 +415,30 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             raise _no_tensor(name, self._tensors) from None
 
     def __setitem__(self, name: str, tensor: Tensor | Jagged) -> None:
+        if not isinstance(name, str):
+            raise TypeError(
+                f"the keys of a batch are names, found {quoted(name)}: write batch['name'] = tensor, or "
+                "batch['name'][3] = value for one row"
+            )
         self._tensors[name] = tensor
 
     def __delitem__(self, name: str) -> None:
         del self._tensors[name]
+
+    def __eq__(self, other: object) -> bool:
+        """Refused of another mapping: whether tensors are equal has no one answer.
+
+        Raises:
+            TypeError: for a mapping; it says what to write.
+        """
+        if not isinstance(other, Mapping):
+            return NotImplemented
+        raise TypeError(
+            "a Batch compares with nothing: write torch.equal(a['name'], b['name']) for what it holds, or "
+            "a.cursor == b.cursor for its place"
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tensors)

@@ -5,14 +5,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import torch
 from torch import Tensor
 
 from fastresume import _core
 from fastresume.batch import arrow
+from fastresume.batch.given_rows import check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
+from fastresume.options.checks import at_least, number
+from fastresume.options.device import named_device
 from fastresume.options.hints import METHODS_OF_JAGGED
 from fastresume.options.unknown import refuse_attribute
 
@@ -40,6 +43,9 @@ class Jagged:
             of what is no list of numbers, or unless nulls are masked. In a batch where none is null, one byte
             represents all (see `torch.Tensor.expand`): clone it to write.
         name: the key of these rows in a batch, for errors to name; None for rows of your own.
+
+    Raises:
+        TypeError, ValueError: if these are no rows. What offsets hold is looked at on the CPU alone.
 
     Examples:
         >>> import torch
@@ -69,6 +75,36 @@ class Jagged:
     values_valid: Tensor | None = None
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        check_rows(
+            self.values,
+            self.offsets,
+            self.valid,
+            self.kind,
+            self.values_valid,
+            isinstance(self.values, Jagged),
+        )
+
+    @classmethod
+    def _of(
+        cls,
+        values: Any,
+        offsets: Tensor,
+        valid: Tensor | None,
+        kind: Any,
+        values_valid: Tensor | None,
+        name: str | None,
+    ) -> Jagged:
+        """Rows that are known to be right: a batch has many, and to look at each takes time."""
+        made, set_part = object.__new__(cls), object.__setattr__
+        set_part(made, "values", values)
+        set_part(made, "offsets", offsets)
+        set_part(made, "valid", valid)
+        set_part(made, "kind", kind)
+        set_part(made, "values_valid", values_valid)
+        set_part(made, "name", name)
+        return made
+
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the values; for a `Jagged` of a `Jagged`, of the innermost ones."""
@@ -91,7 +127,17 @@ class Jagged:
         return self.offsets.diff()
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Jagged:
-        """The same rows on a device; tensors that are there already are shared."""
+        """The same rows on a device; tensors that are there already are shared.
+
+        Raises:
+            TypeError, ValueError: if it is no device: a dtype, say.
+        """
+        if isinstance(device, torch.dtype):
+            raise TypeError(
+                f"jagged.to takes a device, found {device}: write jagged.values.to({device}), or "
+                f"columns=[fr.col(name).cast({device})] for the dataset"
+            )
+        named_device(device)
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Jagged:
@@ -119,8 +165,8 @@ class Jagged:
             side: where a row is filled up: after its elements ("right") or before them ("left").
 
         Raises:
-            ValueError: if a row has more elements.
-            TypeError: for a `Jagged` of a `Jagged`.
+            ValueError: if a row has more elements, or `length` is below 0.
+            TypeError: for a `Jagged` of a `Jagged`; if `length` is no integer, or `value` no number.
 
         Examples:
             >>> import torch
@@ -132,9 +178,10 @@ class Jagged:
             raise TypeError(f"rows of rows are no matrix: {self!r}; values.to_padded() pads the inner rows")
         if side not in ("right", "left"):
             raise ValueError(f"side must be 'right' or 'left', found {side!r}")
+        filling = number("value", value)
         lengths = self.lengths
         longest = int(lengths.max()) if len(lengths) else 0
-        width = longest if length is None else length
+        width = longest if length is None else at_least(0, "length", length)
         if longest > width:
             row = int((lengths > width).nonzero()[0])
             raise ValueError(f"row {row} has {int(lengths[row])} elements, to_padded has room for {width}")
@@ -143,7 +190,7 @@ class Jagged:
         sides = self.values.shape[1:]
         own = own.reshape(*own.shape, *(1 for _ in sides))
         shape = (len(lengths), width, *sides)
-        found = torch.full(shape, value, dtype=self.values.dtype, device=self.values.device)
+        found = torch.full(shape, filling, dtype=self.values.dtype, device=self.values.device)
         # Row after row, as the values are.
         return found.masked_scatter(own, self.values[int(self.offsets[0]) : int(self.offsets[-1])])
 
@@ -284,22 +331,32 @@ class Jagged:
     def take(self, rows: Tensor) -> Jagged:
         """The rows with these indices (int64 `[n]`), in this order; an index may come more than once.
 
+        Raises:
+            TypeError: if they are no tensor of integers.
+            IndexError: if there is no such row.
+
         Examples:
             >>> import torch
             >>> rows = Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
             >>> rows.take(torch.tensor([1, 0, 1])).to_list()
             [[8, 9], [7], [8, 9]]
         """
+        check_indices(rows)
         offsets = torch.zeros(len(rows) + 1, dtype=torch.int64, device=self.offsets.device)
-        torch.cumsum(self.lengths.index_select(0, rows), dim=0, out=offsets[1:])
+        try:
+            lengths = self.lengths.index_select(0, rows)
+        except (IndexError, RuntimeError):
+            check_in_range(rows, len(self))
+            raise
+        torch.cumsum(lengths, dim=0, out=offsets[1:])
         moves = self.offsets[:-1].index_select(0, rows) - offsets[:-1]
         valid = None if self.valid is None else self.valid.index_select(0, rows)
         if isinstance(self.values, Jagged):
             places = torch.cat([moves[:0], *_places(offsets, moves)])
-            return Jagged(self.values.take(places), offsets, valid, self.kind, name=self.name)
+            return Jagged._of(self.values.take(places), offsets, valid, self.kind, None, self.name)
         taken = _taken(self.values, offsets, moves)
         marks = None if self.values_valid is None else _taken(self.values_valid, offsets, moves)
-        return Jagged(taken, offsets, valid, self.kind, marks, self.name)
+        return Jagged._of(taken, offsets, valid, self.kind, marks, self.name)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> Jagged:
         valid = None if self.valid is None else change(self.valid)
@@ -308,7 +365,7 @@ class Jagged:
         if marks is not None:
             # If one byte represents all marks, that byte is what is copied.
             marks = change(marks[:1]).expand(marks.shape) if is_one_byte(marks) else change(marks)
-        return Jagged(values, change(self.offsets), valid, self.kind, marks, self.name)
+        return Jagged._of(values, change(self.offsets), valid, self.kind, marks, self.name)
 
     def _strings(self, errors: str, what: str) -> list[Any]:
         """The rows as str; `what` they are: rows of a batch, or elements of its lists."""
@@ -345,7 +402,9 @@ class Jagged:
             valid = None if self.valid is None else self.valid[row]
             own = slice(int(bounds[0]), int(bounds[-1]))
             marks = None if self.values_valid is None else self.values_valid[own]
-            return Jagged(self.values[own], bounds - bounds[0], valid, self.kind, marks, self.name)
+            return Jagged._of(self.values[own], bounds - bounds[0], valid, self.kind, marks, self.name)
+        if type(row) is not int:
+            row = row_number(row)
         count = len(self)
         if not -count <= row < count:
             raise IndexError(f"row {row} of {count} rows")
@@ -356,11 +415,32 @@ class Jagged:
         for begin, end in itertools.pairwise(self.offsets.tolist()):
             yield self.values[begin:end]
 
+    def _compute(self, _other: object) -> NoReturn:
+        raise TypeError(
+            "a Jagged has no arithmetic, and compares with nothing: write jagged.values == 3, or "
+            "torch.equal(a.values, b.values) and torch.equal(a.offsets, b.offsets)"
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compute
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
+    __hash__ = object.__hash__
+
+    def _be_array(self, *_arguments: object, **_options: object) -> NoReturn:
+        raise TypeError(
+            "a Jagged is no array, as its rows differ in length: write jagged.to_padded() for a matrix, "
+            "jagged.values for the values of all rows, or jagged.to_list()"
+        )
+
+    __array__ = __dlpack__ = __dlpack_device__ = _be_array
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
             """Says what to write for what a tensor has."""
-            refuse_attribute(self, name, "a Jagged", METHODS_OF_JAGGED)
+            told = METHODS_OF_JAGGED
+            if name not in told and not name.startswith("_") and hasattr(Tensor, name):
+                told = {name: f".values.{name}, of the values of all rows"}
+            refuse_attribute(self, name, "a Jagged", told)
 
     def __repr__(self) -> str:
         marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"

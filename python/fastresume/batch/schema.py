@@ -126,7 +126,7 @@ class Field:
         for kind in reversed(self._kinds):
             offsets = next(tensors)
             valid = next(tensors) if self.is_masked else None
-            values = Jagged(values, offsets, valid, kind, values_valid, self.name)
+            values = Jagged._of(values, offsets, valid, kind, values_valid, self.name)
             values_valid = None
         rows: Jagged = values
         return rows

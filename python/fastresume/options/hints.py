@@ -211,6 +211,8 @@ METHODS_OF_JAGGED = {
     "padded": ".to_padded()",
     "cuda": ".to('cuda')",
     "cpu": ".to('cpu')",
+    "float": ".values.float(), or columns=[fr.col(name).cast(torch.float32)] of the dataset",
+    "T": ".to_padded().T",
 }
 
 METHODS_OF_BATCHES = {
@@ -238,6 +240,31 @@ OF_LOADER = {
     "in_order": "nothing: batches always come in order",
     "prefetch": "prefetch_bytes=",
     "prefetch_factor": "prefetch_bytes=, of all workers together",
+}
+
+OF_CHECKPOINTERS = {
+    **dict.fromkeys(
+        ("max_to_keep", "save_total_limit", "keep_last_n", "total_limit", "save_top_k"), "keep=n"
+    ),
+    **dict.fromkeys(
+        ("dirpath", "path", "root", "folder", "checkpoint_dir", "save_dir"), "Checkpointer(directory)"
+    ),
+    **dict.fromkeys(("monitor", "metric", "mode"), "best=(metric, 'max' or 'min')"),
+    **dict.fromkeys(
+        ("every", "save_interval_steps", "interval"), "if step % n == 0: checkpointer.save(step, ...)"
+    ),
+    "async_save": "checkpointer.save(step, ..., wait=False)",
+    "timeout": "timeout_seconds=n",
+}
+
+METHODS_OF_CHECKPOINTERS = {
+    **dict.fromkeys(("load", "load_checkpoint", "resume", "load_latest", "load_state_dict"), ".restore(...)"),
+    **dict.fromkeys(("save_checkpoint", "async_save", "step"), ".save(step, ...)"),
+    **dict.fromkeys(("all_steps", "steps", "list", "checkpoints"), "[entry.step for entry in .entries()]"),
+    **dict.fromkeys(("latest_step", "latest_checkpoint"), ".latest(), whose step is .latest().step"),
+    **dict.fromkeys(("best_step", "best_checkpoint"), ".best_entry()"),
+    **dict.fromkeys(("finish", "wait_until_finished", "join"), ".wait()"),
+    "delete": "keep=n of the Checkpointer, which removes what is older",
 }
 
 METHODS_OF_COLUMNS = {

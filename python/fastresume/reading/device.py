@@ -20,6 +20,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import dtype_name
 from fastresume.batch.schema import Tensors
+from fastresume.options.device import named_device
 from fastresume.reading.pinned import page_lock, tell_failure
 from fastresume.reading.spec import ReadSpec
 
@@ -275,12 +276,7 @@ def device_of(given: torch.device | str | int | None) -> torch.device | None:
     """
     if given is None:
         return None
-    if isinstance(given, bool) or not isinstance(given, torch.device | str | int):
-        raise TypeError(f"device must be a torch.device, a string or an index, found {given!r}")
-    try:
-        device = torch.device("cuda", given) if isinstance(given, int) else torch.device(given)
-    except RuntimeError as error:
-        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:INDEX', found {given!r}") from error
+    device = named_device(given)
     if device.type == "cpu":
         return None
     if device.type != "cuda":
