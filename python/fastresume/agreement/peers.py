@@ -16,6 +16,7 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.messages import bounded
+from fastresume.options.checks import quoted
 from fastresume.options.world import has_process_group
 
 if TYPE_CHECKING:
@@ -52,6 +53,9 @@ class Peers:
         group: the ranks; None for the default group.
         timeout_seconds: how long a rank waits for the others; None for torch's default.
 
+    Raises:
+        TypeError: if `group` is none.
+
     Examples:
         >>> Peers().gathered("a"), Peers().share_of(["b"])
         (['a'], 'b')
@@ -68,6 +72,11 @@ class Peers:
         self._lead = 0
         self._lost: str | None = None
         self.rank, self.world_size = 0, 1
+        if group is not None and not callable(getattr(group, "size", None)):
+            raise TypeError(
+                f"group must be a process group, found {quoted(group)}: write "
+                "torch.distributed.new_group(ranks), or leave it out for all ranks"
+            )
         self._is_before_group = not has_process_group()
         if not self._is_before_group:
             members = sorted(distributed.get_process_group_ranks(group))

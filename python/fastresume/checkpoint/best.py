@@ -97,7 +97,12 @@ def numbers(metrics: Mapping[str, Any] | None) -> dict[str, float]:
     found = {}
     for name, value in (metrics or {}).items():
         try:
+            if isinstance(value, str | bytes | bytearray):
+                raise TypeError  # which float() would read
             found[str(name)] = float(value)
         except (TypeError, ValueError, RuntimeError):
-            raise TypeError(f"metrics[{name!r}] must be a number, found {type(value).__name__}") from None
+            raise TypeError(
+                f"metrics[{name!r}] must be a number, found {type(value).__name__}: write "
+                f"metrics={{{name!r}: float(value)}}"
+            ) from None
     return found

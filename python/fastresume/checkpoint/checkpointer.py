@@ -24,8 +24,9 @@ from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
 from fastresume.checkpoint.snapshot import JobSnapshot, Stage
 from fastresume.messages import bounds_messages
-from fastresume.options.checks import at_least, one_path
-from fastresume.options.unknown import takes_no_other
+from fastresume.options.checks import at_least, one_path, positive
+from fastresume.options.hints import METHODS_OF_CHECKPOINTERS, OF_CHECKPOINTERS
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -83,6 +84,7 @@ class Checkpointer:
     """
 
     @bounds_messages
+    @takes_no_other("Checkpointer", OF_CHECKPOINTERS)
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -98,11 +100,10 @@ class Checkpointer:
         self.keep = None if keep is None else at_least(1, "keep", keep)
         self.best = Best.of(best)
         self.accumulation = at_least(1, "accumulation", accumulation)
-        if not timeout_seconds > 0:
-            raise ValueError(f"timeout_seconds must be above 0, found {timeout_seconds}")
+        seconds = positive("timeout_seconds", timeout_seconds)
         self._event_time = None if save_by_event_time is None else EventTime(save_by_event_time)
         self._after_saves: list[Callable[[], None]] = []
-        self._ranks = Ranks(group, timeout_seconds)
+        self._ranks = Ranks(group, seconds)
         self._history = CheckpointDirectory(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
         self._is_closed = False
@@ -151,9 +152,9 @@ class Checkpointer:
                 `restore`, `wait` or `close` raises an error if that failed.
 
         Raises:
-            TypeError, ValueError: on all ranks, for what can't be saved; if the loader's dataset has
-                `on_iter="restart"`, or there are metrics, and not that of `best`; without a loader, after
-                a save or restore with one; if it is closed.
+            TypeError, ValueError: on all ranks, for what can't be saved, and if there is nothing to save; if
+                the loader's dataset has `on_iter="restart"`, or there are metrics, and not that of `best`;
+                without a loader, after a save or restore with one; if it is closed.
             StateError: on all ranks, if they are at different steps or places; if the directory has
                 checkpoints (damaged ones too) and none was restored; if another process has saved there since
                 this job began or restored; if the step is lower than the last one; if the loader is a
@@ -251,6 +252,8 @@ class Checkpointer:
         Warns:
             RuntimeWarning: if something there has the name of a checkpoint but isn't one, and others are
                 whole.
+            UserWarning: if the model has narrower dtypes than it was saved with, so that values are rounded;
+                if the dataset was asked for other things.
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be restored into; if the loader's dataset has
@@ -385,6 +388,12 @@ class Checkpointer:
             if self._stage is not None:
                 self._stage.close()
                 self._stage = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for a method of others' checkpointers."""
+            refuse_attribute(self, name, "a Checkpointer", METHODS_OF_CHECKPOINTERS)
 
     def __enter__(self) -> Self:
         return self

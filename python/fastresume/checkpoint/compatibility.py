@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -50,8 +49,8 @@ def compare(
     allow: frozenset[str],
     seat: Seat,
     asked_of_all: Collection[str],
-) -> frozenset[str]:
-    """The parts that are not restored, because they are others now, and may be.
+) -> tuple[frozenset[str], str | None]:
+    """The parts that are not restored, because they are others now, and may be; and what to warn of.
 
     Args:
         saved: what was saved.
@@ -79,13 +78,12 @@ def compare(
         )
     present = of(parts, accumulation)
     differing = []
-    terms = dict(seat.terms(saved.terms))
+    terms, warning = dict(seat.terms(saved.terms)), None
     if texts := _changes(terms.pop(CONFIG, None), present[CONFIG]):
         more = f"; and {len(texts) - _MOST_TOLD} more" * (len(texts) > _MOST_TOLD)
-        warnings.warn(
+        warning = (
             f"the job resumes from step {saved.step} with another dataset: "
-            f"{'; '.join(texts[:_MOST_TOLD])}{more}",
-            stacklevel=4,
+            f"{'; '.join(texts[:_MOST_TOLD])}{more}"
         )
     for name, was in terms.items():
         now = present.get(name)
@@ -100,7 +98,7 @@ def compare(
             f"the checkpoint of step {saved.step} is of another job: {'; '.join(refused)}; "
             f"allow={{{names}}} resumes anyway"
         )
-    return frozenset(name for name, _ in differing) & {"optimizer", "scheduler"}
+    return frozenset(name for name, _ in differing) & {"optimizer", "scheduler"}, warning
 
 
 def _changes(was: Any, now: Any, within: str = "") -> list[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +72,7 @@ class JobParts:
             raise TypeError(
                 "a model under FullyShardedDataParallel is not supported: shard it by fully_shard"
             )
+        _check_has_values(model)
         if type(model).__module__.startswith("torchrec."):
             raise TypeError(
                 f"a model under torchrec's {type(model).__name__} is not supported, as torch does not find "
@@ -281,6 +283,42 @@ class JobParts:
         return not isinstance(value, Tensor) and not _is_stateful(value)
 
 
+def told_of_rounding(present: Mapping[str, Any], reading: Reading) -> list[str]:
+    """What to warn of if a model's values are rounded, which torch does without a word: one text, or none."""
+    saved = {path[0]: found for path, found in reading.shapes("model").items() if len(path) == 1}
+    narrower = []
+    for key, value in present.items():
+        was = getattr(getattr(saved.get(key), "properties", None), "dtype", None)
+        if not isinstance(value, Tensor) or was is None:
+            continue
+        if torch.promote_types(was, value.dtype) != value.dtype:
+            narrower.append(f"{key!r} was {was}, and is {value.dtype}")
+    if not narrower:
+        return []
+    told = (
+        f"{len(narrower)} of {len(present)} tensors of the model have another dtype than in the checkpoint, "
+        f"and their values are rounded: {listed(narrower)}. To keep them, restore into a model of the saved "
+        "dtypes, as before model.half()"
+    )
+    return [told]
+
+
+def _check_has_values(model: Module | None) -> None:
+    """Refuses a model whose parameters or buffers are on the meta device.
+
+    Raises:
+        ValueError: naming one of them.
+    """
+    if model is None:
+        return
+    for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        if tensor.is_meta:
+            raise ValueError(
+                f"{name!r} of the model is on the meta device, and has no values: write "
+                "model.to_empty(device=device) before"
+            )
+
+
 def _check_data(loader: Any) -> None:
     """Refuses a loader whose place can't be saved, or can't be resumed.
 
@@ -288,6 +326,16 @@ def _check_data(loader: Any) -> None:
         TypeError: for a torch DataLoader.
         ValueError: for a dataset that restarts the pass at each `iter()`.
     """
+    if isinstance(loader, list | tuple):
+        raise TypeError(
+            f"loader must be one Loader or dataset, found {len(loader)} in a {type(loader).__name__}: pass "
+            "one as loader=, and others as extra={'name': loader}"
+        )
+    if isinstance(loader, Iterator):
+        raise TypeError(
+            f"loader must be the Loader or dataset itself, found {type(loader).__name__}, an iterator over "
+            "it: write loader=loader"
+        )
     if isinstance(loader, DataLoader):
         raise TypeError(
             "loader must be a fastresume.Loader, ParquetDataset or Mixture (under a DataLoader pass "

@@ -184,7 +184,7 @@ def read(directory: Path) -> Manifest | None:
     return found
 
 
-def plain(name: str, value: object) -> Any:
+def plain(name: str, value: object, is_top: bool = True) -> Any:
     """A value that JSON keeps as it is: None, a bool, int, finite float or str, lists and mappings of these.
 
     Raises:
@@ -197,12 +197,16 @@ def plain(name: str, value: object) -> Any:
             raise ValueError(f"{name} is {value}: JSON has no such number")
         return value
     if isinstance(value, list):
-        return [plain(f"{name}[{place}]", one) for place, one in enumerate(value)]
+        return [plain(f"{name}[{place}]", one, False) for place, one in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {key: plain(f"{name}[{key!r}]", one) for key, one in value.items()}
+        return {key: plain(f"{name}[{key!r}]", one, False) for key, one in value.items()}
+    expected = f"{name} must be a plain value (None, bool, int, float, str, list, dict of str)"
+    found = type(value).__name__
+    if is_top:
+        raise TypeError(f"{expected}, a tensor, or have state_dict and load_state_dict; found {found}")
     raise TypeError(
-        f"{name} must be a plain value (None, bool, int, float, str, list, dict of str), a tensor, or have "
-        f"state_dict and load_state_dict; found {type(value).__name__}"
+        f"{expected}; found {found}: a tensor, or what has a state_dict, is taken only at the top, as "
+        "extra={'name': value}"
     )
 
 

@@ -12,12 +12,13 @@ from fastresume import files
 from fastresume.checkpoint import compatibility, dcp_storage
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Survey, Timeline, best_of
-from fastresume.checkpoint.job import JobParts
+from fastresume.checkpoint.job import JobParts, told_of_rounding
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.randomness import Randomness, derive
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.save import random_name
+from fastresume.messages import warn
 
 
 @dataclass(frozen=True)
@@ -126,14 +127,16 @@ class Restoring:
             "restore", lambda: parts.names, lambda found: {one for own in found for one in own}
         )
         planned: list[tuple[JobParts, dict[str, Any]]] = []
+        warnings: list[str] = []  # told once nothing is refused
 
         def check() -> set[str]:
-            left = parts.without(
-                compatibility.compare(saved, parts, accumulation, partial, allow, seat, asked)
-            )
+            others, warning = compatibility.compare(saved, parts, accumulation, partial, allow, seat, asked)
+            warnings.extend([warning] if warning else [])
+            left = parts.without(others)
             if "ranks" not in allow:
                 seat.check(lambda name: _is_of(name, left.names), not partial, saved.step, worlds)
             state = left.template(reading, allow)
+            warnings.extend(told_of_rounding(state.get("model", {}), reading))
             filled = reading.plan(state, lambda part: part != "model" or "model" not in allow)
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)
@@ -157,6 +160,8 @@ class Restoring:
             left.restore(state, allow)
 
         ranks.all("restore", load)
+        for warning in warnings:
+            warn(warning)
         return Restored(
             saved.step,
             seat.plain_values(saved.extra),

@@ -221,6 +221,7 @@ def _agree(found: list[Sheet]) -> Sheet:
 
     Raises:
         StateError: naming two ranks and what they have.
+        ValueError: if no rank has anything to save.
     """
     step = found[0].step
     other = next((rank for rank, one in enumerate(found) if one.step != step), None)
@@ -237,6 +238,11 @@ def _agree(found: list[Sheet]) -> Sheet:
     for one in found:
         extra = {**one.extra, **extra}
     parts = tuple(sorted({name for one in found for name in one.parts}))
+    if not parts and not extra:
+        raise ValueError(
+            f"step {step} has nothing to save: write save(step, model=model, optimizer=optimizer, "
+            "loader=loader), or extra={'name': value}"
+        )
     return found[0]._replace(cursor=placed[0][1] if placed else None, parts=parts, extra=extra)
 
 

@@ -8,6 +8,7 @@ import pathlib
 import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import TypeVar, cast
 from urllib.parse import unquote
 
@@ -95,6 +96,8 @@ def positive(name: str, value: object) -> float:
         ValueError: if it is not above 0, or not finite.
     """
     found = scalar(value)
+    if isinstance(found, timedelta):
+        raise TypeError(f"{name} must be a number, found {found!r}: write {name}={found.total_seconds():g}")
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise TypeError(f"{name} must be a number, found {quoted(value)}")
     if not 0 < found < float("inf"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import nn
 
@@ -52,6 +52,7 @@ class Accumulation:
         self._last: tuple[int, int] | None = None  # (epoch, step): the batch itself is not kept
         self._reducing: list[Any] = []
         self._cursor: Cursor | None = None
+        self._is_in_block = False
 
     @contextmanager
     def __call__(self, batch: Batch) -> Iterator[Window]:
@@ -67,12 +68,18 @@ class Accumulation:
         Raises:
             TypeError: if it is not a `Batch`.
             FastresumeError: if it does not follow the one before it in the window: a state was loaded, or a
-                micro-batch failed, and the gradients are not those of a window. Call `reset()`.
+                micro-batch failed, and the gradients are not those of a window. Call `reset()`. Also inside
+                the block of another micro-batch.
         """
         if not isinstance(batch, Batch):
             raise TypeError(
                 "a micro-batch must be a Batch, which knows its place in the pass, found "
                 f"{type(batch).__name__}: pass the Batch itself"
+            )
+        if self._is_in_block:
+            raise _core.FastresumeError(
+                "a micro-batch begins within the block of another one: end that one first, with one "
+                "`with accumulation(batch) as window:` for each batch"
             )
         if self._done:
             self._check_follows(batch)
@@ -85,7 +92,11 @@ class Accumulation:
             if not window.is_last:
                 for module in self._reducing:
                     stack.enter_context(_without_reduction(module))
-            yield window
+            self._is_in_block = True
+            try:
+                yield window
+            finally:
+                self._is_in_block = False
         self._done, self._last = self._done + 1, (batch.epoch, batch.step)
         if window.is_last:
             self._done, self._cursor = 0, batch.cursor
@@ -125,6 +136,17 @@ class Accumulation:
                 f"step {step}, which epoch {batch.epoch}, step {batch.step} does not follow: after a "
                 "state was loaded or a micro-batch failed, call reset(), and set the gradients to zero"
             )
+
+    def __enter__(self) -> NoReturn:
+        """Refused: each micro-batch has a context of its own.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        raise TypeError("an Accumulation is no context itself: write with accumulation(batch) as window:")
+
+    def __exit__(self, *_error: object) -> None:
+        """Is never called."""
 
     def __repr__(self) -> str:
         return f"Accumulation(steps={self.steps}, {self._done} of {self._size} in the window)"

@@ -6,14 +6,14 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_methods
-from fastresume.options.checks import at_least, integer
+from fastresume.options.checks import at_least, integer, positive
 from fastresume.options.world import World
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.rng import untouched
@@ -95,9 +95,7 @@ class Evaluator:
         self._score = score
         self._metrics = _checked(metrics)
         self.every = None if every is None else at_least(1, "every", every)
-        if seconds is not None and not seconds > 0:
-            raise ValueError(f"seconds must be above 0, found {seconds!r}")
-        self.seconds = seconds
+        self.seconds = None if seconds is None else positive("seconds", seconds)
         self._last = time.monotonic()
 
     def is_due(self, step: int) -> bool:
@@ -179,6 +177,14 @@ class Evaluator:
                 )
         return sums, {key: _state_of(metric) for key, metric in _by_key(metrics).items()}
 
+    def __call__(self, *_arguments: object) -> NoReturn:
+        """Refused.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        raise TypeError("an Evaluator is no function: write evaluator.run(model)")
+
     def __repr__(self) -> str:
         return f"Evaluator({self._loader!r}, every={self.every}, seconds={self.seconds})"
 
@@ -216,7 +222,10 @@ def _check(loader: Any, world: World) -> None:
 def _of_rows(name: str, value: Any, batch: Batch) -> Tensor:
     if isinstance(value, Tensor) and value.shape[:1] == (batch.num_rows,):
         return value
-    found = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+    found: object = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+    if found == [] or isinstance(value, float):
+        named = "a tensor []" if found == [] else found
+        found = f"{named}, a single number: leave out .mean(), and write reduction='none' for torch's losses"
     raise ValueError(
         f"score must give {name!r} as tensors of one value for each of {batch.num_rows} rows, found {found}"
     )

@@ -12,7 +12,7 @@ from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from fastresume.messages import bounds_methods
-from fastresume.options.checks import at_least
+from fastresume.options.checks import at_least, quoted
 from fastresume.training.agreement import Agreement
 
 if TYPE_CHECKING:
@@ -179,11 +179,22 @@ def _handled(given: Any) -> tuple[signal.Signals, ...]:
     """The signals, if handlers can be set for them."""
     if not isinstance(given, Iterable) or isinstance(given, str):
         raise TypeError(f"signals must be a tuple of signals, as (signal.SIGTERM,), found {given!r}")
-    signals = tuple(signal.Signals(each) for each in given)
+    signals = tuple(map(_signal, given))
     for each in signals:
         if each in (signal.SIGKILL, signal.SIGSTOP):
             raise ValueError(f"signals must be such that a process can handle, found {each.name}")
     return signals
+
+
+def _signal(each: Any) -> signal.Signals:
+    try:
+        return signal.Signals(each)
+    except (TypeError, ValueError):
+        named = f"SIG{str(each).upper().removeprefix('SIG')}"
+        way = named if named in signal.Signals.__members__ else "SIGTERM"
+        raise TypeError(
+            f"signals must be a tuple of signals, found {quoted(each)} in it: write signals=(signal.{way},)"
+        ) from None
 
 
 _active: list[Preemption] = []

@@ -1,0 +1,163 @@
+"""Mistakes with what a training loop is made of: each is refused in words that say what to write."""
+
+from __future__ import annotations
+
+import re
+import signal
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import fastresume as fr
+from fastresume.checkpoint import Checkpointer
+from fastresume.training import Evaluator, Preemption, accumulate
+from support.strategies import Dataset
+from support.training import small
+
+MINUTE: Any = timedelta(minutes=1)
+Call = Callable[[], Any]
+
+
+def each_refused(cases: tuple[tuple[Call, type[Exception], str], ...]) -> None:
+    """Every call raises this error, which is short, and has these words."""
+    for number, (call, kind, words) in enumerate(cases):
+        with pytest.raises(kind) as error:
+            call()
+        text = str(error.value)
+        assert re.search(words, text), f"case {number}: {words!r} is not in {text!r}"
+        assert len(text) < 500
+
+
+def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
+    directory: Path, small_dataset: Dataset
+) -> None:
+    made: Any = Checkpointer(directory)
+    dataset = fr.ParquetDataset(small_dataset.files, batch_size=4, world=(0, 1))
+    of: Any = Checkpointer
+    with torch.device("meta"):
+        empty = nn.Linear(3, 1)
+    each_refused(
+        (
+            (lambda: made.save(1), ValueError, r"step 1 has nothing to save: write save\(step, model=model"),
+            (lambda: made.save(1, metrics={"l": 0.5}), ValueError, "nothing to save"),
+            (
+                lambda: made.save(1, extra={"a": 1}, metrics={"l": "0.5"}),
+                TypeError,
+                r"write .*float\(value\)",
+            ),
+            (lambda: made.save(1, extra={"a": 1}, metrics={"l": b"1"}), TypeError, "found bytes"),
+            (
+                lambda: made.save(1, model=empty),
+                ValueError,
+                r"'weight' .* meta device.* write model\.to_empty",
+            ),
+            (
+                lambda: made.restore(model=empty),
+                ValueError,
+                r"'weight' .* meta device.* write model\.to_empty",
+            ),
+            (
+                lambda: made.save(1, loader=iter(dataset)),
+                TypeError,
+                "an iterator over it: write loader=loader",
+            ),
+            (
+                lambda: made.save(1, loader=[dataset]),
+                TypeError,
+                r"found 1 in a list: .* extra=\{'name': loader",
+            ),
+            (
+                lambda: made.save(1, extra={"t": {"a": torch.ones(1)}}),
+                TypeError,
+                r"extra\['t'\]\['a'\] .*found Tensor: a tensor, .* is taken only at the top, as extra=",
+            ),
+            (lambda: made.load, AttributeError, r"no attribute 'load': write \.restore\(\.\.\.\)"),
+            (lambda: made.restored, AttributeError, r"did you mean \.restore\?"),
+            (
+                lambda: of(directory, group="gloo"),
+                TypeError,
+                "found 'gloo': write torch.distributed.new_group",
+            ),
+            (lambda: of(directory, timeout_seconds=MINUTE), TypeError, "write timeout_seconds=60$"),
+            (lambda: of(directory, timeout_seconds="60"), TypeError, "timeout_seconds must be a number"),
+            (lambda: of(directory, max_to_keep=3), TypeError, "no argument max_to_keep=: write keep=n"),
+            (lambda: of(directory, keeps=3), TypeError, r"no argument keeps=: did you mean keep=\?"),
+        )
+    )
+    assert made.entries() == []
+
+
+def test_a_model_that_rounds_what_was_saved_is_warned_of_once(directory: Path) -> None:
+    Checkpointer(directory).save(1, model=small())
+    with pytest.warns(
+        UserWarning, match=r"2 of 2 tensors .* was torch.float32, and is torch.bfloat16"
+    ) as told:
+        Checkpointer(directory).restore(model=small().bfloat16())
+    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Checkpointer(directory).restore(model=small().double())  # loses nothing
+
+
+def test_a_job_that_is_refused_is_not_said_to_resume(directory: Path, small_dataset: Dataset) -> None:
+    def dataset(seed: int) -> fr.ParquetDataset:
+        return fr.ParquetDataset(small_dataset.files, batch_size=4, shuffle=True, seed=seed, world=(0, 1))
+
+    Checkpointer(directory).save(1, loader=dataset(seed=1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(fr.StateError, match="seed"):
+            Checkpointer(directory).restore(loader=dataset(seed=2))
+
+
+def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
+    small_dataset: Dataset,
+) -> None:
+    dataset = fr.ParquetDataset(
+        small_dataset.files, batch_size=4, world=(0, 1), on_iter="restart", tail="pad"
+    )
+    model = nn.Linear(1, 1)
+    batch = dataset.peek()
+    evaluator: Any = Evaluator(dataset, lambda _, batch: {"loss": torch.tensor(0.5)})
+    windows: Any = accumulate(model, steps=2)
+
+    def nested() -> None:
+        with windows(batch), windows(batch):
+            pass
+
+    def alone() -> None:
+        with windows:
+            pass
+
+    score: Any = lambda *_: {}  # noqa: E731
+    given: Any = Preemption
+    each_refused(
+        (
+            (lambda: evaluator(model), TypeError, r"write evaluator\.run\(model\)"),
+            (
+                lambda: evaluator.run(model),
+                ValueError,
+                r"found a tensor \[\], a single number: leave out \.mean\(\)",
+            ),
+            (lambda: Evaluator(dataset, score, seconds=MINUTE), TypeError, "write seconds=60$"),
+            (lambda: Evaluator(dataset, score, group="gloo"), TypeError, "found 'gloo'"),  # type: ignore[arg-type]
+            (nested, fr.FastresumeError, "within the block of another one"),
+            (alone, TypeError, r"write with accumulation\(batch\) as window:"),
+            (
+                lambda: given(signals=("TERM",)),
+                TypeError,
+                r"found 'TERM' in it: write signals=\(signal\.SIGTERM,",
+            ),
+            (lambda: given(signals=("int",)), TypeError, r"write signals=\(signal\.SIGINT,"),
+            (lambda: given(signals=(999,)), TypeError, "found 999 in it"),
+            (lambda: given(signals=signal.SIGTERM), TypeError, "signals must be a tuple of signals"),
+        )
+    )
+    with windows(batch) as window:  # the refused block counted nothing
+        assert (window.index, window.size) == (0, 2)
