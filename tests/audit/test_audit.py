@@ -25,7 +25,6 @@ from support.audits import (
     ORDERS,
     ROWS,
     SHUFFLE,
-    SPEC,
     Ranks,
     State,
     assert_proven,
@@ -38,17 +37,6 @@ from support.jobs import FEWER
 from support.killed_ranks import Pipes, go, run_ranks
 from support.strategies import plain_spec, written
 from support.topologies import TAILS, Shuffle, chains, orders
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return SPEC.write(tmp_path_factory.mktemp("audit")).directory
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    return tmp_path / "logs"
-
 
 # ------------------------------------------------------------------------------------------- what is proven
 

@@ -18,7 +18,6 @@ from support.audits import (
     ORDERS,
     ROWS,
     SHUFFLE,
-    SPEC,
     Ranks,
     assert_proven,
     bodies,
@@ -30,16 +29,6 @@ from support.audits import (
 )
 from support.profile import one_in
 from support.topologies import Shuffle
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return SPEC.write(tmp_path_factory.mktemp("audit")).directory
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    return tmp_path / "logs"
 
 
 @ORDERS

@@ -35,16 +35,6 @@ from support.audits import (
 from support.each_of import each_of
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return SPEC.write(tmp_path_factory.mktemp("audit")).directory
-
-
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
-    return tmp_path / "logs"
-
-
 @pytest.mark.parametrize("last", [False, True])
 def test_a_batch_that_is_handed_over_twice_is_told_from_one_that_was_taken_back(
     data: Path, logs: Path, last: bool

@@ -16,6 +16,7 @@ import fastresume._core as _core
 from fastresume.mixing.spec import MixtureSpec
 from support.devices import Driver
 from support.jobs import assert_same_batch
+from support.mixtures import MixedLives
 
 NAMES = ("web", "code", "books", "mail")
 
@@ -92,13 +93,12 @@ def dataset(path: Path, draw: random.Random) -> fr.ParquetDataset:
     return fr.ParquetDataset(path, columns=COLUMNS, rows=rows, **order)
 
 
-class Job:
+class Job(MixedLives):
     """The lives of a job over a mixture: each under other weights, ranks and lanes."""
 
     def __init__(self, sources: dict[str, Path], seed: int) -> None:
         self.draw = random.Random(seed)
         self.datasets = {name: dataset(path, self.draw) for name, path in sources.items()}
-        self.cursor: _core.Cursor | None = None
 
     def mixture(self) -> fr.Mixture:
         """What the next life reads."""
@@ -115,18 +115,6 @@ class Job:
             tail=draw.choice(["drop", "short", "pad"]),
             world=(draw.randrange(world), world),
         )
-
-    def begin(self) -> tuple[MixtureSpec, _core.Cursor]:
-        """The next life, and where it begins."""
-        spec = self.mixture()._spec
-        self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
-        return spec, self.cursor
-
-    def end(self, spec: MixtureSpec, cursor: _core.Cursor) -> None:
-        """It is killed somewhere in the pass."""
-        planned = spec.pass_from(cursor, 1)
-        done = planned.batches - planned.batches_left
-        self.cursor = planned.cursor_after(done + self.draw.randint(0, planned.batches_left))
 
 
 def assert_same_batches(spec: MixtureSpec, cursor: _core.Cursor, threads: int, most: int = 60) -> int:

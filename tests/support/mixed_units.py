@@ -14,6 +14,7 @@ import fastresume._core as _core
 from fastresume.buffers import of_buffer, of_runs
 from fastresume.mixing.spec import MixtureSpec
 from support.documents import Documents, Oracle, documents, units_of, write
+from support.mixtures import MixedLives
 from support.unit_jobs import assert_same_batch, pairs
 
 Kind = Literal["sequences", "bins"]
@@ -23,7 +24,7 @@ NAMES = ("web", "code", "books")
 GAPS = [[row, row + 1 + row % 3] for row in range(0, 40, 7)]
 
 
-class MixedJob:
+class MixedJob(MixedLives):
     """The lives of a job over sources of units: each under other weights, ranks and lanes.
 
     Args:
@@ -43,7 +44,6 @@ class MixedJob:
         self.units = {name: self.unit(columns) for name in NAMES}
         groups, pages = draw.choice([9, 64, 1000]), draw.choice([64, 1 << 20])
         self.written = {"row_group_size": groups, "data_page_size": pages}
-        self.cursor: _core.Cursor | None = None
         self.known: dict[tuple[str, int], list[Any]] = {}
 
     def drawn(self) -> Documents:
@@ -97,18 +97,6 @@ class MixedJob:
             tail="pad" if stop == "first" else tail,  # of few units, no whole batch would come
             world=(draw.randrange(world), world),
         )
-
-    def begin(self) -> tuple[MixtureSpec, _core.Cursor]:
-        """The next life, and where it begins."""
-        spec = self.mixture()._spec
-        self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
-        return spec, self.cursor
-
-    def end(self, spec: MixtureSpec, cursor: _core.Cursor) -> None:
-        """It is killed somewhere in the pass."""
-        planned = spec.pass_from(cursor, 1)
-        done = planned.batches - planned.batches_left
-        self.cursor = planned.cursor_after(done + self.draw.randint(0, planned.batches_left))
 
     def held(self, spec: MixtureSpec, name: str, number: int) -> Any:
         """What a unit of a source holds: of a sequence its tokens and rows, of a bin its rows and lists."""

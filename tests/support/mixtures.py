@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import fastresume as fr
+from fastresume import _core
+from fastresume.mixing.spec import MixtureSpec
 
 SIZES = {"web": 700, "code": 260, "books": 90}
 PLACE = {name: place for place, name in enumerate(SIZES)}
@@ -53,3 +56,26 @@ def places(batch: fr.Batch, made: fr.Mixture) -> list[tuple[str, int]]:
     """The source and the row number of each row."""
     names = [made.sources[number] for number in batch.source.tolist()]
     return list(zip(names, batch.rows().tolist(), strict=True))
+
+
+class MixedLives:
+    """The lives of a job over a mixture, which chance draws: each begins where the one before was killed."""
+
+    draw: random.Random
+    cursor: _core.Cursor | None = None
+
+    def mixture(self) -> fr.Mixture:
+        """What the next life reads."""
+        raise NotImplementedError
+
+    def begin(self) -> tuple[MixtureSpec, _core.Cursor]:
+        """The next life, and where it begins."""
+        spec = self.mixture()._spec
+        self.cursor = spec.start() if self.cursor is None else spec.fitted(self.cursor)
+        return spec, self.cursor
+
+    def end(self, spec: MixtureSpec, cursor: _core.Cursor) -> None:
+        """It is killed somewhere in the pass."""
+        planned = spec.pass_from(cursor, 1)
+        done = planned.batches - planned.batches_left
+        self.cursor = planned.cursor_after(done + self.draw.randint(0, planned.batches_left))
