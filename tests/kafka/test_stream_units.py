@@ -429,7 +429,7 @@ def drawn_unit(draw: random.Random) -> Unit:
     return fr.Packed("tokens", length=draw.choice([1, 3, 8, 17]), **how)
 
 
-@pytest.mark.parametrize("seeds", [(2, 3, 5), slow(range(84))])
+@pytest.mark.parametrize("seeds", [(3, 5), slow(range(84))])
 @pytest.mark.filterwarnings("ignore:fr.Packed drops")
 def test_any_history_of_any_units_delivers_each_once(
     monkeypatch: pytest.MonkeyPatch, seeds: Iterable[int]
