@@ -357,12 +357,23 @@ class Cursor:
 @final
 class Mixture:
     def __new__(
-        cls, sources: _Sources, weights: Sequence[float], stop: str | int, others: _Sources, renamed: _Renamed
+        cls,
+        sources: _Sources,
+        weights: Sequence[float],
+        stop: str | int | tuple[str],
+        others: _Sources,
+        renamed: _Renamed,
     ) -> Self: ...
     @property
     def weights(self) -> list[int]: ...
     def start(self, least: int) -> Cursor: ...
     def fitted(self, cursor: Cursor, least: int) -> Cursor: ...
+    def with_next_round(self, cursor: Cursor, name: str) -> Cursor: ...
+
+@final
+class Period:
+    def __new__(cls, weights: Sequence[int]) -> Self: ...
+    def rows_in_batches(self, source: int, most: int, of_batch: int) -> int: ...
 
 @final
 class Axes:

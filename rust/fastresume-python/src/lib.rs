@@ -57,6 +57,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<layout::Layout>()?;
     module.add_class::<mixture::Axes>()?;
     module.add_class::<mixture::Mixture>()?;
+    module.add_class::<mixture::Period>()?;
     module.add_class::<order::Order>()?;
     module.add_class::<page_lock::PageLock>()?;
     module.add_class::<pass::Pass>()?;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use fastresume::{
     Axes as CoreAxes, Axis, Cursor as CoreCursor, Error, Grows, Identity, Mixture as CoreMixture,
-    MixtureStop, NamedMixture, NamedSource, NamedStop, Result, SourceFiles, order_of, whole_weights,
+    MixtureStop, NamedMixture, NamedSource, NamedStop, Period as CorePeriod, Result, SourceFiles, Weights,
+    order_of, whole_weights,
 };
 use pyo3::prelude::*;
 
@@ -14,17 +15,19 @@ use crate::gate;
 use crate::manifest::Manifest;
 use crate::units::Units;
 
-/// "first", "all", or a number of rows.
+/// "first", "all", a number of rows, or the name of the source whose round a pass is.
 #[derive(FromPyObject)]
 enum StopArgument {
     Rows(u64),
     Name(String),
+    Round((String,)),
 }
 
 impl StopArgument {
     fn to_core(&self) -> Result<MixtureStop> {
         match self {
             Self::Rows(rows) => Ok(MixtureStop::Rows(*rows)),
+            Self::Round((round,)) => Ok(MixtureStop::Round { round: round.clone() }),
             Self::Name(name) => match name.as_str() {
                 "first" => Ok(MixtureStop::Named(NamedStop::First)),
                 "all" => Ok(MixtureStop::Named(NamedStop::All)),
@@ -120,6 +123,37 @@ impl Mixture {
     /// The same place, where a new stage begins if the cursor's has other sources, weights or another end.
     fn fitted(&self, py: Python<'_>, cursor: &Cursor, least: u64) -> PyResult<Cursor> {
         gate::run(py, || cursor.inner.fitted_to_mixture(&self.inner, least).map(Cursor::from))
+    }
+
+    /// The start of a pass in which a source that has given all its rows is the one of this name here.
+    fn with_next_round(&self, py: Python<'_>, cursor: &Cursor, name: &str) -> PyResult<Cursor> {
+        gate::run(py, || {
+            let next = self.inner.sources.iter().find(|source| source.name == name);
+            let next = next.ok_or_else(|| Error::State(format!("there is no source '{name}'")))?;
+            cursor.inner.with_next_round(next).map(Cursor::from)
+        })
+    }
+}
+
+/// The places of the sources of a mixture in one period.
+#[pyclass(frozen, module = "fastresume._core")]
+pub struct Period {
+    inner: Arc<CorePeriod>,
+}
+
+#[pymethods]
+impl Period {
+    #[new]
+    fn new(py: Python<'_>, weights: Vec<u64>) -> PyResult<Self> {
+        gate::run(py, || Ok(Self { inner: Weights::from(weights).period()? }))
+    }
+
+    /// How many rows a source gives to whole batches of `of_batch` places: as many as `most` rows of it allow.
+    fn rows_in_batches(&self, source: usize, most: u64, of_batch: u64) -> PyResult<u64> {
+        if source >= self.inner.num_sources() {
+            return Err(pyo3::exceptions::PyIndexError::new_err("there is no such source"));
+        }
+        Ok(self.inner.rows_in_batches(source, most, of_batch))
     }
 }
 

@@ -12,6 +12,7 @@ mod golden;
 mod growth;
 mod intervals;
 mod mixed_units;
+mod mixture_rounds;
 mod mixture_walk;
 mod mixtures;
 mod passes;

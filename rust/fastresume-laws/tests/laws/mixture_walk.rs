@@ -75,7 +75,7 @@ impl Life {
     pub fn named(&self, all: &impl Sources) -> NamedMixture {
         let sources = self.weights.iter().map(|&(source, _)| all.named(source)).collect();
         let weights: Vec<u64> = self.weights.iter().map(|&(_, weight)| weight).collect();
-        NamedMixture::new(sources, weights.into(), self.stop)
+        NamedMixture::new(sources, weights.into(), self.stop.clone())
     }
 
     fn least(&self) -> u64 {
@@ -308,7 +308,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
             (epoch, steps, given) = (cursor.epoch(), 0, 0);
         }
         assert_eq!((cursor.epoch(), cursor.steps()), (epoch, steps));
-        if let (MixtureStop::Rows(rows), true) = (life.stop, cursor.cuts().is_empty()) {
+        if let (MixtureStop::Rows(rows), true) = (&life.stop, cursor.cuts().is_empty()) {
             assert_eq!(cursor.identity().num_rows, rows.saturating_sub(given), "what is left of the pass");
         }
         let known = places(&cursor);

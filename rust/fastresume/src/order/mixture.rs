@@ -21,13 +21,18 @@ use crate::order::weights::Weights;
 pub const VERSION: u64 = 1;
 
 /// Where a pass of a mixture ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MixtureStop {
     /// By the passes of its sources.
     Named(NamedStop),
     /// After so many rows.
     Rows(u64),
+    /// Before a source would pass the end of its only pass, which is a round of a stream. Other sources run on.
+    Round {
+        /// The name of the source.
+        round: String,
+    },
 }
 
 /// Where a pass of a mixture ends, by the passes of its sources.
@@ -158,20 +163,27 @@ impl Axis {
     /// The pass that holds an ordinal, the position in it, and where the generations of its rows end but for the last one.
     #[must_use]
     pub fn place(&self, ordinal: u64) -> (u64, u64, Vec<u64>) {
-        let pass = self.first.saturating_add(ordinal / self.rows);
+        let rows = self.rows.max(1);
+        let pass = self.first.saturating_add(ordinal / rows);
         let ends = self.generations.iter().filter(|(_, last)| *last >= pass).map(|(end, _)| *end);
-        (pass, ordinal % self.rows, ends.collect())
+        (pass, ordinal % rows, ends.collect())
     }
 
     /// The pass that is the present one. What is left of a pass and makes no global batch belongs to the next one.
     fn present(&self, least: u64) -> u64 {
-        self.first.saturating_add((self.taken.count() + least.clamp(1, self.rows) - 1) / self.rows)
+        let rows = self.rows.max(1);
+        self.first.saturating_add((self.taken.count() + least.clamp(1, rows) - 1) / rows)
     }
 
     /// How many ordinals up to the end of a pass are left.
     fn left(&self, pass: u64) -> u64 {
         let end = pass.saturating_add(1).saturating_sub(self.first).saturating_mul(self.rows);
         end - self.taken.rank(end)
+    }
+
+    /// How many rows of the pass that it begins with are left.
+    pub(crate) fn left_of_first(&self) -> u64 {
+        self.left(self.first)
     }
 
     /// Adds files, with which a pass has so many rows.
@@ -257,7 +269,7 @@ impl MixtureSource {
     pub(crate) fn with_axis(&self, axis: Axis) -> Self {
         let left = axis.taken.complement(axis.taken.end());
         let hole = left.ranges().first().map_or(axis.taken.end(), |hole| hole.start);
-        let open = axis.first.saturating_add(hole / axis.rows);
+        let open = axis.first.saturating_add(hole / axis.rows.max(1));
         let holes = left.ranges().iter().flat_map(|hole| [hole.start, hole.end]);
         let told = [axis.taken.end()].into_iter().filter(|&end| end > 0).chain(holes).collect();
         let generations = axis.generations.into_iter().filter(|(_, last)| *last >= open).collect();
@@ -270,6 +282,16 @@ impl MixtureSource {
             name: self.name.clone(),
             shuffle: self.shuffle,
         }
+    }
+
+    /// Its next pass, which has other rows: nothing of it is taken.
+    #[must_use]
+    pub(crate) fn followed(&self, next: Self) -> Self {
+        let axis = self.axis();
+        let before = i64::try_from(axis.rows_taken()).unwrap_or(i64::MAX);
+        let first = axis.first.saturating_add(u64::from(before > 0));
+        let growth = Growth { first, before, ..Growth::default() };
+        Self { growth, ..next }
     }
 
     /// The same source as it was in a stage of this pass of the mixture.
@@ -310,7 +332,6 @@ impl MixtureSource {
         let numbers = generations.iter().map(|(_, last)| *last).chain([*first, before.unsigned_abs()]);
         ascends(&ends.chain([rows[0]]).collect::<Vec<_>>())
             && ascends(&rows)
-            && rows[0] > 0
             && lasts
             && came
             && in_pass.iter().all(|came| came.2 > 0 && came.2 <= stages)
@@ -378,7 +399,7 @@ impl Mixture {
         {
             return Err("the weights of its mixture are not those of its sources".into());
         }
-        for source in &self.sources {
+        for (place, source) in self.sources.iter().enumerate() {
             let MixtureSource { name, rows, taken: told, .. } = source;
             let is_sorted = told.get(1..).unwrap_or_default().windows(2).all(|pair| pair[0] < pair[1]);
             let ends_behind = told.len() < 2 || told[told.len() - 1] < source.end();
@@ -387,7 +408,10 @@ impl Mixture {
                     "what was taken of source '{name}' is not told by its end and sorted pairs"
                 ));
             }
-            if *rows == 0 || *rows >= MAX_ROWS || source.end() >= MAX_ROWS {
+            // Of a stream nothing is there before its first round.
+            let is_of_stream = matches!(&self.stop, MixtureStop::Round { round } if round == name);
+            let is_there = *rows > 0 || (source.end() == 0 && (is_of_stream || !self.is_ever_read(place)));
+            if !is_there || *rows >= MAX_ROWS || source.end() >= MAX_ROWS {
                 return Err(format!("source '{name}' has {rows} rows, {} were taken", source.end()));
             }
             if !source.check_growth(self.stages.len() as u64) {
@@ -398,6 +422,10 @@ impl Mixture {
             return Err("a stage of its mixture has 2^53 rows or more".into());
         }
         Ok(())
+    }
+
+    fn is_ever_read(&self, source: usize) -> bool {
+        self.is_read(source) || self.stages.iter().any(|stage| stage.weights[source] > 0)
     }
 
     /// Whether a source is read in the present stage.
@@ -422,8 +450,14 @@ impl Mixture {
         let first_of = |left: Vec<(usize, u64)>| {
             left.into_iter().filter_map(|(source, left)| period.position_of(source, left)).min().unwrap_or(0)
         };
-        let positions = match self.stop {
+        let positions = match &self.stop {
             MixtureStop::Rows(rows) => rows.saturating_sub(given),
+            MixtureStop::Round { round } => {
+                let source = self.sources.iter().position(|source| source.name == *round);
+                let left = source.map_or(0, |source| axes[source].left_of_first());
+                let end = source.filter(|_| left > 0).and_then(|source| period.position_of(source, left));
+                end.unwrap_or(0)
+            }
             MixtureStop::Named(NamedStop::First) => {
                 let of_pass = first_of(left(begun));
                 if of_pass > 0 { of_pass } else { first_of(left(now)) }

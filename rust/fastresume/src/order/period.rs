@@ -115,6 +115,13 @@ impl Period {
         (position / self.length()).saturating_mul(places.len() as u64).saturating_add(in_period)
     }
 
+    /// How many rows a source gives to whole batches of `of_batch` places: as many batches as `most` rows of it allow.
+    #[must_use]
+    pub fn rows_in_batches(&self, source: usize, most: u64, of_batch: u64) -> u64 {
+        let places = self.position_of(source, most).unwrap_or(0);
+        self.count_before(source, places - places.checked_rem(of_batch).unwrap_or(places))
+    }
+
     /// The position of an occurrence of a source, counted from 0; `None` for a source without weight.
     #[must_use]
     pub fn position_of(&self, source: usize, occurrence: u64) -> Option<u64> {
@@ -141,5 +148,19 @@ mod tests {
         }
         assert_eq!((period.position_of(2, 4), period.position_of(1, 0)), (Some(15), None));
         assert!(Period::new(&[0, 0]).is_err() && Period::new(&[MAX_PLACES, 1]).is_err());
+    }
+
+    #[test]
+    fn the_rows_of_whole_batches_are_those_before_their_end() {
+        let alone = Period::new(&[1]).unwrap();
+        assert!((0..40).all(|most| alone.rows_in_batches(0, most, 7) == most / 7 * 7));
+        for (weights, of_batch) in [([7, 0, 3], 8), ([9, 1, 1], 4), ([1, 1, 1], 1)] {
+            let period = Period::new(&weights).unwrap();
+            for most in 0..50 {
+                let ends = (0..200).map(|batches| period.count_before(2, batches * of_batch));
+                let expected = ends.take_while(|&rows| rows <= most).last().unwrap();
+                assert_eq!(period.rows_in_batches(2, most, of_batch), expected);
+            }
+        }
     }
 }

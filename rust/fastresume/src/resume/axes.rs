@@ -141,7 +141,7 @@ impl Cursor {
             least,
             sources: named.sources.iter().map(NamedSource::begun).collect(),
             stages: Vec::new(),
-            stop: named.stop,
+            stop: named.stop.clone(),
             weights: named.weights.clone(),
         };
         mixture.check().map_err(Error::Argument)?;
@@ -222,7 +222,7 @@ impl Cursor {
         let sources = mixture.sources.iter().zip(axes).map(|(source, axis)| source.with_axis(axis));
         let next = Mixture { sources: sources.collect(), stages: Vec::new(), least, ..mixture.clone() };
         let next = Self::stage(next).ok()?;
-        Some(Self { epoch: self.epoch + 1, first_epoch: self.first_epoch, ..next })
+        Some(Self { epoch: self.epoch + 1, earlier_batches: next.earlier_batches, ..self.place_of(next) })
     }
 
     /// The end of the earlier stage of a mixture that held batch `step` of the pass; `None` if none did.
@@ -260,7 +260,29 @@ impl Cursor {
     /// Another cursor as one of the same pass of the same job.
     fn place_of(&self, other: Self) -> Self {
         let (first_epoch, epoch, earlier_batches) = (self.first_epoch, self.epoch, self.earlier_batches);
-        Self { first_epoch, epoch, earlier_batches, ..other }
+        Self { first_epoch, epoch, earlier_batches, round: self.round.clone(), ..other }
+    }
+
+    /// The start of a pass of a mixture in which a source that has given all its rows is another dataset: the next round of
+    /// a stream.
+    ///
+    /// # Errors
+    /// `State` if the pass has begun, or the source has rows left, or is not there.
+    pub fn with_next_round(&self, next: &NamedSource) -> Result<Self> {
+        let mixture = self.mixture().filter(|mixture| mixture.stages.is_empty() && self.cuts.is_empty());
+        let place =
+            mixture.and_then(|mixture| mixture.sources.iter().position(|source| source.name == next.name));
+        let (Some(mixture), Some(place)) = (mixture, place) else {
+            return Err(Error::State("a round follows at the beginning of a pass of its mixture".into()));
+        };
+        let left = mixture.sources[place].axis().left_of_first();
+        if left > 0 {
+            return Err(Error::State(format!("the round before has {left} rows left")));
+        }
+        let mut followed = mixture.clone();
+        followed.sources[place] = followed.sources[place].followed(next.begun());
+        followed.check().map_err(Error::State)?;
+        Ok(self.place_of(Self::stage(followed)?))
     }
 
     /// The same place in a mixture, of which a new stage begins here if it has other sources, weights or another end.
@@ -321,7 +343,8 @@ impl Cursor {
             (None, own) => named.sources.get(own?).map(NamedSource::begun),
         });
         let sources = sources.collect();
-        let mut next = Mixture { weights, stop: named.stop, sources, stages, ..mixture.clone() };
+        let stop = named.stop.clone();
+        let mut next = Mixture { sources, stages, stop, weights, ..mixture.clone() };
         let stages = next.stages.len() as u64;
         for (source, joined) in next.sources.iter_mut().zip(&joined) {
             if let Some(own) = grown(joined) {

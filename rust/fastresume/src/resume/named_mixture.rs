@@ -218,6 +218,14 @@ impl NamedMixture {
         let mut told = mixture.clone();
         for (new, old) in &taken {
             (*new).clone_into(&mut told.sources[known[old]].name);
+            match &mut told.stop {
+                MixtureStop::Round { round }
+                    if mixture.stop == (MixtureStop::Round { round: (*old).to_owned() }) =>
+                {
+                    (*new).clone_into(round);
+                }
+                _ => {}
+            }
         }
         Ok((!taken.is_empty()).then_some(told))
     }
