@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import math
-from collections.abc import Mapping, Sequence
-from decimal import Decimal
-from fractions import Fraction
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-import torch
-from torch import Tensor
+import numpy as np
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Field
 from fastresume.buffers import Intervals
+from fastresume.kafka.dataset import KafkaDataset
+from fastresume.kafka.mixed_round import MixedRound, check_stream
+from fastresume.kafka.spec import RoundSpec
 from fastresume.messages import bounds_messages, warn
-from fastresume.mixing.blend import Blend
+from fastresume.mixing.asked import limit_of, renamed_of, stages_of, weight_of
+from fastresume.mixing.blend import Blend, RoundOf
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
-from fastresume.options.checks import at_least, one_of, quoted, scalar
+from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.earlier import of_today
 from fastresume.options.hints import OF_MIXTURES
 from fastresume.options.rows import Intervals as RowIntervals
@@ -62,6 +62,7 @@ class Mixture(ResumableDataset):
         sources: `{"web": (dataset, 0.7), "code": (dataset, 0.3)}`. The datasets are made without a batch
             size; where one has a batch size, ranks or lanes, the mixture's own count. Each dataset says
             for itself what happens to new files (`on_change`) and to rows that can't be read (`bad_rows`).
+            One may be a `KafkaDataset`, see below.
             Weights are numbers above 0; they become integers that sum to at most 65,536. Integers whose sum
             is no more, once their common divisor is gone, stay exact. Where others are rounded, a warning or
             the log says to what, and so does `plan()`.
@@ -95,6 +96,12 @@ class Mixture(ResumableDataset):
         TypeError, ValueError: for what is no mixture: it says what to write. One error tells all in which the
             tensors of the sources differ.
 
+    With a `KafkaDataset`, a pass is one round of it: as many whole global batches as its rows make by the
+    weights. The iteration continues with the next round, and ends where `stop=` of the stream says. Tables
+    run on beside it, pass after pass. `stop`, `stages`, `tail` and `on_iter` have their defaults then. All
+    ranks call `peek()` together. `loader.stats()["lag"]`, `mixture.watermark` and `batch.event_time` are
+    those of the stream.
+
     Threads and forks: see `ParquetDataset`.
 
     Examples:
@@ -126,9 +133,13 @@ class Mixture(ResumableDataset):
         world: World | tuple[int, int] | ProcessGroup | DeviceMesh | None = None,
     ) -> None:
         datasets, weights = _checked(sources)
+        stream = next((name for name, dataset in datasets.items() if dataset._is_stream), None)
+        self._stream = None if stream is None else cast("KafkaDataset", datasets[stream])
+        self._is_stream = self._stream is not None
         if isinstance(stop, str):
             one_of("stop", stop, ("first", "all"), "a number of rows")
         end = stop if isinstance(stop, str) else at_least(1, "stop", stop)
+        end_of_pass = end if stream is None else RoundOf(stream)
         own_world, was_detected = resolve_world(world)
         rows = rows_of_each_rank(batch_size, global_batch_size, own_world.world_size)
         if rows is None:
@@ -140,45 +151,116 @@ class Mixture(ResumableDataset):
         cut_of(rows, own_world.world_size, 1, named_lanes, None)
         _check_alike(datasets)
         first = next(iter(datasets.values()))
-        super().__init__(
-            MixtureSpec(
-                schema=first._spec.schema,
-                seed=0 if seed is None else at_least(0, "seed", seed),
-                world=own_world,
-                world_was_detected=was_detected,
-                batch_size=rows,
-                tail=checked_tail(tail),
-                lanes=named_lanes,
-                groups=None,
-                on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
-                max_bad_rows=_limit(bad_rows),
-                sources=tuple((name, dataset._spec) for name, dataset in datasets.items()),
-                blends=(*_stages(stages, datasets), Blend(weights, end)),
-                renamed=_renamed(renamed, datasets),
-            )
+        spec = MixtureSpec(
+            schema=first._spec.schema,
+            seed=0 if seed is None else at_least(0, "seed", seed),
+            world=own_world,
+            world_was_detected=was_detected,
+            batch_size=rows,
+            tail=checked_tail(tail),
+            lanes=named_lanes,
+            groups=None,
+            on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
+            max_bad_rows=limit_of(bad_rows),
+            sources=tuple((name, dataset._spec) for name, dataset in datasets.items()),
+            blends=(*stages_of(stages, datasets), Blend(weights, end_of_pass)),
+            renamed=renamed_of(renamed, datasets),
         )
-        self._check_behind_stages()
+        if stream is not None:
+            check_stream(stream, spec, end)
+            spec = MixedRound.of(spec, stream)
         self.datasets: Mapping[str, RowsDataset] = datasets
+        super().__init__(spec)
+        if self._stream is None or stream is None:
+            self._check_behind_stages()
+        else:
+            self._stream._mixed_as = stream, self._shared_cursor
         for blend, core in self._spec.each_blend:
             _tell_rounded(blend, core)
 
     def _adopted(self, cursor: _core.Cursor) -> _core.Cursor:
-        renamed = dict(self._spec.renamed)
+        renamed, present = dict(self._spec.renamed), dict(self._spec.sources)
+        sessions = {
+            old if old in self.datasets else renamed.get(old) or old: session
+            for old, session in sessions_of(cursor).items()
+        }
         found: dict[str, Found] = {}
-        for old, session in sessions_of(cursor).items():
-            name = old if old in self.datasets else renamed.get(old) or old
-            in_session = self.datasets[name]._in_session(session) if name in self.datasets else None
-            if in_session is not None:
-                found[name] = in_session
+        for name, session in sessions.items():
+            if name in self.datasets:
+                in_session = self.datasets[name]._in_session(session, present[name])
+                found |= {} if in_session is None else {name: in_session}
+        spec = self._spec
+        stream = self._stream
+        if stream is not None and isinstance(spec, MixedRound) and spec.stream not in sessions:
+            found[spec.stream] = Found(stream._at_start(), None)  # it is new here
         if not found:
             return super()._adopted(cursor)
-        sources = [(name, found[name].spec if name in found else spec) for name, spec in self._spec.sources]
-        spec = dataclasses.replace(self._spec, sources=tuple(sources))
+        sources = [(name, found[name].spec if name in found else own) for name, own in spec.sources]
+        spec = dataclasses.replace(spec, sources=tuple(sources))
         fitted = spec.fitted(cursor)
         for name, in_session in found.items():
             self.datasets[name]._take_found(in_session)
         self._take(spec)
         return fitted
+
+    @property
+    def _has_end(self) -> bool:
+        """Whether an iteration ends with the rows: not with a stream, which has the rows of tables in it."""
+        return not self._is_stream
+
+    def _follow(self) -> bool:
+        """Makes the pass with the next round this mixture's; False if the stream has ended. It waits.
+
+        All ranks call it together.
+        """
+        spec, cursor = self._spec, self._shared_cursor.cursor
+        stream = self._stream
+        if stream is None or not isinstance(spec, MixedRound):
+            return super()._follow()
+        # The mixture that this one was mapped from may be further on.
+        named = stream._in_session(sessions_of(cursor).get(spec.stream), spec.round_spec)
+        if named is not None and isinstance(named.spec, RoundSpec):
+            spec = spec.with_round(named.spec)
+        found = spec.next_round(stream._stream, cursor)
+        if found is None:
+            return False
+        spec, here = found
+        if spec is not self._spec:
+            stream._take_found(Found(spec.round_spec, None))
+            self._take(spec)
+        if here != cursor:
+            self._shared_cursor.follow(here)
+        return True
+
+    def _of_worker(self, worker: int, workers: int) -> Iterator[Batch]:
+        if self._is_stream:
+            raise _core.FastresumeError(
+                "workers of a torch DataLoader don't hear of the next round of a stream: write "
+                "fr.Loader(mixture, num_workers=n) for a Mixture with one, whose workers do"
+            )
+        return super()._of_worker(worker, workers)
+
+    def _told_of_wait(self, seconds: float) -> str:
+        stream = self._stream
+        return super()._told_of_wait(seconds) if stream is None else stream._told_of_wait(seconds)
+
+    def _after_save(self) -> Callable[[], None] | None:
+        return None if self._stream is None else self._stream._after_save()
+
+    def _check_present(self) -> None:
+        if isinstance(self._spec, MixedRound):
+            self._spec.check_present(self._shared_cursor.cursor)
+
+    @property
+    def watermark(self) -> np.datetime64 | None:
+        """The event time up to which the stream was delivered, as of its `KafkaDataset`.
+
+        Raises:
+            AttributeError: if no source is a stream.
+        """
+        if self._stream is None:
+            raise AttributeError
+        return self._stream.watermark
 
     def _check_behind_stages(self) -> None:
         """Refuses what would give no batch for ever, once the stages have ended.
@@ -218,7 +300,16 @@ class Mixture(ResumableDataset):
         return self._spec.shares(self._shared_cursor.cursor.epoch)
 
     def _batches_of_pass(self) -> int:
-        """The batches of the present pass, with those that are done: passes differ in length."""
+        """The batches of the present pass, with those that are done: passes differ in length.
+
+        Raises:
+            TypeError: with a stream, which has no end.
+        """
+        if self._is_stream:
+            raise TypeError(
+                "a Mixture with a stream has no length, since its topics have no end: count steps, or use "
+                "mixture.batches_left for the present round"
+            )
         planned = self._spec.pass_from(self._shared_cursor.cursor, 1)
         return planned.step_of(planned.batches)
 
@@ -265,7 +356,10 @@ class Mixture(ResumableDataset):
             >>> mixture.plan().rows
             {'web': 100, 'code': 43}
         """
-        return make_plan(self._spec, self._shared_cursor.cursor, at_least(0, "workers", workers))
+        made = make_plan(self._spec, self._shared_cursor.cursor, at_least(0, "workers", workers))
+        if self._stream is None or not isinstance(self._spec, MixedRound):
+            return made
+        return dataclasses.replace(made, bytes_of_rounds=self._stream._held_bytes(self._spec.round_spec))
 
 
 def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]:
@@ -290,21 +384,22 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
         if isinstance(dataset, Mixture):
             raise TypeError(
                 f"source {name!r} is a Mixture itself: name its sources here, with weights multiplied, as "
-                f"{_flat(name, dataset, _weight(name, weight))}"
-            )
-        if isinstance(dataset, RowsDataset) and dataset._is_stream:
-            raise TypeError(
-                f"source {name!r} is a stream, whose rounds would be other datasets under its name: "
-                "draw from two loaders, for new, old in zip(stream_loader, table_loader), and save the "
-                "states of both. See docs/how-to/kafka.md"
+                f"{_flat(name, dataset, weight_of(name, weight))}"
             )
         if not isinstance(dataset, RowsDataset):
             raise TypeError(
-                f"source {name!r} must be a ParquetDataset or an ArrowDataset, found {type(dataset).__name__}"
+                f"source {name!r} must be a ParquetDataset, an ArrowDataset or a KafkaDataset, found "
+                f"{type(dataset).__name__}"
             )
         _check_source(name, dataset)
-        datasets[name], weights[name] = dataset, _weight(name, weight)
+        datasets[name], weights[name] = dataset, weight_of(name, weight)
     _tell_twice(datasets)
+    streams = [name for name, dataset in datasets.items() if dataset._is_stream]
+    if len(streams) > 1:
+        raise ValueError(
+            f"sources {streams[0]!r} and {streams[1]!r} are streams, and a pass of a Mixture is a round of "
+            'one: let one KafkaDataset read all topics, as KafkaDataset("kafka://broker:9092/one,other")'
+        )
     return datasets, weights
 
 
@@ -325,38 +420,6 @@ def _flat(name: str, inner: Mixture, weight: float) -> str:
     return f"{{{', '.join(each)}}}"
 
 
-def _limit(bad_rows: object) -> int | float | None:
-    """How many rows of all sources may be masked, or which share of them; None if it is not named.
-
-    Raises:
-        TypeError: if it is no `MaskBadRows`.
-    """
-    if bad_rows is not None and not isinstance(bad_rows, MaskBadRows):
-        raise TypeError(
-            f"bad_rows of a Mixture must be fr.MaskBadRows(at_most=n), found {quoted(bad_rows)}: each "
-            "source says what happens to its own, as ParquetDataset(paths, bad_rows='mask')"
-        )
-    return None if bad_rows is None else bad_rows.at_most
-
-
-def _weight(name: str, weight: object) -> float:
-    if isinstance(weight, Tensor) and weight.ndim == 0 and weight.dtype != torch.bfloat16:
-        weight = weight.detach().cpu().numpy()[()]  # whose float32 is the decimal that it was written as
-    found = scalar(weight)
-    if isinstance(found, Fraction | Decimal):
-        try:
-            found = float(found)
-        except OverflowError:
-            found = math.inf
-    is_number = isinstance(found, int | float) and not isinstance(found, bool)
-    if not is_number or not 0 < cast("float", found) < _MOST_WEIGHT:
-        raise ValueError(
-            f"source {name!r}: a weight must be a number above 0, and below {_MOST_WEIGHT:g}, found "
-            f"{quoted(weight)}"
-        )
-    return cast("float", found)
-
-
 def _tell_rounded(blend: Blend, core: _core.Mixture) -> None:
     """Says which shares are others than those that the weights ask for."""
     text, is_much = blend.rounded_text(core.weights)
@@ -375,49 +438,8 @@ def _check_source(name: str, dataset: RowsDataset) -> None:
     spec = dataset._spec
     if spec.transforms:
         raise ValueError(f"source {name!r} is mapped: map the Mixture, as Mixture(...).map(function)")
-    if not spec.num_rows:
+    if not spec.num_rows and not dataset._is_stream:
         raise ValueError(f"source {name!r} has no rows: leave it out")
-
-
-def _stages(stages: object, datasets: Mapping[str, RowsDataset]) -> list[Blend]:
-    form = "stages=[(rows, {name: weight, ...}), ...]"
-    if isinstance(stages, str | Mapping) or not isinstance(stages, Sequence):
-        raise TypeError(f"write {form}, found {quoted(stages)}")
-    found = []
-    for stage in stages:
-        if not isinstance(stage, tuple | list) or len(stage) != 2 or not isinstance(stage[1], Mapping):
-            raise TypeError(f"write {form}, found the stage {quoted(stage)}")
-        rows, given = stage
-        if unknown := [name for name in given if name not in datasets]:
-            raise ValueError(f"a stage names {unknown[0]!r}; the sources are {', '.join(datasets)}")
-        weights = {name: _weight(name, given[name]) for name in datasets if name in given}
-        if not weights:
-            raise ValueError(f"a stage has no source: write {form}")
-        found.append(Blend(weights, at_least(1, "the rows of a stage", rows)))
-    return found
-
-
-def _renamed(renamed: object, datasets: Mapping[str, RowsDataset]) -> tuple[tuple[str, str | None], ...]:
-    """The old names of sources with those of now.
-
-    Raises:
-        TypeError, ValueError: if they are none.
-    """
-    form = 'write renamed={"old name": "name of now"}'
-    if renamed is None:
-        return ()
-    if not isinstance(renamed, Mapping):
-        raise TypeError(f"renamed must be a mapping: {form}, found {quoted(renamed)}")
-    for old, new in renamed.items():
-        if not isinstance(old, str) or not isinstance(new, str | None):
-            raise TypeError(f"renamed holds names: {form}, found {quoted({old: new})}")
-        if new is not None and new not in datasets:
-            hint = f": write {new!r}: {old!r}, the old name first" if old in datasets else ""
-            raise ValueError(
-                f"renamed says that {quoted(old)} is {quoted(new)} now, which is no source{hint}; the "
-                f"sources are {', '.join(list(datasets)[:_MOST_TOLD])}"
-            )
-    return tuple(renamed.items())
 
 
 def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:

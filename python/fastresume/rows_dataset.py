@@ -234,13 +234,13 @@ class RowsDataset(FilesDataset):
             spec.batch_size if spec.has_batch_size else None,
         )
 
-    def _in_session(self, named: Any) -> Found | None:
-        """What is read in the session that a state names; None if that is the present one, or there is none.
+    def _in_session(self, named: Any, present: FilesSpec) -> Found | None:
+        """What is read in the session that a state names; None if it is that of `present`, or there is none.
 
         Raises:
             SourceError: if it has ended.
         """
-        if self._session is None or named is None or text_of(named) == self._spec.session:
+        if self._session is None or named is None or text_of(named) == present.told_session:
             return None
         found = self._session.found(named)
         spec = dataclasses.replace(found.spec, transforms=self._spec.transforms, masking=self._spec.masking)
@@ -251,7 +251,7 @@ class RowsDataset(FilesDataset):
         self._filter_report = found.report
 
     def _adopted(self, cursor: _core.Cursor) -> _core.Cursor:
-        found = self._in_session(session_of(cursor))
+        found = self._in_session(session_of(cursor), self._spec)
         if found is None:
             return super()._adopted(cursor)
         fitted = found.spec.fitted(cursor)

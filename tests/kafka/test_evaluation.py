@@ -170,7 +170,7 @@ def test_ranks_evaluate_together_and_fail_together(broker: Start, tmp_path: Path
 def test_a_stream_without_an_end_is_refused(broker: Start) -> None:
     kafka = held_out(broker)
     dataset = opened(kafka.address, 8, world=(0, 1), stop=None)
-    with pytest.raises(ValueError, match=r'this stream has none: write .*stop="end"'):
+    with pytest.raises(ValueError, match=r'this stream, or Mixture with one, has none: write .*stop="end"'):
         Evaluator(dataset, score([]))
     dataset.close()
 

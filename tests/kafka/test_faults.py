@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from torch.utils.data import DataLoader
 
 import fastresume as fr
 from fastresume.kafka import JSON, ArrowIPC, KafkaDataset
@@ -231,17 +230,6 @@ def _kept(table: pa.Table, condition: Any) -> list[int]:
     except ValueError:  # nothing is kept
         return []
     return sorted(number for batch in dataset for number in batch["id"].tolist())
-
-
-def test_what_takes_no_stream_says_what_to_write(broker: Start) -> None:
-    kafka = broker()
-    kafka.send([(0, message(range(8)))])
-    dataset = opened(kafka)
-    table = fr.ArrowDataset(pa.table({"id": [1, 2]}), world=(0, 1))
-    with pytest.raises(TypeError, match=r"'clicks' is a stream, .* zip\(stream_loader, table_loader\)"):
-        fr.Mixture({"clicks": (dataset, 3), "old": (table, 1)}, batch_size=4, world=(0, 1))
-    assert ids(dataset) == [*range(8)]  # and is none the worse
-    assert [*DataLoader(opened(kafka), batch_size=None)][1]["id"].tolist() == [4, 5, 6, 7]
 
 
 def test_a_stream_begins_and_stops_where_it_is_told(broker: Start) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 
 from fastresume.audit.verify import audit
 from support.kafka_broker import Broker, messages
-from support.kafka_jobs import Life, run, train_beside, trained
+from support.kafka_jobs import Life, run
 
 Start = Callable[..., Broker]
 
@@ -48,25 +47,6 @@ def test_three_ranks_are_killed_and_two_go_on(broker: Start, tmp_path: Path) -> 
     sizes = [1, 7, 0, 3, 12, 2, 1, 5] * 8
     lives = [Life(3, 4, 3), Life(2, 1, None)]
     check(kafka, tmp_path, lives, sizes, {"round_rows": 40})
-
-
-@pytest.mark.slow
-def test_a_stream_beside_a_table_resumes_both(broker: Start, tmp_path: Path) -> None:
-    """Two ranks are killed in the middle of a round and of a pass of the table, and one goes on."""
-    kafka = broker(partitions=4)
-    sent, rows = messages((number % 4, 3) for number in range(32))
-    kafka.send(sent)
-    lives = [Life(2, 4, 4), Life(1, 1, None)]
-    given = {"columns": ["id"], "max_wait": 0.1, "round_rows": 48}
-    found = run(tmp_path, lives, kafka.address, given, lambda _: None, train_beside)
-    assert sorted(found) == sorted(number for each in rows.values() for number in each)
-    beside = trained(tmp_path, lives, "beside")
-    times = Counter(beside)
-    assert len(times) == 32
-    assert max(times.values()) - min(times.values()) <= 1  # pass after pass
-    for logs in ("logs", "table-logs"):
-        report = audit(tmp_path / logs)
-        assert report.problems == 0, "\n".join(report.lines)
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import support.child  # noqa: F401  (a server of forks imports torch once)
 from fastresume.audit.verify import audit
 from fastresume.checkpoint import Checkpointer
 from fastresume.kafka import KafkaDataset
-from support.kafka_broker import Broker, messages
+from support.kafka_broker import Broker, committed, messages
 from support.oracle.rounds import rounds
 
 Start = Callable[..., Broker]
@@ -284,15 +284,6 @@ def test_offsets_are_committed_after_a_save(broker: Start, tmp_path: Path) -> No
         opened(kafka, 4, commit="after save")
     with pytest.raises(TypeError, match="no group is joined"):
         opened(kafka, 4, config=config)
-
-
-def committed(broker: Broker, group: str) -> dict[int, int]:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group})
-    found = consumer.committed([TopicPartition(broker.topic, number) for number in range(2)], timeout=30)
-    consumer.close()
-    return {one.partition: one.offset for one in found}
 
 
 def test_saves_are_due_by_the_time_of_events(broker: Start, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from support.mixtures import mixture, source
         ({}, TypeError, ["a Mixture takes names", "(dataset, 0.7)"]),
         ([1], TypeError, ["a Mixture takes names"]),
         ({"web": 1}, TypeError, ["source 'web' must be a dataset and its weight"]),
-        ({"web": ("data", 1)}, TypeError, ["source 'web' must be a ParquetDataset or an Arrow", "found str"]),
+        ({"web": ("data", 1)}, TypeError, ["source 'web' must be a ParquetDataset, an Arrow", "found str"]),
     ],
 )
 def test_what_is_no_mixture_is_refused(sources: Any, kind: type[Exception], words: Sequence[str]) -> None:

@@ -226,6 +226,16 @@ def messages(sizes: Iterable[tuple[int, int]]) -> tuple[list[tuple[int, bytes]],
     return sent, by_partition
 
 
+def committed(broker: Broker, group: str) -> dict[int, int]:
+    """The offsets that a group has committed, of the first two partitions."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group})
+    found = consumer.committed([TopicPartition(broker.topic, number) for number in range(2)], timeout=30)
+    consumer.close()
+    return {one.partition: one.offset for one in found}
+
+
 DOCUMENTS = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),

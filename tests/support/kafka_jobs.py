@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,13 @@ def train(rank: int, world_size: int, directory: str, life: int, address: str, g
     join(place / f"store-{life}", rank, world_size)
     dataset = KafkaDataset(address, **given)
     loader = fr.Loader(dataset, threads=1, audit=place / "logs")
+    steps = train_on(loader, rank, place, life, name)
+    dataset.close()
+    return steps
+
+
+def train_on(loader: fr.Loader, rank: int, place: Path, life: int, name: str = "id") -> int:
+    """Go on with a loader from the saved state up to its end; write a tensor down."""
     saved = place / "state.json"
     if saved.exists():
         loader.load_state_dict(json.loads(saved.read_text())["state"])
@@ -44,7 +50,6 @@ def train(rank: int, world_size: int, directory: str, life: int, address: str, g
             replace(saved, {"state": batch.state_dict(), "life": life, "steps": steps})
     dist.barrier()
     loader.close()
-    dataset.close()
     return steps
 
 
@@ -76,42 +81,27 @@ def train_under_dataloader(
     return steps
 
 
-def train_beside(
+TABLE = 1_000_000
+"""The first number in the table beside a stream."""
+
+
+def table_of() -> fr.ArrowDataset:
+    """The table of 50 rows that is read beside a stream."""
+    return fr.ArrowDataset(pa.table({"id": range(TABLE, TABLE + 50)}))
+
+
+def train_mixed(
     rank: int, world_size: int, directory: str, life: int, address: str, given: dict[str, Any]
 ) -> int:
-    """The same with a batch of a table of 32 rows in each step; one state has the places of both."""
+    """The same from a mixture with a table."""
     place = Path(directory)
     join(place / f"store-{life}", rank, world_size)
-    dataset = KafkaDataset(address, **given)
-    table = fr.ArrowDataset(pa.table({"id": range(32)}), batch_size=2, shuffle=True, seed=7)
-    stream = fr.Loader(dataset, threads=1, audit=place / "logs")
-    replay = fr.Loader(table, threads=1, audit=place / "table-logs")
-    saved = place / "state.json"
-    if saved.exists():
-        state = json.loads(saved.read_text())["state"]
-        stream.load_state_dict(state["stream"])
-        replay.load_state_dict(state["replay"])
-    log = os.open(place / f"{life}-{rank}.jsonl", os.O_CREAT | os.O_WRONLY | os.O_EXCL)
-    steps = 0
-    for new, old in zip(stream, forever(replay), strict=False):
-        steps += 1
-        write(log, {"rows": new["id"].tolist(), "beside": old["id"].tolist()})
-        together = new["id"].sum().reshape(1)
-        dist.all_reduce(together)
-        if rank == 0:
-            state = {"stream": new.state_dict(), "replay": old.state_dict()}
-            replace(saved, {"state": state, "life": life, "steps": steps})
-    dist.barrier()
+    stream = KafkaDataset(address, **{name: value for name, value in given.items() if name != "batch_size"})
+    mixture = fr.Mixture({"old": (table_of(), 3), "live": (stream, 2)}, batch_size=given["batch_size"])
+    loader = fr.Loader(mixture, threads=1, audit=place / "logs")
+    steps = train_on(loader, rank, place, life)
     stream.close()
-    replay.close()
-    dataset.close()
     return steps
-
-
-def forever(loader: fr.Loader) -> Iterator[fr.Batch]:
-    """The batches of a loader, pass after pass."""
-    while True:
-        yield from loader
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -20,7 +20,8 @@ from fastresume.audit.place import ALONE, Place
 from fastresume.audit.ranges import NOTHING, common, size, union, without
 from fastresume.audit.report import Report
 from fastresume.audit.row_proof import RowProof
-from fastresume.buffers import of_runs
+from fastresume.audit.stream_round import StreamRound
+from fastresume.buffers import Intervals, of_runs
 
 
 class Account:
@@ -101,9 +102,11 @@ class Account:
             span = f"rounds {rounds[0][0]}-{rounds[-1][0]}"
             text = f"  {span}: finished: {rows} {counted}, each exactly once{self._content(last, 0)}"
             self._report.lines.append(f"{text}; {batches} batches")
-        rounds_told = (each[-1].place.round for each in of_rounds.values())
-        gaps = [gap for told in rounds_told if told is not None for gap in told.gaps]
-        for part, first, end in dict.fromkeys(gaps):
+        self._tell_gaps(of for each in of_rounds.values() for of in each[-1].place.rounds.values())
+
+    def _tell_gaps(self, rounds: Iterable[StreamRound]) -> None:
+        """Reports what was removed before it was read."""
+        for part, first, end in dict.fromkeys(gap for told in rounds for gap in told.gaps):
             self._report.note(f"messages [{first}, {end}) of {part} were removed before they were read")
 
     def _is_plain(self, stretches: Sequence[Stretch]) -> bool:
@@ -193,8 +196,20 @@ class Account:
     # ------------------------------------------------------------------------------------------ a mixture
 
     def _tell_mixture(self) -> None:
-        for _, group in groupby(self._stretches, key=lambda stretch: stretch.place.stage):
-            self._tell_stage(list(group))
+        of_stages = [list(group) for _, group in groupby(self._stretches, lambda each: each.place.stage)]
+
+        def is_told_with(stretches: Sequence[Stretch]) -> str | None:
+            """The shares of a pass that is a round of a stream, if nothing else is to be said of it."""
+            place = stretches[0].place
+            is_whole = place.rounds and not place.number and self._is_plain(stretches)
+            return place.shares if is_whole else None
+
+        for shares, alike in groupby(of_stages, is_told_with):
+            if shares is None:
+                for stretches in alike:
+                    self._tell_stage(stretches)
+            else:
+                self._tell_stage([stretch for stretches in alike for stretch in stretches])
         names = dict.fromkeys(name for place in self._history.known.values() for name in place.names)
         moved = [stand.names for stand in self._way]
         gone = {old for each in moved for old in each} - {new for each in moved for new in each.values()}
@@ -206,16 +221,20 @@ class Account:
 
     def _tell_stage(self, stretches: Sequence[Stretch]) -> None:
         """Reports a stage of a mixture."""
-        place, report = stretches[0].place, self._report
+        place, report, last = stretches[0].place, self._report, stretches[-1].place
         counted = self._descriptions.counted(place)
         report.counted.add(counted)
         is_sound, untold = all(map(self._is_sound, stretches)), self._untold(stretches)
         what = "each exactly once" if is_sound else "not proven"
         if counted != "rows" and is_sound and not untold:
             what += f", with all its {'tokens' if CUT_FROM_LISTS.get(counted) else 'rows'}"
+        passes, batches = f"pass {place.epoch}", self._batches(stretches)
+        if last.epoch != place.epoch:
+            passes = f"passes {place.epoch}-{last.epoch}"
+            batches = f"{sum(len(each.edges) for each in stretches)} batches"
         report.lines.append(
-            f"  pass {place.epoch}, stage {place.number}: {place.shares}: "
-            f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {self._batches(stretches)}"
+            f"  {passes}, stage {place.number}: {place.shares}: "
+            f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {batches}"
         )
         if untold:
             report.tell([f"what the {counted} of {untold} batches held can't be told"])
@@ -230,6 +249,8 @@ class Account:
         trusted = size(self._trusted().get(name, Taken()).spans)
         dataset, is_sound = self._descriptions.of(place, name), all(map(self._is_sound, self._stretches))
         passes = dict(by_pass(taken.spans))
+        if name in place.rounds:
+            return self._tell_stream(name, place.rounds[name], passes, is_sound=is_sound)
         told = []
         for number in range(max(passes, default=-1) + 1):
             spans = passes.get(number, NOTHING)
@@ -256,6 +277,27 @@ class Account:
             text = f"{name}: {trusted} of these {counted} on trust, before the declared start"
             self._report.lines.append(f"  {text}")
         return sum(is_done for is_done, _ in told) if is_sound else 0
+
+    def _tell_stream(
+        self, name: str, last: StreamRound, rounds: Mapping[int, Intervals], *, is_sound: bool
+    ) -> int:
+        """Reports the rounds of a source that is a stream; returns how many were finished.
+
+        Of each but the last one all rows were delivered, or none would follow it.
+        """
+        rows = int(last.rows.starts[-1])
+        done = [number for number in rounds if number != last.number or size(rounds[number]) == rows]
+        once = "each exactly once" if is_sound else "not proven"
+        if done:
+            span = f"round {done[0]}" if len(done) == 1 else f"rounds {done[0]}-{done[-1]}"
+            given = sum(size(rounds[number]) for number in done)
+            self._report.lines.append(f"  {name}: {span} finished: {given} rows, {once}")
+        for number in (number for number in rounds if number not in done):
+            given = size(rounds[number])
+            how = f"unfinished ({given / rows:.0%}): {given} rows, {once}"
+            self._report.lines.append(f"  {name}: round {number} {how}")
+        self._tell_gaps(of for stand in self._way for of in stand.told.place.rounds.values())
+        return len(done) if is_sound else 0
 
     # ------------------------------------------------------------------------------------------- of both
 

@@ -95,7 +95,7 @@ class Axis:
         ends: where generations of rows end, and the last pass that is divided by each.
         balance: rows that were taken before that pass, minus rows that only count as taken.
         taken: what was taken of it.
-        is_round: whether the passes before are rounds of a stream, which had other rows.
+        is_round: whether its passes are rounds of a stream, and those before had other rows.
     """
 
     rows: int
@@ -115,6 +115,11 @@ class Axis:
         """The spans of all that counts as taken, with those of the passes before the first one."""
         early = np.arange(0 if self.is_round else self.first) * PASS
         return union(np.column_stack([early, early + self.rows]), self.spans(self.taken))
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of its first pass was taken."""
+        return size(self.taken) == self.rows
 
     @property
     def total(self) -> int:
@@ -180,15 +185,18 @@ class Taken(NamedTuple):
     def differences(self, axis: Axis) -> tuple[Intervals, Intervals]:
         """What counts as taken on an axis and is not among these, and what is, and counts as left.
 
-        In a pass that was done, rows that were added later count as taken.
+        In a pass that was done, rows that were added later count as taken. Of a stream, only the present
+        round is compared.
         """
-        told = axis.told
-        lacking = common(told, without(self.spans, ENDLESS))
+        told, spans = axis.told, self.spans
+        if axis.is_round:
+            spans = common(spans, np.array([[axis.first * PASS, ENDLESS]]))
+        lacking = common(told, without(spans, ENDLESS))
         passes, first = np.divmod(lacking[:, 0], PASS)
         is_later = np.isin(first, sorted(self.sizes)) & (lacking[:, 1] == passes * PASS + axis.rows)
         if is_later.any():  # if the pass was whole before they came
             whole = np.column_stack([passes * PASS, lacking[:, 0]])
-            of = np.searchsorted(self.spans[:, 0], whole[:, 0])
-            own = np.concatenate([self.spans, [[-1, -1]]])[of]
+            of = np.searchsorted(spans[:, 0], whole[:, 0])
+            own = np.concatenate([spans, [[-1, -1]]])[of]
             is_later &= (own == whole).all(axis=1)
-        return lacking[~is_later], common(self.spans, without(told, ENDLESS))
+        return lacking[~is_later], common(spans, without(told, ENDLESS))

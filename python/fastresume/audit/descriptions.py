@@ -44,7 +44,7 @@ class Descriptions:
                 self._units[place.fingerprint, place.selection] = start.units
             for name, weight in zip(place.names, place.weights, strict=True):
                 told = (start.sources or {}).get(name)
-                if place.is_mixture and weight and told is not None:
+                if place.is_mixture and weight and told is not None and name not in place.rounds:
                     files = json.dumps(list(told))
                     if self._named.setdefault(place.files[name], files) != files:
                         self.contradictions.append(
@@ -53,8 +53,8 @@ class Descriptions:
 
     def of(self, place: Place, name: str) -> Dataset | None:
         """The files of a source; None if they are not described."""
-        if place.round is not None:
-            return self._of_round(place.round.rows, place)
+        if name in place.rounds:
+            return self._of_round(place.rounds[name].rows, place)
         files, rows = place.files[name], place.rows[name]
         key = self._named.get(files, "") if place.is_mixture else files, rows
         if key not in self._loaded:
@@ -89,8 +89,8 @@ class Descriptions:
         """Whether a source of a state has the order and the files of one of another, or the first of them."""
         if name not in one.files or new not in other.files:
             return False
-        if one.round is not None and other.round is not None:
-            return set(one.round.topics) == set(other.round.topics)
+        if name in one.rounds and new in other.rounds:
+            return set(one.rounds[name].topics) == set(other.rounds[new].topics)
         if one.orders[name] != other.orders[new]:
             return False
         if one.files[name] == other.files[new]:

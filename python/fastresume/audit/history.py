@@ -211,6 +211,14 @@ class History:
         before = {names[name]: axis for name, axis in told.place.taken_without(told.left).items()}
         old_names = {new: old for old, new in names.items()}
         for name, axis in place.taken.items():
+            own, earlier = place.rounds.get(name), told.place.rounds.get(old_names.get(name, name))
+            if place.is_mixture and own is not None and earlier is not None:
+                if own.number != earlier.number:
+                    if len(axis.taken) or not before[name].is_done or not own.follows(earlier):
+                        return False
+                    continue
+                if not own.grows(earlier):
+                    return False
             taken = Taken.of(before[name]) if name in before else Taken()
             if any(map(len, taken.differences(axis))):
                 return False

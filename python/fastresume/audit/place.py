@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -45,7 +46,7 @@ class Place:
         orders: the order of each source.
         files: of each source, what tells its files and its selected rows from others.
         rows: how many a pass of each source has.
-        round: of a stream, the round that is the pass; None of others.
+        rounds: of each source that is a stream, the round that is its pass.
     """
 
     def __init__(self, text: str) -> None:
@@ -54,8 +55,7 @@ class Place:
         self.epoch: int = told["epoch"]
         self.positions: int = told["dataset"]["rows"]
         self.is_mixture = "mixture" in order
-        named = told.get("round")  # of a source with sessions, it names them
-        self.round = StreamRound.of(named) if named is not None and "topics" in named else None
+        self.rounds = _rounds(told.get("round") or {})
         self.fingerprint: str = told["dataset"]["fingerprint"]
         self.selection: str | None = told["selection"]
         self._cuts: list[list[int]] = told["cuts"]
@@ -67,7 +67,8 @@ class Place:
             self._stages = order["stages"]
             self.weights: list[int] = order["weights"]
             self.orders = {source[0]: _order(source[3]) for source in self._sources}
-            self.files = {source[0]: str(source[1]) for source in self._sources}
+            of_rounds = {name: json.dumps(of.topics) for name, of in self.rounds.items()}
+            self.files = {source[0]: of_rounds.get(source[0], str(source[1])) for source in self._sources}
         else:
             files = json.dumps(
                 [self.fingerprint, self.selection] if self.round is None else self.round.topics
@@ -97,11 +98,13 @@ class Place:
                 and not 0 < order["block_rows"] <= order["window_rows"] + 0 * order["seed"]
             ):
                 raise ValueError("there is no such order")
-        if self.round is not None and (
-            (self.selection is None and self.round.rows.starts[-1] != self.positions)
-            or self.epoch not in (of := self.round.number, of + 1)
-        ):
-            raise ValueError("the round has other rows than the state, or another number")
+        firsts = {source[0]: source[5][0] if len(source) > 5 else 0 for source in self._sources}
+        for name, of in self.rounds.items():
+            numbers = (of.number, of.number + 1) if name == ALONE else (of.number,)
+            is_of_pass = (self.epoch if name == ALONE else firsts[name]) in numbers
+            has_rows = self.selection is not None or of.rows.starts[-1] == self.rows[name]  # or units
+            if not has_rows or not is_of_pass:
+                raise ValueError("the round has other rows than the state, or another number")
         _ = self.mark
 
     # ------------------------------------------------------------------------------------------ what it is
@@ -110,6 +113,11 @@ class Place:
     def order_key(self) -> object:
         """What decides which rows are at its positions."""
         return self._order, tuple(end for end, _ in self._generations)
+
+    @property
+    def round(self) -> StreamRound | None:
+        """Of a stream that is read by itself, the round that is the pass; None of others."""
+        return self.rounds.get(ALONE)
 
     @property
     def stage(self) -> tuple[object, ...]:
@@ -197,12 +205,13 @@ class Place:
             ends_before = [(end, self.epoch) for end, _ in self._generations]
             return [Axis(self.positions, self.epoch, ends_before, is_round=self.round is not None)]
         axes, came = [], []
-        for _, _, rows, _, told, *grown in self._sources:
+        for name, _, rows, _, told, *grown in self._sources:
             first, balance, ends, in_pass = grown[0] if grown else (0, 0, [], [])
             holes = np.array(told[1:], np.int64).reshape(-1, 2)
             taken = without(holes, told[0]) if told else NOTHING
             sizes = [*(of[1] for of in in_pass), rows]
-            axes.append(Axis(sizes[0], first, [(end, last) for end, last in ends], balance, taken))
+            generations, is_round = [(end, last) for end, last in ends], name in self.rounds
+            axes.append(Axis(sizes[0], first, generations, balance, taken, is_round))
             came.append([(of[2], later) for of, later in zip(in_pass, sizes[1:], strict=True)])
         for number in range(len(self._stages) + 1):
             for axis, grown in zip(axes, came, strict=True):
@@ -242,6 +251,17 @@ def taken_in(axes: Sequence[Axis], weights: Sequence[int], positions: Intervals)
     """The axes after what is at positions of a stage was taken, too."""
     found = [ordinals_at(axis, weights, source, positions) for source, axis in enumerate(axes)]
     return [axis.with_taken(ordinals) for axis, ordinals in zip(axes, found, strict=True)]
+
+
+def _rounds(named: Mapping[str, Any]) -> dict[str, StreamRound]:
+    """The rounds of streams that a state names; a source's session is none."""
+    each = {ALONE: named, **{unquote(name): told for name, told in named.get("sessions", {}).items()}}
+    keys = {"number", "parts", "topics", "watermarks"}
+    return {
+        name: StreamRound.of(told)
+        for name, told in each.items()
+        if isinstance(told, Mapping) and keys <= set(told)
+    }
 
 
 def _order(sizes: Sequence[int] | None) -> Mapping[str, Any]:

@@ -101,7 +101,7 @@ def _grouped(
     """The starts of each job: those that have a source in common, by its name, files and order."""
     kinds: dict[object, list[int]] = defaultdict(list)
     for index, place in stages.items():
-        orders = {} if place.round is not None else place.orders  # rounds may have others
+        orders = {name: order for name, order in place.orders.items() if name not in place.rounds}
         sources = sorted((name, place.files[name], str(orders.get(name))) for name in place.names)
         kinds[place.is_mixture, str(sources), str(starts[index].renamed)].append(index)
     jobs: list[list[list[int]]] = []

@@ -167,10 +167,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """The least and the greatest time of the batch's messages: two `datetime64[ms]`, in UTC.
 
         Raises:
-            AttributeError: of a batch of no `KafkaDataset`: `hasattr(batch, "event_time")` is False.
+            AttributeError: of a batch without a row of a `KafkaDataset`: `hasattr(batch, "event_time")` is
+                False.
         """
         share = self._origin.share
-        found = None if share is None else share.event_time(self._origin.runs)
+        found = None if share is None else share.event_time(self._origin.runs, self._origin.row_sources)
         if found is None:
             raise AttributeError  # `__getattr__` says why
         return np.datetime64(found[0], "ms"), np.datetime64(found[1], "ms")

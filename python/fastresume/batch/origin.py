@@ -17,6 +17,9 @@ from fastresume.buffers import Intervals, of_buffer, of_runs, of_words
 
 Value = TypeVar("Value")
 
+RowSources = npt.NDArray[np.int64] | None
+"""The source of a mixture of each row; None for one dataset."""
+
 
 @dataclass(frozen=True, slots=True)
 class Share(ABC):
@@ -46,8 +49,11 @@ class Share(ABC):
     def before(self, step: int) -> _core.Cursor:
         """The cursor before a step's batch."""
 
-    def event_time(self, rows: Intervals) -> tuple[int, int] | None:  # noqa: ARG002
-        """The least and the greatest event time of rows, in milliseconds since 1970; None without any."""
+    def event_time(self, rows: Intervals, sources: RowSources) -> tuple[int, int] | None:  # noqa: ARG002
+        """The least and the greatest event time of rows, in milliseconds since 1970; None without any.
+
+        `sources` are those of the rows, of a mixture.
+        """
         return None
 
 
@@ -108,7 +114,7 @@ class Sent(Share):
         """The cursor before this batch."""
         return self.cursor_before
 
-    def event_time(self, _rows: Intervals) -> tuple[int, int] | None:
+    def event_time(self, _rows: Intervals, _sources: RowSources) -> tuple[int, int] | None:
         """The least and the greatest event time of its rows, in milliseconds since 1970."""
         return self.times
 
@@ -159,7 +165,7 @@ class Origin(NamedTuple):
     masked: frozenset[str]
     share: Share | None
     damage: Damage = ()
-    sources: npt.NDArray[np.int64] | _core.Written | None = None
+    sources: RowSources | _core.Written = None
     units: UnitRows | None = None
     marks: Sequence[Mark] = ()
 
@@ -183,7 +189,7 @@ class Origin(NamedTuple):
         return of_buffer(rows.runs()) if isinstance(rows, _core.Written) else rows
 
     @property
-    def place_sources(self) -> npt.NDArray[np.int64] | None:
+    def place_sources(self) -> RowSources:
         """Which source of a mixture each row, or unit, is of: int64 `[B]`; None for one dataset."""
         if not isinstance(self.sources, _core.Written):
             return self.sources
@@ -194,7 +200,7 @@ class Origin(NamedTuple):
         return each if self.units is None else each[self.units.offsets[:-1]]
 
     @property
-    def row_sources(self) -> npt.NDArray[np.int64] | None:
+    def row_sources(self) -> RowSources:
         """The source of a mixture of each of the row numbers: int64, one each; None for one dataset."""
         sources = self.place_sources
         if sources is None or self.units is None:
@@ -224,7 +230,7 @@ class Origin(NamedTuple):
         if isinstance(share, Planned) and self.step is not None:
             step = self.step
             counts = (share.left(step), share.global_step(step))
-            before, times = share.before(step), share.event_time(runs)
+            before, times = share.before(step), share.event_time(runs, self.row_sources)
             share = Sent(share.rank, share.seed, share.spans(step), *counts, before, times)
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
         told = (self.damage, self.place_sources, self.units, self.marks)

@@ -69,6 +69,7 @@ def told_of_mixture(cursor: Cursor, text: Mapping[str, Any]) -> dict[str, Any]:
         for weights, rows, cuts in (*order["stages"], present)
     ]
     delivered = zip(order["sources"], _core.Axes.rows_taken(core), strict=True)
+    stream = order["stop"]["round"] if isinstance(order["stop"], dict) else None  # each pass has other rows
     return {
         "sources": {
             name: {
@@ -76,7 +77,7 @@ def told_of_mixture(cursor: Cursor, text: Mapping[str, Any]) -> dict[str, Any]:
                 "rows": rows,
                 "seed": None if sizes is None else sizes[0],
                 "rows_delivered": count,
-                "passes": count / rows,
+                "passes": count / rows if rows and name != stream else None,
             }
             for (name, dataset, rows, sizes, *_), count in delivered
         },
@@ -136,15 +137,17 @@ def shown(found: dict[str, Any]) -> str:
 
 def shown_of_mixture(found: dict[str, Any]) -> str:
     """The same of a mixture."""
-    lines = ["mixture"]
+    lines, stop = ["mixture"], found["stop"]
+    ends = f"a round of {stop['round']}" if isinstance(stop, dict) else f"stop={stop!r}"
     for name, of in found["sources"].items():
         how = "sequential" if of["seed"] is None else f"shuffled with seed {of['seed']}"
+        over = "rounds" if of["passes"] is None else f"passes, {of['passes']:.2f} passes"
         lines += [
             f"source   {name}: {of['rows']:,} rows, {how}, dataset {of['dataset']}",
-            f"         {of['rows_delivered']:,} rows delivered over all passes, {of['passes']:.2f} passes",
+            f"         {of['rows_delivered']:,} rows delivered over all {over}",
         ]
     lines += [
-        f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job), stop={found['stop']!r}",
+        f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job), {ends}",
         f"step     {found['step']} of the pass, over all its stages",
         f"rows     {found['rows_delivered']:,} delivered, {found['rows_left']:,} left",
     ]

@@ -9,15 +9,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from multiprocessing.context import get_spawning_popen
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self, cast
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
 import fastresume._core as _core
 from fastresume.agreement.peers import Peers
 from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
+from fastresume.buffers import Intervals
 from fastresume.columns.request import Columns
 from fastresume.kafka.client import ConfluentClient, Message, Outages, Topic
 from fastresume.kafka.commits import Commits
@@ -32,6 +33,7 @@ from fastresume.kafka.starts import checked_start, checked_stop, start_offsets, 
 from fastresume.kafka.stream import Stream
 from fastresume.kafka.values import value_of
 from fastresume.messages import bounds_messages, warn
+from fastresume.mixing.remaining import rows_left
 from fastresume.options.checks import at_least, one_of, positive, quoted
 from fastresume.options.hints import OF_KAFKA
 from fastresume.options.rows import Shuffle
@@ -39,18 +41,13 @@ from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
 from fastresume.plan import Plan
-from fastresume.reading.iterator import BatchIterator
+from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.resumable import ComparedRanks
-from fastresume.reading.rounds import Rounds
-from fastresume.reading.torch_dataloader.guards import (
-    check_caller,
-    iterator_that_begins,
-    without_workers,
-)
-from fastresume.reading.torch_dataloader.iterator import WorkerIterator
-from fastresume.rows_dataset import Asked, RowsDataset
+from fastresume.reading.torch_dataloader.guards import iterator_that_begins, without_workers
+from fastresume.rows_dataset import Asked, Found, RowsDataset
 from fastresume.sources.schema import arrow
 from fastresume.state.cursor import KEY, Cursor
+from fastresume.state.session import sessions_of
 from fastresume.state.shared_cursor import SharedCursor
 
 if TYPE_CHECKING:
@@ -86,7 +83,7 @@ class KafkaDataset(RowsDataset):
             brokers or topics have commas between them.
         topic: a topic, or several, if the address has none.
         config: more settings of librdkafka. "oauth_cb" is a function that returns a token.
-        batch_size: rows, or units, per rank and step.
+        batch_size: rows, or units, per rank and step. A source of a `Mixture` has none.
         global_batch_size: the same per step over all ranks, instead of `batch_size`.
         columns: what is delivered, as of a `ParquetDataset`.
         filter: keep the rows where a condition is true, as `fr.col("label") > 0`; or an expression of
@@ -141,6 +138,8 @@ class KafkaDataset(RowsDataset):
     _is_stream = True
     _is_open: bool | None = None
     """For workers: whether there is a round; None if none was looked for."""
+    _mixed_as: tuple[str, SharedCursor] | None = None
+    """Its name in the mixture that reads it, and where that is; None if it is read by itself."""
 
     @bounds_messages
     @takes_no_other("KafkaDataset", OF_KAFKA)
@@ -195,9 +194,7 @@ class KafkaDataset(RowsDataset):
             unit=unit,
             world=world,
         )
-        if asked.rows_of_rank is None:
-            raise TypeError("one of batch_size and global_batch_size must be given, found neither")
-        of_batch = asked.rows_of_rank * asked.world.world_size
+        of_batch = (asked.rows_of_rank or 0) * asked.world.world_size
         if at_least(1, "round_rows", round_rows) < of_batch and unit is None:
             raise ValueError(f"round_rows is {round_rows}, less than the {of_batch} rows of a global batch")
         limits = Limits(round_rows, at_least(1, "round_bytes", round_bytes), positive("max_wait", max_wait))
@@ -244,7 +241,6 @@ class KafkaDataset(RowsDataset):
         self._topics = tuple((name, topic.id) for name, topic in sorted(found.topics.items()))
         self._begins = found.begins
         self._spec = self._stream.empty(self._topics, found.begins)
-        self._spec.cut(1)
         self._length = 0
         self._filter_report = None
         self._shared_cursor = SharedCursor(
@@ -265,7 +261,7 @@ class KafkaDataset(RowsDataset):
         the next round but one, or when they leave it.
         """
         spec, cursor = self._spec, self._shared_cursor.cursor
-        empty = self._stream.empty(self._topics, self._begins)
+        empty = self._at_start()
         self._spec = replace(empty, transforms=spec.transforms, masking=spec.masking, tail="pad")
         self._shared_cursor.load(self._spec.start())
         try:
@@ -302,33 +298,24 @@ class KafkaDataset(RowsDataset):
 
     def _told_of_wait(self, seconds: float) -> str:
         """What `_follow` waits for, for the watchdog of a `Loader`."""
-        return self._stream.told(seconds, self._shared_cursor.cursor.epoch)
+        round_ = self._spec.round
+        is_alone, next_one = self._mixed_as is None, round_.number + (round_.rows > 0)
+        return self._stream.told(seconds, self._shared_cursor.cursor.epoch if is_alone else next_one)
 
-    def __iter__(self) -> Iterator[Batch]:
-        """The batches of this rank from the cursor on, from round to round.
-
-        Under a torch DataLoader with workers, one iteration is one round, which the main process finds when
-        the DataLoader makes its iterator. There is none any more if it delivers nothing.
+    def _of_worker(self, worker: int, workers: int) -> Iterator[Batch]:
+        """The batches of a worker in one round, which the main process found with the DataLoader's iterator.
 
         Raises:
             FastresumeError: in a worker of something else, which finds no round before.
         """
-        caller = sys._getframe(1)
-        check_caller(caller)
-        self._check_trainer(caller)
-        worker = get_worker_info()
-        if worker is not None:
-            is_over = self._shared_cursor.cursor.epoch > self._spec.round.number  # no one looked for the next
-            if self._is_open is None or (self._is_open and is_over):
-                raise _core.FastresumeError(
-                    "no round of the KafkaDataset was open when this worker began: give the dataset itself "
-                    "to DataLoader(dataset, batch_size=None, num_workers=n), or write "
-                    "fr.Loader(dataset, num_workers=n)"
-                )
-            if not self._is_open:
-                return iter(())
-            return WorkerIterator(self._spec, self._shared_cursor, worker.id, worker.num_workers)
-        return Rounds(self._follow, lambda: BatchIterator(self._spec, self._shared_cursor, 0, 0))
+        is_over = self._shared_cursor.cursor.epoch > self._spec.round.number  # no one looked for the next
+        if self._is_open is None or (self._is_open and is_over):
+            raise _core.FastresumeError(
+                "no round of the KafkaDataset was open when this worker began: give the dataset itself "
+                "to DataLoader(dataset, batch_size=None, num_workers=n), or write "
+                "fr.Loader(dataset, num_workers=n)"
+            )
+        return super()._of_worker(worker, workers) if self._is_open else iter(())
 
     # What a DataLoader asks whenever it makes an iterator, before it starts workers by whatever method.
     @property  # type: ignore[misc]  # the one of `object` can be assigned, too
@@ -373,13 +360,48 @@ class KafkaDataset(RowsDataset):
 
         It is the least over the partitions of the round. None before it is known.
         """
+        round_, left, spec = self._left()
+        found = round_.watermarks[not len(left)] if spec is None else spec.watermark(left)
+        return None if found is None else np.datetime64(found, "ms")
+
+    def _left(self) -> tuple[Round, Intervals, RoundSpec | None]:
+        """The round that the place in the stream names, its rows that are left, and its spec if open."""
+        if self._mixed_as is not None:
+            name, shared = self._mixed_as
+            cursor = shared.cursor
+            spec = self._of_round(Round.of(sessions_of(cursor).get(name)))
+            return spec.round, rows_left(cursor, name, spec), spec if spec.is_open else None
         cursor = self._shared_cursor.cursor
         round_ = Round.parse(cursor.round or "null")
         if round_ == self._spec.round:
-            found = self._spec.watermark(cursor)
-        else:
-            found = round_.watermarks[cursor.epoch > round_.number]
-        return None if found is None else np.datetime64(found, "ms")
+            return round_, self._spec.left_at(cursor), self._spec
+        count = 0 if cursor.epoch > round_.number else 1
+        return round_, np.array([[0, round_.rows]] * count, np.int64).reshape(-1, 2), None
+
+    def _of_round(self, round_: Round) -> RoundSpec:
+        """What a round delivers, which may have to be read still."""
+        return self._spec if round_ == self._spec.round else self._stream.unread(round_)
+
+    def _at_start(self) -> RoundSpec:
+        """The round before the first one of a job without a state."""
+        return self._stream.empty(self._topics, self._begins)
+
+    def _in_session(self, named: Any, present: FilesSpec) -> Found | None:
+        """What is delivered of the round that the state of a mixture names; None if that is the present one.
+
+        Raises:
+            StateError: if it is of other topics.
+        """
+        if named is None:  # of a state that is not a mixture's
+            return None
+        round_ = Round.of(named)
+        self._check_topics(round_)
+        if isinstance(present, RoundSpec) and present.round == round_:
+            return None
+        return Found(self._of_round(round_), None)
+
+    def _take_found(self, found: Found) -> None:
+        self._spec = cast("RoundSpec", found.spec)
 
     @bounds_messages
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
@@ -405,16 +427,22 @@ class KafkaDataset(RowsDataset):
         Raises:
             StateError: if it is of another dataset.
         """
+        if "mixture" in Cursor(cursor).order:
+            raise _core.StateError(
+                "the state is of a mixture, and this is one dataset: load it into the Mixture"
+            )
         if cursor.round is None:
             raise _core.StateError("the state is of a dataset of files or tables, and this is a Kafka stream")
-        names = [name for name, _ in Round.parse(cursor.round).topics]
-        own = [name for name, _ in self._topics]
-        if names != own:
-            raise _core.StateError(f"the state is of the topics {quoted(names)}, these are {quoted(own)}")
+        self._check_topics(Round.parse(cursor.round))
         if cursor.values()["selection"] != self._spec.hash_of_selection:
             told = self._spec.unit_told
             raise _core.StateError(f"the state does not fit this stream: it needs the same topics{told}")
         return cursor
+
+    def _check_topics(self, round_: Round) -> None:
+        names, own = ([name for name, _ in each] for each in (round_.topics, self._topics))
+        if names != own:
+            raise _core.StateError(f"the state is of the topics {quoted(names)}, these are {quoted(own)}")
 
     def _imported(self, state: Any) -> _core.Cursor:
         places = dict(self._begins)
@@ -439,26 +467,11 @@ class KafkaDataset(RowsDataset):
             ValueError: if that many workers can't share the lanes.
         """
         made = super().plan(workers)
-        return replace(made, bytes_of_rounds=self._stream.held_bytes(self._spec))
+        return replace(made, bytes_of_rounds=self._held_bytes(self._spec))
 
-    def peek(self) -> Batch:
-        """The batch that comes next, read without delivering it; it waits for one. All ranks call it.
-
-        Raises:
-            IndexError: if the stream has ended.
-        """
-        if not self._follow():
-            raise IndexError("the stream has ended: stop= says where")
-        return super().peek()
-
-    def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
-        """The batch of this rank at a step of the present round again; see `ParquetDataset.batch_at`.
-
-        Raises:
-            StateError: for another round.
-        """
-        self._check_present()
-        return super().batch_at(epoch, step, state)
+    def _held_bytes(self, spec: RoundSpec) -> int:
+        """The most that rounds take in memory."""
+        return self._stream.held_bytes(spec)
 
     def _check_present(self) -> None:
         if self._shared_cursor.cursor.round != self._spec.start().round:
@@ -466,16 +479,13 @@ class KafkaDataset(RowsDataset):
 
     def _after_save(self) -> Callable[[], None] | None:
         """What commits the present offsets, on rank 0; None without `commit=`."""
-        commits, cursor = self._commits, self._shared_cursor.cursor
+        commits = self._commits
         if commits is None or self.world.rank:
             return None
-        round_ = Round.parse(cursor.round or "null")
-        if cursor.epoch > round_.number:
-            offsets = {part: place.offset for part, place in round_.ends.items()}
-        elif round_ == self._spec.round:
-            offsets = self._spec.offsets(cursor)
-        else:  # it was loaded, and is not open yet
-            offsets = {part: place.offset for part, place in round_.begins.items()}
+        round_, left, spec = self._left()
+        places = round_.begins if len(left) else round_.ends
+        offsets = {part: place.offset for part, place in places.items()}
+        offsets |= {} if spec is None else spec.offsets(left)
         return lambda: commits.add(offsets)
 
     def close(self) -> None:

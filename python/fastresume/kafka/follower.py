@@ -14,6 +14,7 @@ from fastresume.amounts import plural
 from fastresume.kafka.buffer import Buffer, Index, Taken
 from fastresume.kafka.client import AT_ONCE_BYTES, Client, Message, Topic
 from fastresume.kafka.decoder import Chunk, Decoder
+from fastresume.kafka.even import Even
 from fastresume.kafka.place import Part, Place
 from fastresume.kafka.round import Gap, Generation, Round, Stretch, Topics
 from fastresume.kafka.source import RoundSource
@@ -138,7 +139,7 @@ class Follower:
         topics: Topics,
         begins: Mapping[Part, Place],
         rest: int,
-        of_batch: int,
+        even: Even,
         takes_all: bool,
         began: float,
         is_asked: threading.Event,
@@ -150,7 +151,7 @@ class Follower:
             topics: the topics that the places are of, with their ids.
             begins: where they begin.
             rest: how many rows, or units, are left of the round before.
-            of_batch: how many a global batch has.
+            even: how many make whole global batches.
             takes_all: whether the last ones before the stop are taken if they make no whole batch, too.
             began: when the search began, by the monotonic clock.
             is_asked: set when somebody waits. Before, more rows are taken in, up to the limits.
@@ -169,20 +170,22 @@ class Follower:
                 self._look_at_topics(topics)
             bounds = self._client.bounds(self._buffers)
             ends = self._ends(bounds)
-            self._fetch(ends, rest, of_batch, is_cancelled)
+            self._fetch(ends, rest, even, is_cancelled)
             now = time.monotonic()
-            is_full = self._is_full(rest, of_batch)
+            is_full = self._is_full(rest, even)
             is_at_stop = self._is_at_stop()
             is_late = is_asked.is_set() and now - began >= self._limits.wait_seconds
             if is_full or is_at_stop or is_late:
                 made = self._made()
                 count = rest + sum(each.count for each in made.values())
                 takes_rest = takes_all and is_at_stop and count > 0 and not self._is_cut
-                if takes_rest or count >= of_batch:
+                if self._units is None and count > (most := max(self._limits.rows, even.enough(rest))):
+                    count, takes_rest = most, False
+                whole = count if takes_rest else even.rows(count)
+                if takes_rest or whole > rest:
                     highs = {part: high for part, (_, high) in bounds.items()}
                     self._look_at_topics(topics)  # what was fetched was of these
-                    whole = count if takes_rest else count // of_batch * of_batch
-                    return self._divided(made, rest, whole, of_batch, highs)
+                    return self._divided(made, whole - rest, highs)
                 if is_full:
                     self._times *= 2
                     continue
@@ -250,15 +253,15 @@ class Follower:
     def _bytes(self) -> int:
         return sum(buffer.bytes for buffer in self._buffers.values())
 
-    def _most_rows(self, rest: int, of_batch: int) -> int:
+    def _most_rows(self, rest: int, even: Even) -> int:
         """How many rows are fetched, with a rest of rows."""
         rows = self._limits.rows * self._times
-        return rows if self._units is not None else max(rows, of_batch) - rest
+        return rows if self._units is not None else max(rows, even.enough(rest)) - rest
 
-    def _is_full(self, rest: int, of_batch: int) -> bool:
+    def _is_full(self, rest: int, even: Even) -> bool:
         """Whether a round has as many rows or bytes as it may have."""
         rows = sum(buffer.rows for buffer in self._buffers.values())
-        is_long = rows >= self._most_rows(rest, of_batch)
+        is_long = rows >= self._most_rows(rest, even)
         return is_long or self._bytes >= self._limits.bytes * self._times
 
     def _look_at_topics(self, topics: Topics) -> None:
@@ -307,17 +310,15 @@ class Follower:
         else:
             buffer.reached = low
 
-    def _fetch(
-        self, ends: Mapping[Part, int], rest: int, of_batch: int, is_cancelled: threading.Event
-    ) -> None:
-        if self._is_full(rest, of_batch):
+    def _fetch(self, ends: Mapping[Part, int], rest: int, even: Even, is_cancelled: threading.Event) -> None:
+        if self._is_full(rest, even):
             return
         wanted = {part: (self._buffers[part].reached, end) for part, end in ends.items()}
         messages = self._client.fetch(wanted)
         try:
             for some in messages:
                 self._add(self._buffers, some)
-                if self._is_full(rest, of_batch) or is_cancelled.is_set():
+                if self._is_full(rest, even) or is_cancelled.is_set():
                     return
         finally:
             messages.close()  # type: ignore[attr-defined]  # a generator
@@ -371,13 +372,9 @@ class Follower:
         self._known = (self._times, places), {stretch.part: made for stretch, made in each}
         return self._known[1]
 
-    def _divided(
-        self, made: Mapping[Part, MadeOf], rest: int, count: int, of_batch: int, highs: Mapping[Part, int]
-    ) -> Found:
-        """Takes this count less the rest, or a round's whole batches, from all partitions alike."""
-        if self._units is None:
-            count = min(count, max(self._limits.rows // of_batch, 1) * of_batch)
-        shares = fair_shares({part: of.count for part, of in made.items()}, count - rest)
+    def _divided(self, made: Mapping[Part, MadeOf], count: int, highs: Mapping[Part, int]) -> Found:
+        """Takes this count from all partitions alike."""
+        shares = fair_shares({part: of.count for part, of in made.items()}, count)
         stretches, indices, tables = [], [], []
         for part, buffer in sorted(self._buffers.items()):
             begin = buffer.begin

@@ -141,9 +141,22 @@ class Round:
             StateError: if it is none.
         """
         try:
-            return cls._of(json.loads(text))
-        except (KeyError, IndexError, TypeError, ValueError) as cause:
+            told = json.loads(text)
+        except ValueError as cause:
             raise _core.StateError(f"damaged state: its round is {quoted(text)} ({cause})") from None
+        return cls.of(told)
+
+    @classmethod
+    def of(cls, told: Any) -> Self:
+        """The round that JSON in a state describes.
+
+        Raises:
+            StateError: if it is none.
+        """
+        try:
+            return cls._of(told)
+        except (KeyError, IndexError, TypeError, ValueError) as cause:
+            raise _core.StateError(f"damaged state: its round is {quoted(told)} ({cause})") from None
 
     @classmethod
     def _of(cls, told: dict[str, Any]) -> Self:

@@ -16,6 +16,7 @@ from fastresume.kafka.client import Client
 from fastresume.kafka.decoder import Decoder
 from fastresume.kafka.place import Part
 from fastresume.kafka.round import Round, Stretch
+from fastresume.sources.opened import opened
 from fastresume.sources.row_source import Segment
 from fastresume.sources.schema import arrow
 
@@ -34,7 +35,8 @@ class RoundSource:
 
     Args:
         round_: which rows they are.
-        indices: of each stretch of the round that has rows, which messages have them.
+        indices: of each stretch of the round that has rows, which messages have them; None as long as that is
+            not known.
         client: the brokers.
         decoder: what makes rows of messages.
         tables: the rows of each stretch, where they were fetched already; else they are fetched when they are
@@ -44,14 +46,15 @@ class RoundSource:
     def __init__(
         self,
         round_: Round,
-        indices: Sequence[Index],
+        indices: Sequence[Index] | None,
         client: Client,
         decoder: Decoder,
         tables: Sequence[Sequence[pa.Table]] | None,
     ) -> None:
         self._round = round_
         self._stretches = round_.stretches
-        self._indices = list(indices)
+        self._indices = [] if indices is None else list(indices)
+        self._is_sampled = indices is None
         self._client = client
         self._decoder = decoder
         self._tables = None if tables is None else [list(each) for each in tables]
@@ -65,6 +68,12 @@ class RoundSource:
     def of_round(self, round_: Round, indices: Sequence[Index]) -> RoundSource:
         """The rows of another round, which are fetched when they are read."""
         return RoundSource(round_, indices, self._client, self._decoder, None)
+
+    def described(self) -> _core.Manifest:
+        """Its rows as a manifest. If no messages are known, no row can be read."""
+        found = opened(self)
+        self._is_sampled = False
+        return found
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -103,6 +112,10 @@ class RoundSource:
         """Rows of a stretch."""
         if not self._stretches:
             return self._decoder.schema.empty_table().select(columns)
+        if self._is_sampled:  # for their size, when the round is described
+            fields = [self._decoder.schema.field(name) for name in columns]
+            nulls = [arrow().nulls(stop - start, field.type) for field in fields]
+            return arrow().Table.from_arrays(nulls, schema=arrow().schema(fields))
         if self._tables is not None:
             found, before = [], 0
             for table in self._tables[segment]:
@@ -111,6 +124,8 @@ class RoundSource:
                     found.append(table.slice(first, last - first))
                 before += table.num_rows
             return arrow().concat_tables(found).select(columns)
+        if not self._indices:
+            raise _core.StateError("the round of the state that was loaded is not open yet: draw a batch")
         return self._fetched(segment, start, stop).select(columns)
 
     def _fetched(self, segment: int, start: int, stop: int) -> pa.Table:

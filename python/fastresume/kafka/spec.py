@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import json
 import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.audit.logged import Description
-from fastresume.batch.origin import Planned, Share
+from fastresume.batch.origin import Planned, RowSources, Share
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.kafka.place import Part
@@ -25,7 +26,7 @@ from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
 from fastresume.packing.spec import UnitsSpec, schema_of
 from fastresume.reading.files_spec import Door, FilesSpec
-from fastresume.sources.opened import opened
+from fastresume.state.session import text_of
 
 OF_PARTITIONS = Door("KafkaDataset", "address", "partition")
 
@@ -40,7 +41,7 @@ class OfRound(Planned):
 
     source: RoundSource
 
-    def event_time(self, rows: Intervals) -> tuple[int, int] | None:
+    def event_time(self, rows: Intervals, _sources: RowSources) -> tuple[int, int] | None:
         """The least and the greatest time of the messages that rows are of."""
         return self.source.event_time(rows)
 
@@ -60,6 +61,16 @@ class RoundSpec(FilesSpec):
     source: RoundSource
     choice_then: OrderChoice = None
     lag_then: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is known which messages have its rows; else a state alone describes it."""
+        return len(self.source.indices) == len(self.round.stretches)
+
+    @property
+    def told_session(self) -> str:
+        """What the state of a mixture has of it: the round."""
+        return text_of(json.loads(self.round.text()))
 
     @property
     def lag(self) -> dict[str, int]:
@@ -108,28 +119,30 @@ class RoundSpec(FilesSpec):
         """None: states describe their rounds."""
         return iter(())
 
-    def watermark(self, cursor: _core.Cursor) -> int | None:
-        """The event time up to which rows were delivered at a cursor, in milliseconds since 1970."""
+    def left_at(self, cursor: _core.Cursor) -> Intervals:
+        """The rows of the round that are left at a cursor in it, or after it."""
+        if cursor.epoch > self.round.number or not self.num_rows:
+            return np.empty((0, 2), np.int64)
+        return self._left(cursor)
+
+    def _left(self, cursor: _core.Cursor) -> Intervals:
+        return of_buffer(self.row_order(cursor).row_set(of_buffer(cursor.remaining())))
+
+    def watermark(self, left: Intervals) -> int | None:
+        """The event time up to which rows were delivered if these are left, in milliseconds since 1970."""
         before, after = self.round.watermarks
-        if cursor.epoch > self.round.number:
-            return after
-        if not self.num_rows:
-            return before
-        left = self._left(cursor)
+        if not len(left):
+            return after if self.num_rows else before
         ends = np.concatenate([left.ravel(), [self.round.rows]])
         done = np.concatenate([[0], ends]).reshape(-1, 2)
         found = self.source.watermark(done[done[:, 0] < done[:, 1]])
         told = [one for one in (before, found) if one is not None]
         return max(told) if told else None
 
-    def _left(self, cursor: _core.Cursor) -> Intervals:
-        """The rows that are left of the round at a cursor in it."""
-        return of_buffer(self.row_order(cursor).row_set(of_buffer(cursor.remaining())))
-
-    def offsets(self, cursor: _core.Cursor) -> dict[Part, int]:
-        """Of each partition, the offset before which all rows were delivered at a cursor in the round."""
+    def offsets(self, left: Intervals) -> dict[Part, int]:
+        """Of each partition, the offset before which all rows were delivered if these are left."""
         ends = {part: place.offset for part, place in self.round.ends.items()}
-        return {**ends, **self.source.first_offsets(self._left(cursor))}
+        return {**ends, **self.source.first_offsets(left)}
 
     def told(self) -> bytes:
         """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
@@ -139,7 +152,7 @@ class RoundSpec(FilesSpec):
         """The spec of the round that `told` describes. Its messages are fetched here."""
         round_, indices, *others = pickle.loads(told)  # noqa: S301  (of the main process)
         source = self.source.of_round(round_, indices)
-        manifest = opened(source)
+        manifest = source.described()
         layout = self.columns.layout(manifest).masking_damage(self.masks_damage)
         return dataclasses.replace(
             self,

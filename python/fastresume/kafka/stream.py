@@ -16,6 +16,7 @@ from fastresume.agreement.peers import Peers
 from fastresume.kafka.buffer import Index
 from fastresume.kafka.client import Client, ClosedError
 from fastresume.kafka.decoder import Decoder
+from fastresume.kafka.even import Even
 from fastresume.kafka.follower import Counted, Follower, Found, Limits
 from fastresume.kafka.place import Part, Place
 from fastresume.kafka.round import Gap, Round, Topics
@@ -24,7 +25,6 @@ from fastresume.kafka.spec import OF_PARTITIONS, RoundSpec, round_spec
 from fastresume.kafka.unit_counter import UnitCounter
 from fastresume.options.rows import OrderChoice
 from fastresume.rows_dataset import Asked
-from fastresume.sources.opened import opened
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +43,7 @@ class _Request(NamedTuple):
     topics: Topics
     begins: dict[Part, Place]
     rest: int
-    of_batch: int
+    even: Even
     takes_all: bool
 
 
@@ -145,6 +145,10 @@ class Stream:
         """The round before the first one, which has no rows."""
         return self._spec_of(Round.empty(topics, places), Counted((), (), {}), None)
 
+    def unread(self, round_: Round) -> RoundSpec:
+        """A round of rows that a state describes, before its messages are read."""
+        return self._spec_of(round_, None, None)
+
     def opened(self, spec: RoundSpec, cursor: _core.Cursor) -> tuple[RoundSpec, _core.Cursor] | None:
         """The round with the next batch after a cursor, and the cursor in it; None if the stream has ended.
 
@@ -155,38 +159,80 @@ class Stream:
         """
         self._own()
         round_ = Round.parse(cursor.round or "null")
-        batch, takes_all = spec.global_batch_size, spec.tail == "pad"
+        even, takes_all = Even(spec.global_batch_size), spec.tail == "pad"
         left = _left(cursor)
         is_done = cursor.epoch > round_.number or round_.rows == 0
         if not is_done and spec.round == round_ and _whole(spec, cursor):
             return spec, cursor
         begins, gaps = round_.ends, tuple[Gap, ...]()
-        if not is_done and not cursor.consumed_rows() and left % batch:
+        if not is_done and not cursor.consumed_rows() and even.rows(left) < left:
             # Nothing was delivered: it is cut for these ranks.
             is_done, begins, gaps = True, round_.begins, round_.gaps
         if is_done:
-            counted, tables = self._next(_Request(round_.topics, begins, 0, batch, takes_all))
-            if counted is None:
-                return None
-            marks = (round_.watermarks[1], None)
-            round_ = Round(cursor.epoch, round_.topics, (counted.generation,), marks, (*gaps, *counted.gaps))
-            found = self._marked(self._spec_of(round_, counted, tables), round_)
-            return self._ready(spec, found, cursor.followed_by(found.start()))
+            request = _Request(round_.topics, begins, 0, even, takes_all)
+            found = self._fresh(round_, cursor.epoch, request, gaps)
+            return None if found is None else self._ready(spec, found, cursor.followed_by(found.start()))
         if spec.round != round_:
-            read, tables = self._together("read a round again", lambda: self._again(round_))
-            spec = self._as_before(spec, self._spec_of(round_, read, tables))
+            spec = self._as_before(spec, self._read_again(round_))
             cursor = spec.fitted(cursor)
         if not _whole(spec, cursor):
-            counted, more = self._next(_Request(round_.topics, round_.ends, left, batch, takes_all))
-            if counted is None:
-                return None
-            grown = round_.grown(counted.generation, counted.gaps)
-            tables = spec.source.tables
-            both = None if tables is None or more is None else [*tables, *more]
-            whole = self._indexed(grown, counted, [*spec.source.indices, *counted.indices], both)
-            found = self._marked(self._spec_of(grown, whole, both), grown)
-            return self._ready(spec, found, found.fitted(cursor))
+            found = self._grown(spec, _Request(round_.topics, round_.ends, left, even, takes_all))
+            return None if found is None else self._ready(spec, found, found.fitted(cursor))
         return self._ready(spec, spec, cursor)
+
+    def beside(self, spec: RoundSpec, left: int, even: Even, *, needs_more: bool) -> RoundSpec | None:
+        """The round with the next rows of a mixture; None if the stream has ended.
+
+        All ranks call it together.
+
+        Args:
+            spec: the round that has rows left, maybe unread; or one that is done.
+            left: how many rows of it are.
+            even: which numbers of rows make whole global batches of the mixture.
+            needs_more: whether these don't.
+
+        Raises:
+            SourceError, DataError, StateError: on all ranks.
+        """
+        self._own()
+        round_ = spec.round
+        request = _Request(round_.topics, round_.ends, left, even, takes_all=False)
+        if not left:
+            return self._fresh(round_, round_.number + (round_.rows > 0), request, ())
+        if not spec.is_open:
+            spec = self._read_again(round_)
+        return self._grown(spec, request) if needs_more else spec
+
+    def look_ahead(self, spec: RoundSpec, rest: int, even: Even) -> None:
+        """Begins to search for what follows a round that will have `rest` rows left."""
+        self._look_ahead(_Request(spec.round.topics, spec.round.ends, rest, even, takes_all=False))
+
+    def _fresh(
+        self, before: Round, number: int, request: _Request, gaps: tuple[Gap, ...]
+    ) -> RoundSpec | None:
+        """The round of this number that follows another one; None if the stream has ended."""
+        counted, tables = self._next(request)
+        if counted is None:
+            return None
+        marks = (before.watermarks[1], None)
+        round_ = Round(number, before.topics, (counted.generation,), marks, (*gaps, *counted.gaps))
+        return self._marked(self._spec_of(round_, counted, tables), round_)
+
+    def _grown(self, spec: RoundSpec, request: _Request) -> RoundSpec | None:
+        """A round with more rows; None if the stream has ended."""
+        counted, more = self._next(request)
+        if counted is None:
+            return None
+        grown = spec.round.grown(counted.generation, counted.gaps)
+        tables = spec.source.tables
+        both = None if tables is None or more is None else [*tables, *more]
+        whole = self._indexed(grown, counted, [*spec.source.indices, *counted.indices], both)
+        return self._marked(self._spec_of(grown, whole, both), grown)
+
+    def _read_again(self, round_: Round) -> RoundSpec:
+        """A round that a state describes."""
+        read, tables = self._together("read a round again", lambda: self._again(round_))
+        return self._spec_of(round_, read, tables)
 
     def told(self, seconds: float, number: int) -> str:
         """What is waited for while there is no round of this number, in words."""
@@ -244,10 +290,10 @@ class Stream:
     ) -> tuple[RoundSpec, _core.Cursor]:
         """A round that is begun: the search for the next one begins."""
         found = self._as_before(before, found)
-        batch, takes_all = found.global_batch_size, found.tail == "pad"
-        rest = 0 if takes_all else _left(cursor) % batch
+        even, takes_all, left = Even(found.global_batch_size), found.tail == "pad", _left(cursor)
+        rest = 0 if takes_all else left - even.rows(left)
         round_ = found.round
-        self._look_ahead(_Request(round_.topics, round_.ends, rest, batch, takes_all))
+        self._look_ahead(_Request(round_.topics, round_.ends, rest, even, takes_all))
         _log.info(
             "round %d has %s of %d partitions", found.round.number, found.row_text(), len(found.round.ends)
         )
@@ -266,10 +312,15 @@ class Stream:
         watermarks = (before, max(told) if told else None)
         return dataclasses.replace(spec, round=dataclasses.replace(round_, watermarks=watermarks))
 
-    def _spec_of(self, round_: Round, counted: Counted, tables: list[list[pa.Table]] | None) -> RoundSpec:
-        source = RoundSource(round_, counted.indices, self._client, self._decoder, tables)
-        spec, _ = self._asked.found(opened(source), (self._name,), OF_PARTITIONS, units=counted.table)
-        return round_spec(spec, round_, source, self._choice, _named(counted.behind))
+    def _spec_of(
+        self, round_: Round, counted: Counted | None, tables: list[list[pa.Table]] | None
+    ) -> RoundSpec:
+        """What a round delivers; with nothing counted, before its messages are read."""
+        known = Counted((), (), {}) if counted is None else counted
+        indices = None if counted is None else known.indices
+        source = RoundSource(round_, indices, self._client, self._decoder, tables)
+        spec, _ = self._asked.found(source.described(), (self._name,), OF_PARTITIONS, units=known.table)
+        return round_spec(spec, round_, source, self._choice, _named(known.behind))
 
     def _indexed(
         self, grown: Round, more: Counted, indices: list[Index], tables: list[list[pa.Table]] | None

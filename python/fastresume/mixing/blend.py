@@ -14,11 +14,22 @@ _MOST_TOLD = 8
 """One message has this many shares."""
 
 
+class RoundOf(NamedTuple):
+    """Where a pass ends that is a round of a stream: with the round of this source."""
+
+    source: str
+
+
 class Blend(NamedTuple):
     """The sources of one stage with their weights, and where it ends."""
 
     weights: Mapping[str, float]
-    stop: Literal["first", "all"] | int
+    stop: Literal["first", "all"] | int | RoundOf
+
+    @property
+    def told_stop(self) -> str | int:
+        """Where it ends, as a plain value."""
+        return f"round of {self.stop.source}" if isinstance(self.stop, RoundOf) else self.stop
 
     @property
     def are_integers(self) -> bool:

@@ -90,7 +90,7 @@ class MixtureSpec(ReadSpec):
             "sources": {
                 name: {key: config[key] for key in own if key in config} for name, config in told.items()
             },
-            "stages": [{"weights": dict(blend.weights), "stop": blend.stop} for blend in self.blends],
+            "stages": [{"weights": dict(blend.weights), "stop": blend.told_stop} for blend in self.blends],
         }
 
     @property
@@ -279,14 +279,9 @@ class MixtureSpec(ReadSpec):
     @property
     def named_session(self) -> str | None:
         """What states name of the sessions of the sources."""
-        named = {name: spec.session for name, spec in self.sources if spec.session is not None}
+        told = ((name, spec.told_session) for name, spec in self.sources)
+        named = {name: session for name, session in told if session is not None}
         return text_of_each(named) if named else None
-
-    def end(self, planned: _core.Pass, named: _core.Cursor | None) -> _core.Cursor | None:
-        """Where an iterator over a pass ends: the core's next pass names no sessions."""
-        if named is not None or self.named_session is None:
-            return named
-        return in_session(planned.next_pass(), self.named_session)
 
     def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
         """The rest of the stage that a cursor is in."""
@@ -306,7 +301,7 @@ class MixtureSpec(ReadSpec):
             found = self._ahead(self.start(), epoch, workers)
             unbroken = self.fitted(self._ahead(found, present.epoch, workers)).restarted()
             if unbroken == self.fitted(present).restarted():
-                return in_session(found, self.named_session)
+                return found
         raise _core.StateError(
             f"what the sources have given before pass {epoch} is not known here: give a state of that pass, "
             "as batch_at(epoch, step, state=state)"
@@ -354,7 +349,7 @@ class MixtureSpec(ReadSpec):
                 for name, spec in self.sources
             },
             "weights": dict(zip(blend.weights, core.weights, strict=True)),
-            "stop": blend.stop,
+            "stop": blend.told_stop,
             "renamed": dict(self.renamed),
             "batch_size": self.batch_size,
             "tail": self.tail,

@@ -84,6 +84,11 @@ class FilesSpec(ReadSpec):
         return self.session
 
     @property
+    def told_session(self) -> str | None:
+        """What the state of a mixture names of the session, as `text_of` makes it; None if in none."""
+        return self.session
+
+    @property
     def fingerprint(self) -> str:
         """A hash of the files' relative paths, sizes and footers."""
         return self.manifest.fingerprint

@@ -25,6 +25,7 @@ from fastresume.options.world import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
+from fastresume.reading.rounds import Rounds
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.torch_dataloader.guards import check_caller, check_counter, check_trainer
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
@@ -71,7 +72,7 @@ class ResumableDataset(IterableDataset[Batch]):
         start = spec.start()
         self._spec = spec
         self._length = spec.batches_of(start)
-        if self._length == 0:
+        if self._length == 0 and not self._is_stream:
             raise ValueError(spec.no_batch_text(spec.row_text()))
         self._ranks = ComparedRanks(spec, SameReads(spec.world))
         self._shared_cursor = SharedCursor(start, self._ranks)
@@ -216,9 +217,15 @@ class ResumableDataset(IterableDataset[Batch]):
         self._check_trainer(caller)
         self._spec.cut(1)
         worker = get_worker_info()
-        if worker is None:
-            return BatchIterator(self._spec, self._shared_cursor, threads=0, prefetch_bytes=0)
-        return WorkerIterator(self._spec, self._shared_cursor, worker.id, worker.num_workers)
+        if worker is not None:
+            return self._of_worker(worker.id, worker.num_workers)
+        if self._is_stream:
+            return Rounds(self._follow, lambda: BatchIterator(self._spec, self._shared_cursor, 0, 0))
+        return BatchIterator(self._spec, self._shared_cursor, threads=0, prefetch_bytes=0)
+
+    def _of_worker(self, worker: int, workers: int) -> Iterator[Batch]:
+        """The batches of a worker of a torch DataLoader."""
+        return WorkerIterator(self._spec, self._shared_cursor, worker, workers)
 
     @property
     def _has_end(self) -> bool:
@@ -235,6 +242,13 @@ class ResumableDataset(IterableDataset[Batch]):
     def _follow(self) -> bool:
         """Makes what has the next batch this dataset's pass, if it is a stream; False where there is none."""
         return False
+
+    def _check_present(self) -> None:
+        """Refuses to read what a state names that was loaded, and is not open yet.
+
+        Raises:
+            StateError: it says what to do.
+        """
 
     def _told_of_wait(self, seconds: float) -> str:
         """What `_follow` waits for, in words, after some seconds of it."""
@@ -338,13 +352,15 @@ class ResumableDataset(IterableDataset[Batch]):
 
         Raises:
             IndexError: if the pass has no such step.
-            StateError: if the state is of another dataset, order or epoch, or a mixture needs one.
+            StateError: if the state is of another dataset, order or epoch, or a mixture needs one; of a
+                stream, for another round than the present one.
             ValueError: if the step was made under a cut that this number of ranks can't share.
 
         Examples:
             >>> dataset.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
+        self._check_present()
         return random_access.batch_at(self._spec, self._shared_cursor, epoch, step, state)
 
     @bounds_messages
@@ -352,13 +368,18 @@ class ResumableDataset(IterableDataset[Batch]):
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it: a first look costs no batch.
 
-        Where the pass has none any more, it is the first one of the next pass. Transforms run. The cursor
-        stays, and so do iterators.
+        Where the pass has none any more, it is the first one of the next pass. Of a stream, it waits for one,
+        and all ranks call it. Transforms run. The cursor stays, and so do iterators.
+
+        Raises:
+            IndexError: if a stream has ended.
 
         Examples:
             >>> dataset.peek()["label"].shape
             torch.Size([32])
         """
+        if self._is_stream and not self._follow():
+            raise IndexError("the stream has ended: stop= says where")
         return random_access.next_batch(self._spec, self._shared_cursor.cursor)
 
     def __getitem__(self, index: object) -> Batch:

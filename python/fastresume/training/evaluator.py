@@ -206,8 +206,8 @@ def _check(loader: Any, world: World) -> None:
         raise TypeError(f"loader must be a Loader or a dataset, found {type(loader).__name__}")
     if not dataset._has_end:
         raise ValueError(
-            "an Evaluator runs to the end of the rows, and this stream has none: write KafkaDataset(..., "
-            'stop="end") for what the topic has now, or evaluate on a table, as '
+            "an Evaluator runs to the end of the rows, and this stream, or Mixture with one, has none: write "
+            'KafkaDataset(..., stop="end") for what the topic has now, or evaluate on a table, as '
             'fr.ArrowDataset(table, batch_size=n, on_iter="restart", tail="pad")'
         )
     if not dataset._is_stream and (dataset.on_iter, dataset.tail) != ("restart", "pad"):
