@@ -105,6 +105,40 @@ class Column(Refusals):
         self._refuse("cast", raw="bytes are no number", split="texts are no numbers")
         return self._with(cast=name, rounding=rounding)
 
+    def clip(self, low: float | None = None, high: float | None = None) -> Column:
+        """Numbers between two bounds, items of lists, too: others become the bound that they are beyond.
+
+        A NaN stays one, and so does what `.fill_null()` and `.pad()` put in. It comes before a cast, wherever
+        you write it: `.clip(-128, 127).cast(torch.int8)` has no misfits. Of decimals, what is clipped is what
+        `.decimal()` makes of them.
+
+        Args:
+            low: the least number, of the column's type; None for no bound.
+            high: the greatest one.
+
+        Raises:
+            TypeError: if there is no bound, or one is no number.
+            ValueError: if `low` is above `high`, or a bound is NaN.
+
+        Examples:
+            >>> import fastresume as fr
+            >>> fr.col("clicks").clip(0, 100)
+            fr.col('clicks').clip(0, 100)
+        """
+        what = f"{self._shown}.clip"
+        if low is None and high is None:
+            raise TypeError(f"{what} takes a bound, as .clip(0, 100) or .clip(high=100), found none")
+        least = None if low is None else number(f"the low of {what}", low)
+        greatest = None if high is None else number(f"the high of {what}", high)
+        both = [bound for bound in (least, greatest) if bound is not None]
+        if any(bound != bound for bound in both) or both != sorted(both):
+            raise ValueError(
+                f"{what} takes numbers, the first at most the second, found {low!r} and {high!r}"
+            )
+        self._refuse("clip", clip=None, hash="a bucket is no amount", codes="a code is no amount")
+        self._refuse("clip", raw="bytes are no number", split="texts are no numbers")
+        return self._with(clip=(least, greatest))
+
     def fill_null(self, value: bool | float | str | bytes) -> Column:
         """A value for each null, of the tensor's type: after `.hash()` a bucket, after `.codes()` a code.
 
@@ -178,7 +212,7 @@ class Column(Refusals):
             raise ValueError(f"{self._shown}.hash: buckets must be in [1, 2**63], found {buckets}")
         if not 0 <= seed < 2**64:
             raise ValueError(f"{self._shown}.hash: seed must be in [0, 2**64), found {seed}")
-        self._refuse("hash", hash=None, codes="write .hash or .codes, not both")
+        self._refuse("hash", hash=None, codes="write .hash or .codes, not both", clip="a clip is of amounts")
         if self.rules.cast not in (None, "int64"):
             self._refuse("hash", cast="write .cast(torch.int64) before it: integers are hashed as int64")
         self._refuse_before("hash", "a bucket")
@@ -200,7 +234,7 @@ class Column(Refusals):
                 order = said in ("hash", "codes", "pad")
                 why = f"write .split before .{said}" if order else "what it gives are texts"
                 raise TypeError(f"{self._shown}.split: {why}")
-        self._refuse("split", split=None)
+        self._refuse("split", split=None, clip="what it gives are texts")
         return self._with(split=separator)
 
     def codes(self, values: Iterable[str | bytes] | None = None, unknown: int | None = None) -> Column:
@@ -240,7 +274,7 @@ class Column(Refusals):
                 )
             unknown = at_least(0, f"the unknown of {self._shown}.codes", unknown)
         self._refuse("codes", codes=None, hash="write .hash or .codes, not both")
-        self._refuse("codes", cast="numbers have no codes")
+        self._refuse("codes", cast="numbers have no codes", clip="numbers have no codes")
         self._refuse("codes", decimal="numbers have no codes", raw="bytes of one length have none, but .hash")
         self._refuse_before("codes", "a code")
         return self._with(codes=(named, unknown))
@@ -321,7 +355,12 @@ class Column(Refusals):
         byte first).
         """
         self._refuse("raw", raw=None, decimal="the rule for the bytes is given already")
-        self._refuse("raw", cast="bytes are no number", codes="bytes of one length have none, but .hash")
+        self._refuse(
+            "raw",
+            cast="bytes are no number",
+            clip="bytes are no number",
+            codes="bytes of one length have none, but .hash",
+        )
         self._refuse("raw", fixed="lists of bytes are a Jagged", split="texts are no bytes of one length")
         if self.rules.hash is not None:
             raise TypeError(f"{self._shown}.raw: write .raw before .hash")
@@ -448,7 +487,7 @@ def col(*names: str | Sequence[str]) -> Column:
     """Columns by names and patterns, for `columns=` (with rules) and for `filter=` (in a comparison).
 
     Methods add rules for each column: `cast`, `fill_null`, `mask_null`, `optional`, `from_path`, `alias`,
-    `hash`, `codes`, `pad`, `fixed`, `decimal`, `raw`, `split`. Comparisons with a value, `is_null()`,
+    `hash`, `clip`, `codes`, `pad`, `fixed`, `decimal`, `raw`, `split`. Comparisons with a value, `is_null()`,
     `is_valid()` and `isin(values)` make conditions, which `&`, `|` and `~` join.
 
     Examples:

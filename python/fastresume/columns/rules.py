@@ -57,6 +57,7 @@ class Rules:
         decimal: "int64", "float64" or "bytes".
         raw: whether values of one length are the bytes that the file holds.
         split: the separator between the values in texts.
+        clip: the least and the greatest number, before a cast.
         cast: the name of a dtype.
         rounding: whether integers become the nearest float of that dtype.
         hash: how many buckets, and the seed.
@@ -71,6 +72,7 @@ class Rules:
     decimal: str | None = None
     raw: bool | None = None
     split: str | bytes | None = None
+    clip: tuple[Number | None, Number | None] | None = None
     cast: str | None = None
     rounding: bool = False
     hash: tuple[int, int] | None = None
@@ -94,6 +96,11 @@ class Rules:
         calls.append(".raw()" * bool(self.raw))
         if self.split is not None:
             calls.append(f".split({self.split!r})")
+        if self.clip is not None:
+            low, high = self.clip
+            told = [] if low is None else [_number(low)]
+            told += [] if high is None else [_number(high) if low is not None else f"high={_number(high)}"]
+            calls.append(f".clip({', '.join(told)})")
         if self.cast is not None:
             calls.append(f".cast(torch.{self.cast}{', rounding=True' * self.rounding})")
         if self.hash is not None:

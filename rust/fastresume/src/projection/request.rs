@@ -88,6 +88,8 @@ pub struct ColumnRules {
     pub is_raw: bool,
     /// What stands between the values that texts hold, which become lists.
     pub split: Option<Arc<[u8]>>,
+    /// The least and the greatest number, before a cast: others become these.
+    pub clip: Option<[Option<Fill>; 2]>,
     /// The type that numbers are cast to.
     pub cast: Option<Dtype>,
     /// Whether integers that a type of floats can't hold become its nearest float.
@@ -126,6 +128,7 @@ impl ColumnRules {
             "decimal" => self.decimal = value.read()?,
             "raw" => self.is_raw = value.read()?,
             "split" => self.split = value.read::<Option<Vec<u8>>>()?.map(Arc::from),
+            "clip" => self.clip = value.read::<Option<_>>()?.map(|(low, high)| [low, high]),
             "cast" => self.cast = value.read()?,
             "rounding" => self.is_rounding = value.read()?,
             "hash" => self.hash = value.read::<Option<_>>()?.map(|(count, seed)| Buckets { count, seed }),
@@ -161,6 +164,7 @@ pub struct Expression {
 
 /// One entry of what is asked for.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "a list of them is made once")]
 pub enum Entry {
     /// Columns as they are, by name, name of a struct, or pattern; behind a `!`, those that are not delivered so.
     Plain(String),

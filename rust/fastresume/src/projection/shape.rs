@@ -8,13 +8,14 @@ use crate::projection::padding::Padding;
 use crate::projection::request::{Codes, ColumnRules, Pad, Policy};
 use crate::schema::columns::{Column, Dtype, Given, Kind, Stored};
 use crate::schema::nulls::Nulls;
-use crate::schema::shaping::Shaping;
+use crate::schema::shaping::{Clip, Shaping};
 use crate::schema::vocabulary::Vocabulary;
 
 /// What each is for, as errors say it.
 const HASHED: &str =
     "texts, bytes, integers and lists of them (of whole floats: .cast(torch.int64).hash(buckets))";
 const SPLIT: &str = "texts and bytes";
+const CLIPPED: &str = "integers, floats, and lists of them";
 const CAST: &str = "numbers and lists of them (.hash(buckets) and .codes() make numbers of texts)";
 const CODED: &str = "texts, bytes and lists of them (.hash(buckets) takes integers)";
 const PADDED: &str = "texts, bytes and lists of numbers that differ in length; of lists in lists, .fixed((None, k)) before \
@@ -57,6 +58,12 @@ pub fn shape(columns: &mut [Column], rules: &ColumnRules) -> Result<()> {
             }
         }
         Ok(())
+    } else if let Some(bounds) = rules.clip {
+        let is_bool = |column: &Column| column.dtype == Some(Dtype::Bool);
+        if !can_be_cast(columns) || columns.iter().any(is_bool) {
+            return Err(unfit("clip", CLIPPED, columns));
+        }
+        columns.iter_mut().try_for_each(|column| clip(column, bounds, rules))
     } else if let Some(to) = rules.cast {
         if !can_be_cast(columns) {
             return Err(unfit("cast", CAST, columns));
@@ -96,6 +103,22 @@ fn code(columns: &mut [Column], codes: &Codes) -> Result<()> {
         column.unit = named.as_ref().map(|vocabulary| format!("dictionary[{}]", vocabulary.len()));
         column.vocabulary.clone_from(&named);
     }
+    Ok(())
+}
+
+/// Keeps the numbers of a column between bounds, and casts them.
+fn clip(column: &mut Column, bounds: [Option<Fill>; 2], rules: &ColumnRules) -> Result<()> {
+    let Some(unshaped) = column.dtype else { return Ok(()) };
+    let bits = |bound: Fill| {
+        bits_of(bound, unshaped).ok_or_else(|| {
+            let (type_name, nearest) = (unshaped.name(), nearest_to(bound, unshaped));
+            Error::Argument(format!("the bound {bound} does not fit, the column is {type_name}{nearest}"))
+        })
+    };
+    let [low, high] = bounds.map(|bound| bound.map(bits).transpose());
+    column.shaping =
+        Shaping::Clipped(unshaped, Clip { bounds: [low?, high?], is_rounding: rules.is_rounding });
+    column.dtype = Some(rules.cast.unwrap_or(unshaped));
     Ok(())
 }
 

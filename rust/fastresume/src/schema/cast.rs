@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use half::{bf16, f16};
 
 use crate::schema::buckets::Buckets;
-use crate::schema::shaping::Shaping;
+use crate::schema::shaping::{Clip, Shaping};
 use crate::schema::types::Dtype;
 
 /// Casts numbers of one type to another. Returns false if one is a misfit; its place may hold anything.
@@ -31,8 +31,17 @@ enum How {
     Hashed(Buckets),
     /// Numbers, as the integers that they are.
     CastAndHashed(Loop, Buckets),
+    /// Numbers between two bounds, others as these.
+    Clipped(ClippedCast),
     /// They become differences to a floor, which is added again before they are delivered.
     Lowered(u64),
+}
+
+impl How {
+    /// The loop, where their bits change.
+    fn cast(self) -> Option<Loop> {
+        if let Self::Cast(cast) = self { Some(cast) } else { None }
+    }
 }
 
 impl NumberCast {
@@ -42,6 +51,18 @@ impl NumberCast {
         match shaping {
             Shaping::Hashed(_, buckets) => Self::hashed(stored, buckets),
             Shaping::Rounded(_) => Self::rounded(stored, delivered),
+            Shaping::Clipped(from, clip) => {
+                // A cast takes short integers as files hold them.
+                let from = match from {
+                    Dtype::Int8 | Dtype::Int16 if from != delivered => Dtype::Int32,
+                    Dtype::Uint8 | Dtype::Uint16 if from != delivered => Dtype::Uint32,
+                    _ => from,
+                };
+                let first = Self::new(stored, from)?.how.cast();
+                let cast = if clip.is_rounding { Self::rounded } else { Self::new };
+                let then = if from == delivered { None } else { cast(from, delivered)?.how.cast() };
+                Some(Self { stored, delivered, how: How::Clipped(ClippedCast { first, from, clip, then }) })
+            }
             Shaping::None | Shaping::Cast(_) | Shaping::Coded(..) => Self::new(stored, delivered),
         }
     }
@@ -123,6 +144,7 @@ impl NumberCast {
                 }
                 fits
             }
+            How::Clipped(clip) => clip.write(numbers, places, self.widths()),
             How::Lowered(floor) => {
                 lower(bytemuck::cast_slice(numbers), floor, bytemuck::cast_slice_mut(places))
             }
@@ -154,6 +176,47 @@ impl NumberCast {
             ("", String::new())
         };
         format!("{value}, which does not fit {delivered}{how}: .cast() can name a type that holds it{or}")
+    }
+}
+
+/// Numbers that are cast to the type of bounds, if their bits change, and from it, if they are.
+#[derive(Debug, Clone, Copy)]
+struct ClippedCast {
+    first: Option<Loop>,
+    from: Dtype,
+    clip: Clip,
+    then: Option<Loop>,
+}
+
+impl ClippedCast {
+    /// So many numbers are clipped at a time where they are cast afterwards.
+    const STEP: usize = 128;
+
+    /// Returns false if one is a misfit.
+    fn write(&self, numbers: &[u8], places: &mut [u8], (stored, delivered): (usize, usize)) -> bool {
+        let cast = |numbers: &[u8], clipped: &mut [u8]| {
+            let Some(first) = self.first else {
+                clipped.copy_from_slice(numbers);
+                return true;
+            };
+            first(numbers, clipped)
+        };
+        let Some(then) = self.then else {
+            let fits = cast(numbers, places);
+            self.clip.keep(self.from, places);
+            return fits;
+        };
+        let mut fits = true;
+        let mut room = [0_u64; Self::STEP];
+        let room: &mut [u8] = bytemuck::cast_slice_mut(&mut room);
+        let steps = places.chunks_mut(Self::STEP * delivered);
+        for (places, numbers) in steps.zip(numbers.chunks(Self::STEP * stored)) {
+            let clipped = &mut room[..numbers.len() / stored * self.from.width()];
+            fits &= cast(numbers, clipped);
+            self.clip.keep(self.from, clipped);
+            fits &= then(clipped, places);
+        }
+        fits
     }
 }
 
