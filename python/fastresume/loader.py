@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
+from torch.utils.data import ChainDataset, ConcatDataset
 
 import fastresume._core as _core
 from fastresume.agreement import same_state
@@ -20,8 +21,8 @@ from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive, quoted
-from fastresume.options.hints import METHODS_OF_DATASETS, OF_LOADER
-from fastresume.options.unknown import refuse_attribute, takes_no_other
+from fastresume.options.hints import METHODS_OF_DATASETS, OF_BATCH_AT, OF_LOADER, OF_STATES
+from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import default_threads
 from fastresume.reading.device import Device, check_static, device_of
 from fastresume.reading.iterator import BatchIterator
@@ -38,6 +39,9 @@ from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import Readers
 
 PREFETCH_BYTES = 256 << 20
+
+MOST_THREADS = 1024
+"""A loader takes no more threads or workers: each has memory of its own."""
 
 _AHEAD = 2
 """The batches that each worker makes ahead if no bytes are given."""
@@ -123,7 +127,7 @@ class Loader:
         self._spec = self.dataset._spec
         self._log: DeliveryLog | None = None
         self._made_of = audit, prefetch_bytes is not None, multiprocessing_context
-        self.num_workers = at_least(0, "num_workers", num_workers)
+        self.num_workers = _at_most_many("num_workers", num_workers)
         if self.num_workers and threads is not None:
             raise ValueError(
                 f"threads={threads} and num_workers={num_workers}: batches are read by threads of this "
@@ -131,7 +135,7 @@ class Loader:
             )
         if multiprocessing_context is not None and not self.num_workers:
             raise ValueError("multiprocessing_context is for worker processes: pass num_workers with it")
-        self.threads = default_threads() if threads is None else at_least(0, "threads", threads)
+        self.threads = default_threads() if threads is None else _at_most_many("threads", threads)
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
@@ -191,11 +195,13 @@ class Loader:
         """The number of batches that each rank gets in an uninterrupted pass."""
         return len(self.dataset)
 
+    @takes_no_other("loader.state_dict", {})
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch; see `ParquetDataset.state_dict`."""
         return self.dataset.state_dict()
 
     @bounds_messages
+    @takes_no_other("loader.load_state_dict", OF_STATES)
     def load_state_dict(
         self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False, check_same: bool = False
     ) -> None:
@@ -296,6 +302,7 @@ class Loader:
         return self._present().peek()
 
     @bounds_messages
+    @takes_no_other("loader.replay", {})
     def replay(self, steps: int) -> Iterator[Batch]:
         """The batches of the last steps again, in the order in which they were delivered, bit for bit.
 
@@ -325,6 +332,7 @@ class Loader:
             yield self._put(made_again(self._spec, planned, number, self._pool is not None))
 
     @bounds_messages
+    @takes_no_other("loader.batch_at", OF_BATCH_AT)
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, as this loader's threads or workers make it.
 
@@ -350,6 +358,7 @@ class Loader:
         return self._put(batch_at(self._spec, self.dataset._shared_cursor, epoch, step, state, readers))
 
     @bounds_messages
+    @takes_no_other("loader.batch_of_row", OF_BATCH_AT)
     def batch_of_row(
         self, epoch: int, row_number: int, state: Mapping[str, Any] | Cursor | None = None
     ) -> tuple[Batch, int]:
@@ -380,6 +389,12 @@ class Loader:
             TypeError: always.
         """
         raise TypeError(f"a Loader is a stream of batches: write {quoted(name)} in loader.dataset.schema")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuses to set what is an argument, once the loader is made: it would change nothing."""
+        if not name.startswith("_") and "_latest" in self.__dict__:
+            refuse_setting(self, name, value, OF_LOADER)
+        super().__setattr__(name, value)
 
     if not TYPE_CHECKING:
 
@@ -513,12 +528,33 @@ def _context_of_stream(given: str | BaseContext | None) -> str | BaseContext:
     return "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
 
 
+def _at_most_many(name: str, value: object) -> int:
+    """The number of threads or workers.
+
+    Raises:
+        TypeError: if it is no integer.
+        ValueError: if it is below 0, or more than any machine has use for.
+    """
+    number = at_least(0, name, value)
+    if number > MOST_THREADS:
+        raise ValueError(
+            f"{name} must be at most {MOST_THREADS}, found {number}: leave it out for the cores that this "
+            "process may use"
+        )
+    return number
+
+
 def _dataset_itself(given: object) -> ResumableDataset:
     if isinstance(given, ResumableDataset):
         return given
     advice = "" if dataset_behind(given) is None else ": give the dataset to one loader only"
     if isinstance(given, str | os.PathLike | list | tuple):
         advice = ": write fr.Loader(fr.ParquetDataset(paths, batch_size=n))"
+    elif isinstance(given, ChainDataset | ConcatDataset):
+        advice = (
+            ": write fr.ParquetDataset([path, other]) for rows one after another, or fr.Mixture({name: "
+            "(dataset, weight), ...}, batch_size=n)"
+        )
     elif isinstance(given, Mapping):
         advice = ": write fr.Loader(fr.Mixture({name: dataset, ...}, weights={...}, batch_size=n))"
     found = type(given).__name__

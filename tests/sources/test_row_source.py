@@ -196,8 +196,8 @@ def test_a_source_is_pickled_with_its_dataset() -> None:
     [
         (7, "list of Segment"),
         ([("a", 1), ("a", 2)], "two segments have one name: 'a'"),
-        ([("a", -1)], "a name and a number of rows"),
-        ([("a", True)], "a name and a number of rows"),
+        ([("a", -1)], "rows of the Segment .a. must be"),
+        ([("a", True)], "rows of the Segment .a. must be"),
         ([7], r"Segment\(name, rows\)"),
     ],
 )

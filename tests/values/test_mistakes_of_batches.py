@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import pickle
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from fastresume.sources import Segment
 
 VALUES, OFFSETS = torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])
 FLAGS = torch.tensor([True, False])
@@ -138,3 +142,196 @@ def test_what_a_batch_is_not_says_what_to_write(rows: Callable[..., fr.ParquetDa
     )
     assert batch is not None
     assert (batch == 3) is False
+
+
+def test_settings_of_what_is_made_already_are_refused(rows: Callable[..., fr.ParquetDataset]) -> None:
+    dataset: Any = rows()
+    loader: Any = fr.Loader(dataset)
+
+    def setting(of: Any, name: str, value: Any) -> tuple[Call, type[Exception], str]:
+        written = rf"changes nothing in a {type(of).__name__} .*: write {type(of).__name__}\(\.\.\., {name}="
+        return lambda: setattr(of, name, value), AttributeError, written
+
+    each_refused(
+        (
+            setting(loader, "num_workers", 1),
+            setting(loader, "threads", 2),
+            setting(loader, "audit", "log"),
+            (
+                lambda: setattr(loader, "devise", "cuda"),
+                AttributeError,
+                r"write Loader\(\.\.\., device='cuda'\)",
+            ),
+            (
+                lambda: setattr(loader, "batch_size", 9),
+                AttributeError,
+                r"write ParquetDataset\(paths, batch_size",
+            ),
+            (lambda: setattr(loader, "drop_last", True), AttributeError, "write tail='drop'"),
+            setting(dataset, "shuffle", True),
+            setting(dataset, "seed", 9),
+            setting(dataset, "batch_size", 20),
+            setting(fr.Mixture({"a": (dataset, 1)}, batch_size=5, world=(0, 1)), "stop", "all"),
+            (
+                lambda: setattr(dataset, "epoch", 3),
+                AttributeError,
+                "and needs none: each pass is shuffled again",
+            ),
+            (
+                lambda: fr.Loader(dataset, threads=10**6),
+                ValueError,
+                "threads must be at most 1024, found 1000000",
+            ),
+            (lambda: fr.Loader(dataset, num_workers=10**6), ValueError, "num_workers must be at most 1024"),
+        )
+    )
+    dataset.purpose = loader.purpose = "train"  # what nobody else has is its user's
+
+    class Own(fr.ParquetDataset):
+        pass
+
+    own: Any = Own(dataset.paths, batch_size=5, world=(0, 1))
+    own.seed = 3
+    assert (own.seed, loader.purpose, dataset.map(lambda batch: batch).purpose) == (3, "train", "train")
+
+
+def test_calls_of_loaders_and_cursors_say_what_to_write(
+    rows: Callable[..., fr.ParquetDataset], tmp_path: Path
+) -> None:
+    dataset: Any = rows()
+    loader: Any = fr.Loader(dataset)
+    state = dataset.state_dict()
+    text = state["fastresume"]
+    cursor: Any = fr.Cursor.from_state(state)
+    load, of = dataset.load_state_dict, fr.Cursor.from_state
+    newer = {"fastresume": text.replace('"fastresume":1', '"fastresume":9')}
+    (tmp_path / "log.txt").write_text("")
+    offsets = {f"{tmp_path}/rows.parquet:0": 3}
+    from_offsets: Any = fr.Cursor.from_offsets
+    each_refused(
+        (
+            (
+                lambda: load(state, strict=False),
+                TypeError,
+                "^dataset.load_state_dict has no argument strict=",
+            ),
+            (
+                lambda: loader.load_state_dict(state, strict=False),
+                TypeError,
+                "^loader.load_state_dict .* strict=",
+            ),
+            (
+                lambda: dataset.state_dict("x.json"),
+                TypeError,
+                "^dataset.state_dict takes no argument, found 'x.js",
+            ),
+            (lambda: loader.state_dict("x.json"), TypeError, "^loader.state_dict takes no argument"),
+            (
+                lambda: dataset.batch_at(0, 0, rank=1),
+                TypeError,
+                r"no argument rank=: write world=\(rank, world_s",
+            ),
+            (lambda: loader.batch_at(0, 0, index=1), TypeError, r"no argument index=: write step="),
+            (
+                lambda: load(dataset.state_dict),
+                fr.StateError,
+                r"the function state_dict: call it, as state_dict",
+            ),
+            (lambda: load(loader), fr.StateError, r"write what its state_dict\(\) returns"),
+            (lambda: load(text), fr.StateError, r"write \{'fastresume': text\}"),
+            (lambda: load(json.dumps(state)), fr.StateError, r"json\.loads\(\.\.\.\) first"),
+            (lambda: load({"fastresume": ""}), fr.StateError, "an empty text under the key 'fastresume'"),
+            (lambda: load(newer), fr.StateError, "version 9, .*: upgrade fastresume"),
+            (lambda: fr.Cursor(state), TypeError, r"found \{.*: write Cursor\.from_state\(state\)"),  # type: ignore[arg-type]
+            (lambda: cursor.step, AttributeError, r"write batch\.step of the last batch"),
+            (lambda: cursor.state_dict, AttributeError, r"write \.to_state\(\)"),
+            (lambda: dataset.weights, AttributeError, r"write mixture\.shares"),
+            (
+                lambda: from_offsets(dataset, offsets),
+                TypeError,
+                r"write Cursor\.from_offsets\(offsets, dataset\)",
+            ),
+            (lambda: from_offsets(offsets, 3), TypeError, "one ParquetDataset, found 3: "),
+            (
+                lambda: fr.Loader(dataset + dataset),
+                TypeError,
+                r"found ChainDataset: .*\[path, other\].*fr\.Mixture",
+            ),  # type: ignore[arg-type]
+            (
+                lambda: fr.Loader(dataset, audit=tmp_path / "log.txt"),
+                fr.SourceError,
+                "it is a file, and audit= takes a dir",
+            ),
+            (
+                lambda: next(iter(dataset.map(lambda _: {}))),
+                ValueError,
+                "returned an empty dict: .* Write filter=",
+            ),
+        )
+    )
+    assert of(of(state)) == of(json.loads(json.dumps(state)))
+
+
+class Rows:
+    """A source of rows, as its author may write it."""
+
+    parts: Any = (("a", 20),)
+
+    def snapshot(self) -> str:
+        return "first"
+
+    def segments(self) -> list[Any]:
+        return [Segment(*part) for part in self.parts]
+
+    def schema(self) -> pa.Schema:
+        return pa.schema([pa.field("x", pa.int64(), nullable=False)])
+
+    def read(self, segment: int, start: int, stop: int, columns: list[str]) -> pa.Table:
+        return pa.table({"x": pa.array(range(start, stop), pa.int64())})
+
+
+def with_parts(*parts: Any) -> Rows:
+    made = Rows()
+    made.parts = parts
+    return made
+
+
+def changed(**parts: Any) -> Any:
+    return type("Changed", (Rows,), parts)()
+
+
+def test_what_a_source_lacks_or_has_otherwise_is_named() -> None:
+    def opened(source: object) -> fr.ArrowDataset:
+        return fr.ArrowDataset(source, batch_size=5, world=(0, 1))
+
+    lacks = type("Lacks", (), {name: vars(Rows)[name] for name in ("snapshot", "segments", "schema")})()
+    state = opened(Rows()).state_dict()
+    open_file = changed(connection=property(lambda self: None))
+    open_file.held = threading.Lock()
+    spawned = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    each_refused(
+        (
+            (lambda: opened(Rows), TypeError, r"source is the class Rows: call it, as Rows\(\.\.\.\)"),
+            (
+                lambda: opened(changed(snapshot="v1")),
+                TypeError,
+                r"snapshot of a Changed must be a method, found 'v1'",
+            ),
+            (lambda: opened(lacks), TypeError, r"this Lacks has no read: write def read\(self"),
+            (lambda: opened(with_parts()), ValueError, r"segments\(\) returned none"),
+            (lambda: opened(with_parts(("a", -1))), ValueError, "rows of the Segment 'a' must be at least 0"),
+            (lambda: opened(with_parts(("a", 1.5))), TypeError, "rows of the Segment 'a' must be an integer"),
+            (lambda: opened(with_parts((1, 20))), TypeError, "name of a Segment must be a string"),
+            (
+                lambda: opened(changed(snapshot=lambda self: "second")).load_state_dict(state),
+                fr.StateError,
+                r"or what snapshot\(\) returns of a source of rows",
+            ),
+            (
+                lambda: next(iter(fr.Loader(opened(open_file), **spawned))),  # type: ignore[arg-type]
+                pickle.PicklingError,
+                "the source, a Changed, can't be sent to a worker process",
+            ),
+        )
+    )
+    assert len(opened(with_parts(("a", np.int64(20))))) == 4

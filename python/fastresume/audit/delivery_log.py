@@ -95,6 +95,10 @@ class DeliveryLog:
         self._tip: _Tip | None = None
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise _core.SourceError(
+                f"{self._directory}: can't write the delivery log: it is a file, and audit= takes a directory"
+            ) from None
         except OSError as cause:
             raise _failure(self._directory, cause) from None
 

@@ -23,7 +23,7 @@ from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.device import named_device
 from fastresume.options.hints import METHODS_OF_BATCHES
-from fastresume.options.unknown import refuse_attribute
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.cursor import Cursor
 
 
@@ -176,6 +176,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             raise AttributeError  # `__getattr__` says why
         return np.datetime64(found[0], "ms"), np.datetime64(found[1], "ms")
 
+    @takes_no_other("batch.state_dict", {})
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: `load_state_dict` takes it, and the next batch follows.
 

@@ -35,7 +35,7 @@ from fastresume.kafka.values import value_of
 from fastresume.messages import bounds_messages, warn
 from fastresume.mixing.remaining import rows_left
 from fastresume.options.checks import at_least, one_of, positive, quoted
-from fastresume.options.hints import OF_KAFKA
+from fastresume.options.hints import OF_KAFKA, OF_STATES
 from fastresume.options.rows import Shuffle
 from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import takes_no_other
@@ -404,6 +404,7 @@ class KafkaDataset(RowsDataset):
         self._spec = cast("RoundSpec", found.spec)
 
     @bounds_messages
+    @takes_no_other("dataset.load_state_dict", OF_STATES)
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
         """Resumes from a state at the next `iter()`, on any number of ranks. It asks no broker.
 

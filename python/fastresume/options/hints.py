@@ -191,6 +191,7 @@ METHODS_OF_DATASETS = {
     "sampler": "nothing: shuffle=True and world= of ParquetDataset",
     "num_batches": "len(dataset), of a pass",
     "prefetch": "fr.Loader(dataset), which reads ahead",
+    "weights": "mixture.shares",
     "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
     "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
     "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
@@ -199,6 +200,27 @@ METHODS_OF_DATASETS = {
         for name in ("paths", "num_file_rows", "dictionaries")
     },
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
+}
+
+OF_STATES = {
+    "strict": "nothing: a state fits as a whole, or is refused",
+    "map_location": "nothing: a state is text",
+    "epoch": "nothing: the state says in which pass it is",
+}
+
+OF_BATCH_AT = {
+    **dict.fromkeys(("rank", "world"), "world=(rank, world_size) of the dataset"),
+    **dict.fromkeys(("index", "batch"), "step="),
+}
+
+METHODS_OF_CURSORS = {
+    "step": "batch.step of the last batch",
+    "global_step": "batch.global_step of the last batch",
+    **dict.fromkeys(("state_dict", "to_dict", "state"), ".to_state()"),
+    **dict.fromkeys(("to_json", "dumps"), "json.dumps(cursor.to_state())"),
+    **dict.fromkeys(("load", "load_state_dict", "from_dict", "from_json"), "Cursor.from_state(state)"),
+    **dict.fromkeys(("position", "offset", "rows"), ".consumed_rows"),
+    "seed": ".order, which has it where rows are shuffled",
 }
 
 METHODS_OF_JAGGED = {

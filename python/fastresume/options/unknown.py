@@ -86,6 +86,38 @@ def refuse_attribute(of: object, name: str, what: str, told: Mapping[str, str]) 
     raise AttributeError(bounded(f"{what} has no attribute {name!r}{hint}"), name=name, obj=of)
 
 
+def refuse_setting(of: object, name: str, value: object, told: Mapping[str, str]) -> None:
+    """Refuses to set what is an argument of an object's class: it would change nothing.
+
+    Other attributes are its user's own, and so are those of the user's own classes.
+
+    Raises:
+        AttributeError: naming it, and what to write instead.
+    """
+    kind: Any = type(of)
+    if not kind.__module__.startswith("fastresume."):
+        return
+    there = _arguments(kind)
+    close = name if name in there else _core.nearest(name, there)
+    if name not in there and name in told:
+        hint = _instead(told[name])
+    elif close is not None:
+        hint = f": write {kind.__name__}(..., {close}={quoted(value)})"
+    else:
+        return
+    raise AttributeError(
+        bounded(f".{name} = {quoted(value)} changes nothing in a {kind.__name__} that is made already{hint}"),
+        name=name,
+        obj=of,
+    )
+
+
+@functools.cache
+def _arguments(kind: Any) -> list[str]:
+    """The names of the arguments that a class takes."""
+    return list(inspect.signature(kind).parameters)
+
+
 def _instead(told: str) -> str:
     """What to write, in words that follow a name."""
     needless = told.removeprefix("nothing: ")

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from fastresume.batch.batch import Batch
 from fastresume.buffers import Intervals
 from fastresume.messages import bounds_messages
+from fastresume.options.hints import OF_BATCH_AT
 from fastresume.options.rows import Intervals as RowIntervals
+from fastresume.options.unknown import takes_no_other
 from fastresume.reading import random_access
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.resumable import ResumableDataset
@@ -39,6 +41,7 @@ class FilesDataset(ResumableDataset):
         return self._spec.num_file_rows
 
     @bounds_messages
+    @takes_no_other("dataset.read_rows", {})
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
 
@@ -58,6 +61,7 @@ class FilesDataset(ResumableDataset):
         return random_access.read_rows(self._spec, row_numbers)
 
     @bounds_messages
+    @takes_no_other("dataset.batch_of_row", OF_BATCH_AT)
     def batch_of_row(
         self, epoch: int, row_number: int, state: Mapping[str, Any] | Cursor | None = None
     ) -> tuple[Batch, int]:

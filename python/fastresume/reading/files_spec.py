@@ -159,6 +159,9 @@ class FilesSpec(ReadSpec):
                 ) from None
             told = self.unit_told if error.differs_in == "selection of rows" else ""
             told += "" if self.table is None else f". {self.table.told}"
+            if self.door.part == "segment" and error.differs_in == "dataset":
+                told += ". Files are the segments here: other names or rows of them, other columns, or what "
+                told += "snapshot() returns of a source of rows"
             error.args = (f"{error}{told}",)
             raise
 

@@ -18,9 +18,9 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import one_of, quoted
-from fastresume.options.hints import METHODS_OF_DATASETS, OF_MAP
+from fastresume.options.hints import ANYWHERE, METHODS_OF_DATASETS, OF_BATCH_AT, OF_MAP, OF_STATES
 from fastresume.options.tail import TailOfPass
-from fastresume.options.unknown import refuse_attribute, takes_no_other
+from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import World
 from fastresume.reading import random_access
 from fastresume.reading.iterator import BatchIterator
@@ -146,6 +146,7 @@ class ResumableDataset(IterableDataset[Batch]):
         """The number of batches that this rank still gets in the current pass."""
         return self._spec.pass_from(self._shared_cursor.cursor, 1).batches_left
 
+    @takes_no_other("dataset.state_dict", {})
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch: one leaf under the key "fastresume".
 
@@ -164,6 +165,7 @@ class ResumableDataset(IterableDataset[Batch]):
         return Cursor(self._shared_cursor.cursor).to_state()
 
     @bounds_messages
+    @takes_no_other("dataset.load_state_dict", OF_STATES)
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
         """Resumes from a state at the next `iter()`, on any number of ranks and workers.
 
@@ -325,6 +327,12 @@ class ResumableDataset(IterableDataset[Batch]):
         mapped._spec = self._spec.mapped(function, choice == "mask")
         return mapped
 
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuses to set what is an argument: it would change nothing."""
+        if not name.startswith("_"):
+            refuse_setting(self, name, value, ANYWHERE)
+        super().__setattr__(name, value)
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
@@ -332,6 +340,7 @@ class ResumableDataset(IterableDataset[Batch]):
             refuse_attribute(self, name, f"a {type(self).__name__}", METHODS_OF_DATASETS)
 
     @bounds_messages
+    @takes_no_other("dataset.batch_at", OF_BATCH_AT)
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again; the time does not depend on the step's number.
 

@@ -170,6 +170,11 @@ def _copy(batch: Batch) -> Batch:
 
 def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:
     """A transform's result, with the cursor and the origin of the batch that it was given."""
+    if isinstance(made, Mapping) and not len(made):
+        raise ValueError(
+            f"{name_of(transform)} returned an empty {type(made).__name__}: a function given to map() "
+            "must return the batch, or a mapping of names to values. Write filter= to leave rows out"
+        )
     if isinstance(made, Batch):
         return made if made._origin is batch._origin else Batch(made._tensors, batch._origin)
     if not isinstance(made, Mapping):

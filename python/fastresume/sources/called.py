@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing.context
+import pickle
 from collections.abc import Sequence
+from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
-from fastresume.options.checks import quoted
+from fastresume.messages import bounded
+from fastresume.options.checks import at_least, quoted
 from fastresume.sources.part import GROUP_ROWS, Part, groups
 from fastresume.sources.patience import FINAL, Patience
-from fastresume.sources.row_source import RowSource, Segment
+from fastresume.sources.row_source import METHODS, RowSource, Segment
 from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ class CalledSource:
     """
 
     def __init__(self, source: RowSource) -> None:
+        _check_methods(source)
         self._source = source
         self._segments = _checked_segments(source.segments())
         self._snapshot = source.snapshot()
@@ -43,6 +48,19 @@ class CalledSource:
         """What the core reads the rows from."""
         counts = [groups(segment.rows) for segment in self._segments]
         return _core.Rows.called(self._schema, footer_of(self._schema), counts, self.read, (rows_of, self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        if multiprocessing.context.get_spawning_popen() is not None:  # of a worker process
+            try:
+                ForkingPickler.dumps(self._source)
+            except Exception as error:
+                raise pickle.PicklingError(
+                    f"the source, a {type(self._source).__name__}, can't be sent to a worker process, which "
+                    f"Python starts from scratch here: {bounded(str(error))}. Define its class at a module's "
+                    "top level, leave what is open out in __getstate__, or take "
+                    "multiprocessing_context='fork'"
+                ) from error
+        return self.__dict__.copy()
 
     def parts(self, _: _core.Rows) -> list[Part]:
         """The parts, in the order in which their rows are numbered."""
@@ -148,15 +166,26 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         raise _core.DataError(f"read() returned other types than schema() names: {error}") from None
 
 
+def _check_methods(source: RowSource) -> None:
+    for name in METHODS:
+        if not callable(found := getattr(source, name)):
+            raise TypeError(
+                f"{name} of a {type(source).__name__} must be a method, found {quoted(found)}: write "
+                f"def {name}(self): return ..."
+            )
+
+
 def _checked_segments(given: Any) -> list[Segment]:
     if not isinstance(given, Sequence) or isinstance(given, str | bytes):
         raise TypeError(f"segments() must return a list of Segment(name, rows), found {quoted(given)}")
+    if not given:
+        raise ValueError("segments() returned none: a source has one Segment(name, rows) at least")
     found = []
     for one in given:
         if not isinstance(one, tuple) or len(one) != 2:
             raise TypeError(f"segments() must return Segment(name, rows), found {quoted(one)}")
         name, rows = one
-        if not isinstance(name, str) or not isinstance(rows, int) or isinstance(rows, bool) or rows < 0:
-            raise TypeError(f"a Segment has a name and a number of rows, found {quoted(one)}")
-        found.append(Segment(name, rows))
+        if not isinstance(name, str):
+            raise TypeError(f"the name of a Segment must be a string, found {quoted(one)}")
+        found.append(Segment(name, at_least(0, f"rows of the Segment {quoted(name)}", rows)))
     return found

@@ -8,7 +8,7 @@ import fastresume._core as _core
 from fastresume.sources.called import CalledSource
 from fastresume.sources.hub_dataset import HubDataset, is_of_datasets
 from fastresume.sources.ipc_files import IpcFiles, names_files
-from fastresume.sources.row_source import RowSource
+from fastresume.sources.row_source import METHODS, RowSource
 from fastresume.sources.tables import Tables
 
 
@@ -35,8 +35,16 @@ def has_session(source: Any) -> bool:
 
 
 def _opener(source: Any, stores: _core.Stores) -> CalledSource | HubDataset | IpcFiles | Tables:
+    if isinstance(source, type):
+        raise TypeError(f"source is the class {source.__name__}: call it, as {source.__name__}(...)")
     if isinstance(source, RowSource):
         return CalledSource(source)
+    lacking = [name for name in METHODS if not hasattr(source, name)]
+    if len(lacking) == 1 and not hasattr(source, "__arrow_c_stream__"):
+        raise TypeError(
+            f"a source of rows has {', '.join(METHODS)}; this {type(source).__name__} has no {lacking[0]}: "
+            f"write def {lacking[0]}(self, ...), as of fastresume.sources.RowSource"
+        )
     if is_of_datasets(source):
         return HubDataset(source)
     return IpcFiles.of(source, stores) if names_files(source) else Tables.of(source)

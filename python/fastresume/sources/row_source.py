@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+METHODS = ("snapshot", "segments", "schema", "read")
+"""The methods of a source."""
+
 
 class Segment(NamedTuple):
     """A part of a source whose number of rows is known.

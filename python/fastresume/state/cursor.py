@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 
@@ -13,6 +13,8 @@ import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
+from fastresume.options.hints import METHODS_OF_CURSORS
+from fastresume.options.unknown import refuse_attribute
 from fastresume.state.offsets import Listing, consumed
 from fastresume.state.session import in_session
 
@@ -69,6 +71,10 @@ class Cursor:
     __slots__ = ("_core",)
 
     def __init__(self, core: _core.Cursor) -> None:
+        if not isinstance(core, _core.Cursor):
+            raise TypeError(
+                f"a Cursor is made of a state, found {quoted(core)}: write Cursor.from_state(state)"
+            )
         self._core = core
 
     @classmethod
@@ -96,12 +102,19 @@ class Cursor:
                     f"a state has its text under the key '{KEY}', found {type(text).__name__}: pass what "
                     "batch.state_dict() returned, whose one value is this text, not parsed and not encoded"
                 )
+            if text == "":
+                raise _core.StateError(
+                    f"the state has an empty text under the key '{KEY}': it was lost on its way; pass what "
+                    "batch.state_dict() returned, as it was"
+                )
             if not isinstance(text, str):
                 text = json.dumps(dict(state))
             elif len(state) > 1:
                 raise _core.StateError(f"the state has more than the key '{KEY}': {_keys(state)}")
             return cls(_core.Cursor.parse(text))
-        except _core.StateError:
+        except _core.StateError as error:
+            if "this release reads version" in str(error):
+                error.args = (f"{error}: upgrade fastresume",)
             raise
         # Other types, lone surrogates, nesting without end: what is no JSON.
         except (TypeError, ValueError, RecursionError) as cause:
@@ -143,7 +156,7 @@ class Cursor:
             >>> Cursor.from_offsets(offsets, dataset, files=["data/part-0.parquet"]).remaining().tolist()
             [[30, 50], [80, 100]]
         """
-        spec = _files_of(dataset)
+        spec = _files_of(dataset, offsets)
         rest = (
             "the rows that are left, by ParquetDataset(..., rows=Cursor.rows_after_offsets(offsets, dataset))"
         )
@@ -188,7 +201,7 @@ class Cursor:
             >>> Cursor.rows_after_offsets(offsets, dataset).tolist()
             [[30, 50], [80, 100]]
         """
-        spec = _files_of(dataset)
+        spec = _files_of(dataset, offsets)
         manifest = spec.manifest
         _, rows = consumed(offsets, Listing(spec, files, paths))
         selected = manifest.selected
@@ -309,6 +322,12 @@ class Cursor:
     def __reduce__(self) -> tuple[type[Cursor], tuple[_core.Cursor]]:
         return Cursor, (self._core,)
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what a cursor has not."""
+            refuse_attribute(self, name, "a Cursor", METHODS_OF_CURSORS)
+
     def __repr__(self) -> str:
         consumed = f"{self.consumed_rows} of {self.num_rows} ({self.progress():.1%})"
         return (
@@ -317,16 +336,21 @@ class Cursor:
         )
 
 
-def _files_of(dataset: Dataset) -> ReadRows:
+def _files_of(dataset: Dataset, offsets: object) -> ReadRows:
     """What a dataset of one list of files reads.
 
     Raises:
         TypeError: if it is something else.
     """
+    if isinstance(dataset, Mapping) and hasattr(offsets, "_spec"):
+        raise TypeError(
+            f"offsets come first, found a {type(offsets).__name__}: write "
+            "Cursor.from_offsets(offsets, dataset)"
+        )
     spec = getattr(dataset, "_spec", None)
     if spec is None or not hasattr(spec, "manifest"):
         raise TypeError(
-            f"offsets tell rows of one ParquetDataset, found a {type(dataset).__name__}: of a Mixture, make "
+            f"offsets tell rows of one ParquetDataset, found {quoted(dataset)}: of a Mixture, make "
             "each source of what is left of it, as ParquetDataset(..., "
             "rows=Cursor.rows_after_offsets(offsets, mixture.datasets[name]))"
         )
@@ -335,6 +359,11 @@ def _files_of(dataset: Dataset) -> ReadRows:
 
 
 def _found(given: object) -> str:
+    if callable(given) and not isinstance(given, type):
+        name = getattr(given, "__name__", type(given).__name__)
+        return f"the function {name}: call it, as {name}()"
+    if callable(getattr(given, "state_dict", None)):
+        return f"{quoted(given)}: write what its state_dict() returns"
     if not isinstance(given, (str, bytes, bytearray, os.PathLike)):
         return quoted(given)
     if isinstance(given, os.PathLike) or "{" not in str(given):
@@ -342,6 +371,12 @@ def _found(given: object) -> str:
             f"{quoted(given)}: if it names a file, load that, as torch.load(path)['data'] or "
             "json.loads(path.read_text()), and pass the state in it"
         )
+    try:
+        parsed = json.loads(given)
+    except (TypeError, ValueError, RecursionError):
+        parsed = None
+    if isinstance(parsed, dict) and isinstance(parsed.get(KEY), int):
+        return f"the text in one: write {{'{KEY}': text}}"
     return f"{type(given).__name__}: parse JSON by json.loads(...) first"
 
 

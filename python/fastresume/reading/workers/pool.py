@@ -263,6 +263,12 @@ class WorkerPool:
         if not died:
             told = "a worker closed its connection to the main process"
         _log.error("%s", told)
+        method = context_of(self._context).get_start_method()
+        if method != "fork" and any(worker.exit_code() == 1 for worker in died):
+            told += (
+                f". Under {method!r} a worker imports the script first, and its error is above: what starts "
+                "the job must be under if __name__ == '__main__':"
+            )
         step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
         self._let_go()  # the others have no one to work for
         return _core.FastresumeError(
