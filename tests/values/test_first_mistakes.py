@@ -249,3 +249,11 @@ def test_addresses_of_other_sources_say_what_reads_them() -> None:
     for address, way in (("odps://p/tables/t", "maxcompute.open"), ("kafka://b:9092/t", "KafkaDataset")):
         with pytest.raises(ValueError, match=way):
             fr.ParquetDataset(address, batch_size=2)
+
+
+def test_a_decimal_takes_the_dtype_as_torch_names_it() -> None:
+    assert fr.col("d").decimal(torch.float64).equals(fr.col("d").decimal("float64"))
+    with pytest.raises(
+        ValueError, match="must be 'int64' or 'float64' or 'float32' or 'bytes', found 'int8'"
+    ):
+        fr.col("d").decimal(torch.int8)

@@ -141,8 +141,10 @@ class _Asked:
             f"{named(ranks)}: " + ", ".join(f"{key} {reads[key]}" for key in differ)
             for ranks, reads in found[:MOST_NAMED]
         ]
+        of_files = {"files", "rows", "dataset", "sources"} & set(differ)
+        way = "List the files once, and give each rank this list" if of_files else "Give all ranks the same"
         raise _core.FastresumeError(
             f"the ranks do not read the same: {'; '.join(each)}{'; ...' if len(found) > MOST_NAMED else ''}. "
-            "List the files once, and give each rank this list; a dataset that a rank reads alone takes "
-            f"world=(0, 1); {CHECK_RANKS}=0 in the environment turns this comparison off"
+            f"{way}; a dataset that a rank reads alone takes world=(0, 1); "
+            f"{CHECK_RANKS}=0 in the environment turns this comparison off"
         )

@@ -331,21 +331,22 @@ class Column(Refusals):
             self._refuse("fixed", pad="all rows have one length already")
         return self._with(fixed=tuple(sizes))
 
-    def decimal(self, to: Literal["int64", "float64", "float32", "bytes"]) -> Column:
+    def decimal(self, to: Literal["int64", "float64", "float32", "bytes"] | torch.dtype) -> Column:
         """Decimals as unscaled integers ("int64"), as floats, or as the bytes that the file holds ("bytes").
 
         "float32" is the float32 nearest to the float64. Without it, "int64" if the type says that all fit (18
-        digits). An integer that does not fit is a DataError that names it.
+        digits). An integer that does not fit is a DataError that names it. `torch.float64` means "float64".
         """
-        one_of(f"the type of {self._shown}.decimal", to, ("int64", "float64", "float32", "bytes"))
+        named = str(to).removeprefix("torch.")
+        one_of(f"the type of {self._shown}.decimal", named, ("int64", "float64", "float32", "bytes"))
         self._refuse("decimal", decimal=None, codes="numbers have no codes", raw="bytes are no decimal")
         self._refuse("decimal", split="texts are no decimals")
         if self.rules.cast is not None or self.rules.hash is not None:
             said = "cast" if self.rules.cast is not None else "hash"
             raise TypeError(f"{self._shown}.decimal: write .decimal before .{said}")
-        if to == "float32":
+        if named == "float32":
             return self._with(decimal="float64", cast="float32")
-        return self._with(decimal=str(to))
+        return self._with(decimal=named)
 
     def raw(self) -> Column:
         """Values of one length as the bytes that the file holds: uint8 `[B, n]`; of lists, `values` `[*, n]`.
