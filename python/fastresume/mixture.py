@@ -150,6 +150,7 @@ class Mixture(ResumableDataset):
         named_lanes = None if lanes is None else at_least(1, "lanes", lanes)
         cut_of(rows, own_world.world_size, 1, named_lanes, None)
         _check_alike(datasets)
+        _tell_unused(datasets, own_world, rows)
         first = next(iter(datasets.values()))
         spec = MixtureSpec(
             schema=first._spec.schema,
@@ -410,6 +411,20 @@ def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
         if (other := names.setdefault(id(dataset), name)) != name:
             warn(f"sources {other!r} and {name!r} are one dataset: each of its rows comes by both")
             return
+
+
+def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: int) -> None:
+    """Warns of sources that were made for other ranks, and logs other batch sizes: the mixture's count."""
+    for name, dataset in datasets.items():
+        spec = dataset._spec
+        if spec.world != world and not spec.world_was_detected:
+            warn(
+                f"source {name!r} was made for {spec.world}, and the mixture is for {world}, which counts: "
+                "leave world= out of the source, or write it of the Mixture"
+            )
+        if spec.has_batch_size and spec.batch_size != batch_size:
+            told = "source %r has batch_size=%d, and the mixture's own counts: %d"
+            _log.info(told, name, spec.batch_size, batch_size)
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 import re
 import threading
@@ -270,6 +271,20 @@ def test_calls_of_loaders_and_cursors_say_what_to_write(
         )
     )
     assert of(of(state)) == of(json.loads(json.dumps(state)))
+
+
+def test_what_sources_of_a_mixture_were_made_with_besides_is_told(
+    rows: Callable[..., fr.ParquetDataset], caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.INFO, "fastresume"),
+        pytest.warns(
+            UserWarning, match=r"'a' was made for World\(rank=0, world_size=2\), .* world_size=1\)"
+        ) as told,
+    ):
+        fr.Mixture({"a": (rows(world=(0, 2)), 1), "b": (rows(), 1)}, batch_size=4, world=(0, 1))
+    assert len(told) == 1
+    assert "source 'b' has batch_size=5, and the mixture's own counts: 4" in caplog.text
 
 
 class Rows:
