@@ -417,7 +417,8 @@ def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: 
     """Warns of sources that were made for other ranks, and logs other batch sizes: the mixture's count."""
     for name, dataset in datasets.items():
         spec = dataset._spec
-        if spec.world != world and not spec.world_was_detected:
+        is_named = not (spec.world_was_detected or dataset._is_stream)  # other ranks of a stream are refused
+        if spec.world != world and is_named:
             warn(
                 f"source {name!r} was made for {spec.world}, and the mixture is for {world}, which counts: "
                 "leave world= out of the source, or write it of the Mixture"
