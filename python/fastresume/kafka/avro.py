@@ -78,7 +78,7 @@ class Avro(Value):
         if schema is not None:
             self._read_in(None, _parsed_argument(schema))
 
-    def learn(self, topics: Sequence[str]) -> object:
+    def _learn(self, topics: Sequence[str]) -> object:
         """The latest schema of the subject, if none is given.
 
         Raises:
@@ -93,8 +93,8 @@ class Avro(Value):
         except _core.DataError as error:
             raise _core.DataError(f"{error}: write subject=, or schema= for the columns") from None
 
-    def know(self, learned: object) -> None:
-        """Reads rows in the columns of what `learn` found."""
+    def _know(self, learned: object) -> None:
+        """Reads rows in the columns of what `_learn` found."""
         if isinstance(learned, Written):
             self._read_in(learned.id, _parsed(learned))
 
@@ -147,7 +147,7 @@ class Avro(Value):
                 )
         return parsed
 
-    def text(self) -> str:
+    def _text(self) -> str:
         """What it is."""
         return "Avro"
 

@@ -223,14 +223,14 @@ class KafkaDataset(RowsDataset):
                             return message
                 return None
 
-            learned = own_value.learn(settings.topics)
-            own_value.know(learned)
+            learned = own_value._learn(settings.topics)
+            own_value._know(learned)
             schema = found_schema(own_value, first, settings.name)
             begins = {part: Place(offset) for part, offset in offsets.items()}
             return _Opened(topics, begins, stop_offsets(own_stop, parts, client), learned, schema)
 
         found = opened() if peers is None else peers.lead("open the topics", opened)
-        own_value.know(found.learned)
+        own_value._know(found.learned)
         if own_value.schema is None:
             own_value.schema = found.schema
         kept = None if filter is None else RowFilter(filter, found.schema)

@@ -68,7 +68,7 @@ class Decoder:
     def text(self) -> str:
         """What decides which rows messages have, in words."""
         kept = "" if self._filter is None else f", filter {self._filter}"
-        return f"{self._value.text()}{kept}, bad_rows={self._bad_rows}"
+        return f"{self._value._text()}{kept}, bad_rows={self._bad_rows}"
 
     def chunks(self, by_part: Mapping[Part, Sequence[Message]]) -> dict[Part, Chunk]:
         """The rows of messages of each partition. A filter is asked once for all of them.

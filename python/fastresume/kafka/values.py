@@ -36,12 +36,12 @@ class Value(ABC):
 
     schema: pa.Schema | None = None
 
-    def learn(self, topics: Sequence[str]) -> object:  # noqa: ARG002  (most need nothing)
+    def _learn(self, topics: Sequence[str]) -> object:  # noqa: ARG002  (most need nothing)
         """What one rank asks others than the brokers for, and tells all ranks; None for nothing."""
         return None
 
-    def know(self, learned: object) -> None:  # noqa: B027  (most need nothing)
-        """Takes what `learn` found on one rank."""
+    def _know(self, learned: object) -> None:  # noqa: B027  (most need nothing)
+        """Takes what `_learn` found on one rank."""
 
     @abstractmethod
     def decoded(self, values: Sequence[bytes]) -> Decoded:
@@ -52,7 +52,7 @@ class Value(ABC):
         """
 
     @abstractmethod
-    def text(self) -> str:
+    def _text(self) -> str:
         """What it is, in words that differ if rows do."""
 
 
@@ -122,7 +122,7 @@ class ArrowIPC(Value):
         with pyarrow.ipc.open_stream(value) as stream:
             return stream.read_all()
 
-    def text(self) -> str:
+    def _text(self) -> str:
         """What it is."""
         return "ArrowIPC"
 
@@ -265,7 +265,7 @@ class JSON(Value):
         table = arrow().Table.from_pylist(rows, schema=self.schema)
         return Decoded(table, np.array(counts, np.int64))
 
-    def text(self) -> str:
+    def _text(self) -> str:
         """What it is."""
         return "JSON"
 
@@ -298,12 +298,12 @@ class Called(Value):
             )
         return Decoded(table, np.ones(len(values), np.int64))
 
-    def text(self) -> str:
+    def _text(self) -> str:
         """What it is."""
         return f"function {getattr(self._function, '__qualname__', 'of values')}"
 
     def __repr__(self) -> str:
-        return self.text()
+        return self._text()
 
 
 def value_of(given: object) -> Value:
