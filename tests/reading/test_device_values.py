@@ -113,7 +113,7 @@ def test_what_has_no_one_shape_can_not_be_static(wide: Dataset, numbers: Dataset
 
 
 def shorter(batch: fr.Batch) -> dict[str, Any]:
-    return {"x": batch["row"][batch.step :]}
+    return {"x": batch["row"][batch.step :], "row": batch["row"]}
 
 
 def narrower(batch: fr.Batch) -> dict[str, Any]:
