@@ -271,7 +271,8 @@ def test_the_command_says_what_it_found(
     torch.save({"model": {}, "data": state}, file)
     assert run(later, "--start", file)[0] == 0
     file.write_text("[1]")
-    for wrong in ("{", "{}", json.dumps({"fastresume": "{}"}), file, tmp_path / "missing"):
+    far = oracle.checked({**json.loads(state["fastresume"]), "epoch": 1 << 22})
+    for wrong in ("{", "{}", json.dumps({"fastresume": "{}"}), far, file, tmp_path / "missing"):
         status, out, error = run(later, "--start", wrong)
         assert (status, out) == (2, "")
         assert "--start" in error

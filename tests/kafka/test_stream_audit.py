@@ -56,6 +56,18 @@ def test_a_stream_is_proven_round_by_round(broker: Start, tmp_path: Path) -> Non
     assert not list(tmp_path.glob("dataset-*"))  # states describe rounds
 
 
+def test_a_state_before_the_first_round_may_be_declared(broker: Start, tmp_path: Path) -> None:
+    kafka = broker()
+    kafka.send(messages([(0, 4)] * 4)[0])
+    dataset = opened(kafka, 4)
+    state = dataset.state_dict()
+    dataset.close()
+    live(kafka, tmp_path, 4, state, round_rows=8)
+    report = audit(tmp_path, [state["fastresume"]])
+    assert report.problems == 0, "\n".join(report.lines)
+    assert report.finished == [2]
+
+
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_lives_on_other_batch_sizes_are_proven_as_one(broker: Start, tmp_path: Path, shuffle: bool) -> None:
     kafka = broker(partitions=3)

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 from fastresume.audit.verify import audit
 from fastresume.checkpoint import Checkpointer
+from fastresume.cli import main
 from fastresume.kafka import KafkaDataset
 from fastresume.training import Evaluator
 from support.audits import bodies, write_bodies
@@ -348,6 +349,33 @@ def test_a_mixture_with_a_stream_is_proven(broker: Start, tmp_path: Path) -> Non
     moved = [re.sub(rb"\[0,0,(8),0,", rb"[0,0,9,0,", body) for body in records]
     write_bodies(path, moved)
     assert audit(tmp_path).problems > 0
+
+
+def test_states_without_a_round_are_proven(
+    broker: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kafka = broker()
+    kafka.send(messages([(0, 4)] * 12)[0])
+
+    def is_proven(logs: str, mixture: fr.Mixture, state: Any) -> bool:
+        with fr.Loader(mixture, threads=1, audit=tmp_path / logs) as loader:
+            loader.load_state_dict(state)
+            assert len(list(itertools.islice(loader, 4))) == 4
+        status = main(["audit", str(tmp_path / logs), "--start", json.dumps(state)])
+        told = capsys.readouterr()
+        assert "problem" not in told.out + told.err
+        return status == 0
+
+    first, second = (opened(kafka, 4, (1, 1), round_rows=8) for _ in range(2))
+    before = first.state_dict()
+    end = [batch.state_dict() for batch in itertools.islice(first, 5) if batch.epoch == 0][-1]
+    for state in (before, end):
+        assert json.loads(state["fastresume"])["dataset"]["rows"] == 0
+        without = fr.Mixture({"old": (table_of(), 1)}, batch_size=4, world=(0, 1))
+        assert is_proven(f"without {state is end}", without, state)
+        assert is_proven(f"with {state is end}", second, state)
+    close(first)
+    close(second)
 
 
 def test_what_a_mixture_can_not_do_with_a_stream_is_refused(broker: Start) -> None:

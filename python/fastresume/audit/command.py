@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fastresume._core import StateError
 from fastresume.amounts import plural
+from fastresume.audit.place import Place
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
 from fastresume.messages import in_words
@@ -108,9 +109,11 @@ def declared(text: str) -> str:
     is_text = text.lstrip().startswith("{")
     try:
         cursor = only_state(json.loads(text), "it") if is_text else read(newest(Path(text)))
+        found = cursor.to_state()[KEY]
+        Place(found)  # which says here what the audit does not understand
     except (OSError, ValueError) as cause:  # a StateError is also a ValueError
         raise StateError(f"{'--start' if is_text else f'--start {text}'}: {in_words(cause)}") from None
-    return cursor.to_state()[KEY]
+    return found
 
 
 def _refuse(reason: str) -> int:

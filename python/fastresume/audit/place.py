@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from fastresume._core import StateError
 from fastresume.audit.axis import PASS, Axis, left_of, ordinals_at
 from fastresume.audit.ranges import NOTHING, common, size, union, without
 from fastresume.audit.stream_round import StreamRound
@@ -34,7 +35,7 @@ class Place:
         text: the state, as JSON.
 
     Raises:
-        ValueError, TypeError, KeyError, IndexError, OverflowError: if it is none.
+        StateError: if it is none.
 
     Attributes:
         epoch: the number of the pass.
@@ -42,7 +43,7 @@ class Place:
         fingerprint, selection: those of its files, if it is not.
         names: of the sources.
         weights: of these in the present stage; 0 of those that are not read.
-        positions: how many the present stage has.
+        positions: how many the present stage has; 0 where the next round is not known.
         orders: the order of each source.
         files: of each source, what tells its files and its selected rows from others.
         rows: how many a pass of each source has.
@@ -50,7 +51,13 @@ class Place:
     """
 
     def __init__(self, text: str) -> None:
-        told = json.loads(text)
+        try:
+            self._read(json.loads(text))
+            self._check()
+        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as cause:
+            raise StateError(f"a state is not understood: {cause!r}") from None
+
+    def _read(self, told: Mapping[str, Any]) -> None:
         order: dict[str, Any] = told["order"]
         self.epoch: int = told["epoch"]
         self.positions: int = told["dataset"]["rows"]
@@ -78,12 +85,15 @@ class Place:
         self.names: list[str] = list(self.orders)
         self.rows: dict[str, int] = {source[0]: source[2] for source in self._sources}
         self._order = json.dumps([self.epoch, told["dataset"], told["selection"], order])
-        self._check()
 
     def _check(self) -> None:
         """Refuses numbers that no state has."""
         cuts = [*self._cuts, *(cut for _, _, own in self._stages for cut in own)]
-        if not all(0 < row < PASS for row in (self.positions, *self.rows.values())):
+        read = dict(zip(self.names, self.weights, strict=True))
+        # A stream has none before its first round, and a mixture with it none where the next is not known.
+        least = [(int(not self.rounds), self.positions)]
+        least += [(int(read[name] > 0 and name not in self.rounds), rows) for name, rows in self.rows.items()]
+        if not all(low <= rows < PASS for low, rows in least):
             raise ValueError("there are no such numbers of rows")
         if not 0 <= self.epoch < MOST_PASSES or not 0 < sum(self.weights) <= MOST_PLACES:
             raise ValueError("there are no such passes and weights")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fastresume._core import StateError
 from fastresume.amounts import plural
 from fastresume.audit.account import Account
 from fastresume.audit.batch_graph import BatchGraph
@@ -25,6 +26,7 @@ def audit(directory: Path, declared: Sequence[str] = ()) -> Report:
 
     Raises:
         OSError: if the directory or a file in it can't be read.
+        StateError: if what is declared is no state.
     """
     report = Report()
     starts: list[Start] = []
@@ -56,10 +58,8 @@ def _parsed(starts: Sequence[Start], report: Report) -> tuple[Places, Places]:
         try:
             for text in (start.cursor, start.stage or start.cursor):
                 parsed[text] = parsed.get(text) or Place(text)
-        except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as cause:
-            report.problem(
-                f"{start.file}: at byte {start.offset}: a start record is not understood: {cause!r}"
-            )
+        except StateError as cause:
+            report.problem(f"{start.file}: at byte {start.offset}: in a start record, {cause}")
             continue
         states[index], stages[index] = parsed[start.cursor], parsed[start.stage or start.cursor]
     return states, stages
