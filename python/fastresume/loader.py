@@ -354,6 +354,7 @@ class Loader:
             >>> loader.batch_at(epoch=0, step=2).rows()[:2]
             array([64, 65])
         """
+        self.dataset._check_present()
         readers = Readers(self.num_workers or 1, self._pool is not None)
         return self._put(batch_at(self._spec, self.dataset._shared_cursor, epoch, step, state, readers))
 
@@ -378,6 +379,7 @@ class Loader:
             >>> int(batch.rows()[place])
             70
         """
+        self.dataset._check_present()
         readers = Readers(self.num_workers or 1, self._pool is not None)
         found = batch_of_row(self._spec, self.dataset._shared_cursor, epoch, row_number, state, readers)
         return self._put(found[0]), found[1]
@@ -556,7 +558,7 @@ def _dataset_itself(given: object) -> ResumableDataset:
             "(dataset, weight), ...}, batch_size=n)"
         )
     elif isinstance(given, Mapping):
-        advice = ": write fr.Loader(fr.Mixture({name: dataset, ...}, weights={...}, batch_size=n))"
+        advice = ": write fr.Loader(fr.Mixture({name: (dataset, weight), ...}, batch_size=n))"
     found = type(given).__name__
     if isinstance(given, type):
         found, advice = f"the class {given.__name__}", f": call it, as {given.__name__}(...)"

@@ -219,7 +219,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
         shares=shares,
         rounded=spec.rounded(cursor.epoch),
         rows={name: given[name] for name in shares},
-        passes={name: given[name] / spec.rows_of_sources[name] for name in shares},
+        passes={name: given[name] / max(spec.rows_of_sources[name], 1) for name in shares},
     )
     advice = _advice(plan, spec.num_rows)
     if not shares and per_row > WARN_ABOVE:

@@ -125,6 +125,58 @@ def test_any_chain_of_resumes_delivers_each_row_once(broker: Start, tmp_path: Pa
     assert report.problems == 0, "\n".join(report.lines)
 
 
+def test_a_stream_that_was_read_alone_is_mixed_from_its_start(broker: Start, tmp_path: Path) -> None:
+    kafka = broker()
+    kafka.send(messages([(0, 3)] * 8)[0])
+    live = KafkaDataset(
+        kafka.address, columns=["id"], batch_size=4, round_rows=8, stop="end", world=(0, 1), max_wait=0.1
+    )
+    assert [batch.epoch for batch in itertools.islice(live, 4)][-1] == 1
+    mixture = fr.Mixture({"old": (table_of(), 1), "live": (live, 1)}, batch_size=4, world=(0, 1))
+    assert mixture.plan().rows["live"] == 0, "no round is open yet"
+    with fr.Loader(mixture, threads=1, audit=tmp_path) as loader:
+        ids = [number for batch in loader for number in batch["id"].tolist()]
+    live.close()
+    assert of_stream(ids) == list(range(24))
+    report = audit(tmp_path)
+    assert report.problems == 0, "\n".join(report.lines)
+
+
+def test_a_loader_reads_no_step_of_a_round_that_was_loaded_and_is_not_open(broker: Start) -> None:
+    kafka = broker()
+    kafka.send(messages([(0, 4)] * 10)[0])
+    alone = {"columns": ["id"], "round_rows": 16, "stop": "end", "world": (0, 1), "max_wait": 0.1}
+    for make in (
+        lambda: KafkaDataset(kafka.address, batch_size=4, **alone),
+        lambda: opened(kafka, 4, (1, 1), round_rows=16),
+    ):
+        first, again = make(), make()
+        wanted = [*itertools.islice(first, 7)][-1]
+        with fr.Loader(again, threads=1) as loader:
+            loader.load_state_dict(wanted.state_dict())
+            for read in (loader.batch_at, loader.batch_of_row):
+                with pytest.raises(fr.StateError, match="is not open yet: draw a batch"):
+                    read(wanted.epoch, wanted.step)
+            next(iter(loader))
+            assert loader.batch_at(wanted.epoch, wanted.step)["id"].tolist() == wanted["id"].tolist()
+        for dataset in (first, again):
+            dataset.close() if isinstance(dataset, KafkaDataset) else close(dataset)
+
+
+def test_a_round_that_is_cut_again_keeps_the_watermark_before_it(broker: Start) -> None:
+    kafka = broker()
+    kafka.send(messages([(0, 4)] * 5)[0])
+    how = {"columns": ["id"], "round_rows": 16, "stop": "end", "world": (0, 1), "max_wait": 0.1}
+    first = KafkaDataset(kafka.address, batch_size=4, **how)
+    first.peek()
+    again = KafkaDataset(kafka.address, batch_size=5, **how)
+    again.load_state_dict(first.state_dict())
+    again.peek()
+    assert (first.watermark, again.watermark) == (None, None), "no row was delivered"
+    first.close()
+    again.close()
+
+
 def test_a_round_grows_where_what_is_left_makes_no_batch(broker: Start, tmp_path: Path) -> None:
     kafka = broker()
     kafka.send(messages([(0, 4)] * 8)[0])

@@ -105,6 +105,18 @@ def test_a_model_that_rounds_what_was_saved_is_warned_of_once(directory: Path) -
         Checkpointer(directory).restore(model=small().double())  # loses nothing
 
 
+def test_dtypes_that_torch_does_not_promote_are_compared_all_the_same(directory: Path) -> None:
+    def counted(dtype: torch.dtype) -> torch.nn.Module:
+        made = torch.nn.Module()
+        made.register_buffer("count", torch.zeros(3, dtype=dtype))
+        return made
+
+    Checkpointer(directory).save(1, model=counted(torch.uint16))
+    Checkpointer(directory).restore(model=counted(torch.uint16))
+    with pytest.warns(UserWarning, match=r"'count' was torch.uint16, and is torch.int64"):
+        Checkpointer(directory).restore(model=counted(torch.int64))
+
+
 def test_a_job_that_is_refused_is_not_said_to_resume(directory: Path, small_dataset: Dataset) -> None:
     def dataset(seed: int) -> fr.ParquetDataset:
         return fr.ParquetDataset(small_dataset.files, batch_size=4, shuffle=True, seed=seed, world=(0, 1))

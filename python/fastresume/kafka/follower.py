@@ -188,7 +188,9 @@ class Follower:
                     return self._divided(made, whole - rest, highs)
                 if is_full:
                     self._times *= 2
-                    continue
+                    if now <= tells_at:
+                        continue
+                    return Found(None, None)
             if is_at_stop and not is_cancelled.is_set():
                 return Found(None, None, is_end=True)
             if now > tells_at:

@@ -164,13 +164,13 @@ class Stream:
         is_done = cursor.epoch > round_.number or round_.rows == 0
         if not is_done and spec.round == round_ and _whole(spec, cursor):
             return spec, cursor
-        begins, gaps = round_.ends, tuple[Gap, ...]()
+        begins, mark, gaps = round_.ends, round_.watermarks[1], tuple[Gap, ...]()
         if not is_done and not cursor.consumed_rows() and even.rows(left) < left:
             # Nothing was delivered: it is cut for these ranks.
-            is_done, begins, gaps = True, round_.begins, round_.gaps
+            is_done, begins, mark, gaps = True, round_.begins, round_.watermarks[0], round_.gaps
         if is_done:
             request = _Request(round_.topics, begins, 0, even, takes_all)
-            found = self._fresh(round_, cursor.epoch, request, gaps)
+            found = self._fresh(cursor.epoch, mark, request, gaps)
             return None if found is None else self._ready(spec, found, cursor.followed_by(found.start()))
         if spec.round != round_:
             spec = self._as_before(spec, self._read_again(round_))
@@ -198,7 +198,7 @@ class Stream:
         round_ = spec.round
         request = _Request(round_.topics, round_.ends, left, even, takes_all=False)
         if not left:
-            return self._fresh(round_, round_.number + (round_.rows > 0), request, ())
+            return self._fresh(round_.number + (round_.rows > 0), round_.watermarks[1], request, ())
         if not spec.is_open:
             spec = self._read_again(round_)
         return self._grown(spec, request) if needs_more else spec
@@ -208,14 +208,13 @@ class Stream:
         self._look_ahead(_Request(spec.round.topics, spec.round.ends, rest, even, takes_all=False))
 
     def _fresh(
-        self, before: Round, number: int, request: _Request, gaps: tuple[Gap, ...]
+        self, number: int, mark: int | None, request: _Request, gaps: tuple[Gap, ...]
     ) -> RoundSpec | None:
-        """The round of this number that follows another one; None if the stream has ended."""
+        """The round of this number, with the watermark before it; None if the stream has ended."""
         counted, tables = self._next(request)
         if counted is None:
             return None
-        marks = (before.watermarks[1], None)
-        round_ = Round(number, before.topics, (counted.generation,), marks, (*gaps, *counted.gaps))
+        round_ = Round(number, request.topics, (counted.generation,), (mark, None), (*gaps, *counted.gaps))
         return self._marked(self._spec_of(round_, counted, tables), round_)
 
     def _grown(self, spec: RoundSpec, request: _Request) -> RoundSpec | None:
