@@ -271,6 +271,29 @@ def other_tokens(records: list[bytes]) -> list[bytes]:
     return found
 
 
+def test_a_round_of_which_rank_0_told_nothing_is_not_asked_for_where_none_counts_it(
+    broker: Start, tmp_path: Path
+) -> None:
+    kafka, _ = started(broker)
+    state, _ = live(kafka, tmp_path, PACKED, 4, None, steps=3, round_rows=20)
+    before = set(tmp_path.glob("rank-*.log"))
+    live(kafka, tmp_path, PACKED, 2, state, steps=12, round_rows=12)  # these are trained, and lost
+    (lost,) = set(tmp_path.glob("rank-*.log")) - before
+    live(kafka, tmp_path, PACKED, 4, state, steps=None, round_rows=20)
+    untold = []
+    for body in bodies(lost):
+        start = json.loads(body[1:]) if body[0] == START else None
+        untold.append(
+            body if start is None else bytes([START]) + json.dumps(start | {"units": None}).encode()
+        )
+    write_bodies(lost, untold)  # as another rank's
+    report = audit(tmp_path)
+    assert report.problems == 0, "\n".join(report.lines)
+    for log in before:
+        log.unlink()
+    assert any("missing or damaged" in line or "no log" in line for line in audit(tmp_path).lines)
+
+
 def test_a_hole_between_tokens_is_found(broker: Start, tmp_path: Path) -> None:
     kafka = broker()
     tables = [pa.table({"id": [0], "tokens": [[*range(31)]], "twice": [[0] * 31]}, DOCUMENTS)] * 6

@@ -59,6 +59,9 @@ class Account:
             blame.absent(self._last)
         blame.tell()
         self._tell_unproven_ends()
+        # Rank 0 may be killed before it describes a round that others began: no later run counts that one.
+        told = (of.place for of in self._stretches if of.place.is_told_by_rank_0)
+        self._descriptions.tell_missing(told, self._report)
         own = np.concatenate([np.empty(0, np.int64), *(stretch.index for stretch in self._stretches)])
         self._proof.check(own)
         is_member = np.isin(graph.records.start, list(graph.states))

@@ -14,6 +14,7 @@ from fastresume.audit.log_format import Start
 from fastresume.audit.order import Dataset, Order
 from fastresume.audit.place import ALONE, Place
 from fastresume.audit.ranges import chunks
+from fastresume.audit.report import Report
 from fastresume.buffers import Intervals
 
 NAMED_AT_ONCE = 1 << 20
@@ -64,9 +65,9 @@ class Descriptions:
 
     def _of_round(self, rows: Dataset, place: Place) -> Dataset | None:
         """The rows, or the units, of a round of a stream."""
-        key = place.fingerprint, place.positions
         if place.selection is None:
             return rows
+        key = f"{place.fingerprint} {place.selection}", place.positions
         if key not in self._loaded:
             found = None
             with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -75,15 +76,17 @@ class Descriptions:
             self._loaded[key] = found if found is not None and found.starts[-1] == place.positions else None
         return self._loaded[key]
 
-    def missing(self, places: Iterable[Place]) -> list[str]:
-        """The sources that are read, and whose files are not described."""
-        read = (
-            (place, name)
-            for place in places
-            for name, weight in zip(place.names, place.weights, strict=True)
-            if weight
-        )
-        return list(dict.fromkeys(name for place, name in read if self.of(place, name) is None))
+    def tell_missing(self, places: Iterable[Place], report: Report) -> None:
+        """Reports the sources that are read, and whose files are not described."""
+        missing: dict[str, Place] = {}
+        for place in places:
+            for name, weight in zip(place.names, place.weights, strict=True):
+                if weight and self.of(place, name) is None:
+                    missing.setdefault(name, place)
+        for name, place in missing.items():
+            what = "dataset" if place.selection is None else "dataset or of its selection"
+            what = f"files of {name}" if name else what
+            report.problem(f"the description of the {what} is missing or damaged: rows have no names")
 
     def are_related(self, one: Place, name: str, other: Place, new: str) -> bool:
         """Whether a source of a state has the order and the files of one of another, or the first of them."""

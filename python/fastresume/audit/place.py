@@ -130,6 +130,11 @@ class Place:
         return self.rounds.get(ALONE)
 
     @property
+    def is_told_by_rank_0(self) -> bool:
+        """Whether it is a round of units, which rank 0's log describes and no file."""
+        return self.round is not None and self.selection is not None
+
+    @property
     def stage(self) -> tuple[object, ...]:
         """What tells the stage from others of a job."""
         shares = tuple(zip(self.names, self.weights, strict=True))

@@ -151,15 +151,7 @@ def _introduce(
             f"dataset {last.fingerprint[:16]}: {last.positions} {counted}{of_files}, {how}; "
             f"{plural(logs, 'log')}"
         )
-    for name in descriptions.missing(places):
-        what = (
-            f"files of {name}"
-            if name
-            else "dataset"
-            if last.selection is None
-            else "dataset or of its selection"
-        )
-        report.problem(f"the description of the {what} is missing or damaged: rows have no names")
+    descriptions.tell_missing((place for place in places if not place.is_told_by_rank_0), report)
     for contradiction in descriptions.contradictions:
         report.problem(contradiction)
 
