@@ -30,7 +30,6 @@ from fastresume.options.tail import Tail, checked_tail
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.plan import Plan, make_plan
-from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.rows_dataset import Found, RowsDataset
 from fastresume.state.cursor import Cursor
@@ -161,7 +160,7 @@ class Mixture(ResumableDataset):
             groups=None,
             on_iter=one_of("on_iter", on_iter, ("continue", "restart")),
             max_bad_rows=limit_of(bad_rows),
-            sources=tuple((name, _from_the_start(dataset)) for name, dataset in datasets.items()),
+            sources=tuple((name, dataset._at_start()) for name, dataset in datasets.items()),
             blends=(*stages_of(stages, datasets), Blend(weights, end_of_pass)),
             renamed=renamed_of(renamed, datasets),
         )
@@ -493,11 +492,6 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
             f"the sources of a Mixture must have the same tensors: {'; '.join(told[:_MOST_TOLD])}{more}. Say "
             "it by columns=[...] of each, as fr.col(name).cast(...)"
         )
-
-
-def _from_the_start(dataset: RowsDataset) -> FilesSpec:
-    """What a source delivers in a new job: of a stream, whatever it has read alone, all from its start."""
-    return dataset._at_start() if isinstance(dataset, KafkaDataset) else dataset._spec
 
 
 def _told(field: Field) -> str:

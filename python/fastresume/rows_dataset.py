@@ -246,6 +246,10 @@ class RowsDataset(FilesDataset):
         spec = dataclasses.replace(found.spec, transforms=self._spec.transforms, masking=self._spec.masking)
         return found._replace(spec=spec)
 
+    def _at_start(self) -> FilesSpec:
+        """What a new job delivers: of a stream, whatever it has read by itself, all from its start."""
+        return self._spec
+
     def _take_found(self, found: Found) -> None:
         self._take(found.spec)
         self._filter_report = found.report

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ import pytest
 
 import fastresume as fr
 from support.child import MIB, SECONDS, Reader
+
+Call = Callable[[], Any]
 
 
 @contextmanager
@@ -30,6 +33,16 @@ def refused(kind: type[Exception], *words: object) -> Iterator[None]:
     assert error.__cause__ is None
     assert error.__context__ is None or error.__suppress_context__, "a second exception"
     assert_message(str(error), *words)
+
+
+def each_refused(cases: tuple[tuple[Call, type[Exception], str], ...]) -> None:
+    """Every call raises this error, which is short, and has these words."""
+    for number, (call, kind, words) in enumerate(cases):
+        with pytest.raises(kind) as error:
+            call()
+        text = str(error.value)
+        assert re.search(words, text), f"case {number}: {words!r} is not in {text!r}"
+        assert len(text) < 500
 
 
 def assert_message(message: str, *words: object) -> None:

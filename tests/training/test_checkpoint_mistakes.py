@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import signal
 import warnings
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,21 +15,11 @@ from torch import nn
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from fastresume.training import Evaluator, Preemption, accumulate
+from support.refusals import each_refused
 from support.strategies import Dataset
 from support.training import small
 
 MINUTE: Any = timedelta(minutes=1)
-Call = Callable[[], Any]
-
-
-def each_refused(cases: tuple[tuple[Call, type[Exception], str], ...]) -> None:
-    """Every call raises this error, which is short, and has these words."""
-    for number, (call, kind, words) in enumerate(cases):
-        with pytest.raises(kind) as error:
-            call()
-        text = str(error.value)
-        assert re.search(words, text), f"case {number}: {words!r} is not in {text!r}"
-        assert len(text) < 500
 
 
 def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import pickle
-import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,20 +18,10 @@ import torch
 
 import fastresume as fr
 from fastresume.sources import Segment
+from support.refusals import Call, each_refused
 
 VALUES, OFFSETS = torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])
 FLAGS = torch.tensor([True, False])
-Call = Callable[[], Any]
-
-
-def each_refused(cases: tuple[tuple[Call, type[Exception], str], ...]) -> None:
-    """Every call raises this error, which is short, and has these words."""
-    for number, (call, kind, words) in enumerate(cases):
-        with pytest.raises(kind) as error:
-            call()
-        text = str(error.value)
-        assert re.search(words, text), f"case {number}: {words!r} is not in {text!r}"
-        assert len(text) < 500
 
 
 def jagged(*parts: Any, **more: Any) -> fr.Jagged:

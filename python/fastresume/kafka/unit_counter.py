@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -122,8 +122,8 @@ class UnitCounter:
         if isinstance(self._unit, Packed):
             return self._sequences(self._unit, source, are_last)
         manifest = opened(source)
-        table = table_of(manifest, self._unit, self._columns)
-        firsts, starts = of_words(table.core.arrays()[1]), of_words(table.core.arrays()[0])
+        table = cast("BinsTable", table_of(manifest, self._unit, self._columns))
+        firsts, starts = table.first_ordinals, table.starts
         found: list[MadeOf] = []
         groups = of_words(manifest.file_groups)
         for (first, end), is_last in zip(pairwise(starts[groups].tolist()), are_last, strict=True):

@@ -193,13 +193,14 @@ def _batch_of(made: object, batch: Batch, transform: Transform) -> Batch:
 def _warn_of_fewer(batch: Batch, transform: Transform) -> None:
     """Warns where all values have fewer rows than the batch: an audit counts the others as delivered."""
     values: dict[str, Any] = batch._tensors
-    sizes = {
-        len(value)
-        if isinstance(value, Jagged) or (isinstance(value, Tensor | np.ndarray) and value.ndim)
-        else -1
-        for value in values.values()
-    }
-    if len(sizes) == 1 and 0 <= (size := sizes.pop()) < batch.num_rows:
+    sizes = set[int]()
+    for value in values.values():  # most often the first one has all rows
+        has_rows = isinstance(value, Jagged) or (isinstance(value, Tensor | np.ndarray) and value.ndim > 0)
+        if not has_rows or len(value) >= batch.num_rows:
+            return
+        sizes.add(len(value))
+    if len(sizes) == 1:
+        size = sizes.pop()
         warn(
             f"{name_of(transform)} returned {plural(size, 'row')} of a batch of {batch.num_rows}; the others "
             "count as delivered. Write filter= of the dataset to leave rows out, or batch.mask(rows, reason)"
