@@ -228,9 +228,10 @@ def test_a_transform_that_begins_to_draw_late_is_noticed(
 
 
 def test_a_transform_that_draws_for_some_batches_is_noticed(small_dataset: Dataset) -> None:
+    """One thread: of two at once, one is looked at, which may be the one that does not draw."""
     dataset = make(small_dataset).map(Drawing(with_numpy, lambda batch: batch.step % 2 == 1))
     with pytest.warns(UserWarning, match="the transform with_numpy draws"):
-        assert len(list(fr.Loader(dataset, threads=2))) == len(dataset)
+        assert len(list(fr.Loader(dataset, threads=1))) == len(dataset)
 
 
 @pytest.mark.law(2)
