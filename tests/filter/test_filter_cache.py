@@ -85,7 +85,7 @@ def test_each_filter_and_choice_of_rows_has_a_file_that_stays_one_while_files_co
         lambda whole: whole.replace(b"filter 3", b"filter 2"),
     ],
 )
-def test_a_damaged_cache_is_made_anew(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_cache_is_rebuilt(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
     path, cache = tmp_path / "x.parquet", tmp_path / "kept"
     pq.write_table(pa.table({"x": range(30)}), path)
     how = {"filter": fr.col("x").isin([3, 15]), "cache": fr.Cache(manifest=cache)}

@@ -134,7 +134,7 @@ def test_offsets_beyond_the_end_of_a_partition_are_refused(
 
 
 @pytest.mark.parametrize("batches", [1, 4])
-def test_a_topic_that_is_made_anew_is_told_from_the_one_before(broker: Start, batches: int) -> None:
+def test_a_topic_that_is_rebuilt_is_told_from_the_one_before(broker: Start, batches: int) -> None:
     """Even if it has as many messages: states in a round, states between rounds, and jobs that run."""
     kafka = broker()
     kafka.send(messages([(0, 4)] * 4)[0])

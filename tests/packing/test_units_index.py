@@ -140,7 +140,7 @@ def test_selections_that_come_and_go_leave_a_bounded_file(data: Path, cache: Pat
 
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data, lambda data: data[:40]])
-def test_a_damaged_index_is_made_anew(data: Path, cache: Path, change: Any) -> None:
+def test_a_damaged_index_is_rebuilt(data: Path, cache: Path, change: Any) -> None:
     whole = told(opened(data, UNITS[0], manifest_cache=cache))
     path = cache.parent / "manifest.units"
     sound = path.read_bytes()

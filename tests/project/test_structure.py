@@ -46,6 +46,7 @@ PYTHON_ROOMS = [
     "packages",
     "files",
     "rng",
+    "rebuilt",
     "buffers",
     "platform",
     "memory_file",

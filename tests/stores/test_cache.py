@@ -338,7 +338,7 @@ def test_a_warning_that_is_an_error_loses_no_batch(
     assert got + _ids(dataset) == expected
 
 
-def test_a_directory_that_is_removed_is_made_anew(
+def test_a_directory_that_is_removed_is_rebuilt(
     server: S3Server, address: str, tmp_path: Path, expected: list[list[int]]
 ) -> None:
     dataset = _opened(address, server, tmp_path / "cache")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fastresume.kafka.client import Client
 from fastresume.kafka.decoder import Decoder
 from fastresume.kafka.place import Part
 from fastresume.kafka.round import Round, Stretch
+from fastresume.rebuilt import Rebuilt
 from fastresume.sources.opened import opened
 from fastresume.sources.row_source import Segment
 from fastresume.sources.schema import arrow
@@ -30,7 +31,7 @@ _KEPT = 8
 """The number of ranges of rows that are kept: other columns of them are asked for next."""
 
 
-class RoundSource:
+class RoundSource(Rebuilt):
     """The rows of a round, a segment for each partition that has some.
 
     Args:
@@ -57,10 +58,13 @@ class RoundSource:
         self._is_sampled = indices is None
         self._client = client
         self._decoder = decoder
+        self._rebuild()
         self._tables = None if tables is None else [list(each) for each in tables]
-        self._begin()
 
-    def _begin(self) -> None:
+    _REBUILT = ("_tables", "_lock", "_kept", "_firsts")
+
+    def _rebuild(self) -> None:
+        self._tables = None
         self._firsts = np.cumsum([0, *(one.rows for one in self._stretches)])
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[int, int, int], pa.Table] = OrderedDict()
@@ -206,14 +210,3 @@ class RoundSource:
             )
         parts = {one.part for one in self._stretches}
         return min(greatest.values()) if parts and len(greatest) == len(parts) else None
-
-    def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_tables", "_lock", "_kept", "_firsts")
-        return {
-            **{name: one for name, one in self.__dict__.items() if name not in made_anew},
-            "_tables": None,
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()

@@ -17,6 +17,7 @@ import fastresume._core as _core
 from fastresume.maxcompute.package import odps
 from fastresume.options.checks import quoted
 from fastresume.packages import optional
+from fastresume.rebuilt import Rebuilt
 
 _FILE = "ODPS_CONFIG_FILE_PATH"
 _OWN_FILE = "~/.odps_config.ini"
@@ -54,7 +55,7 @@ class Keys(NamedTuple):
         return "Keys(***)"
 
 
-class Account:
+class Account(Rebuilt):
     """The keys of a user, as they are now. Used by several threads at once.
 
     Args:
@@ -71,9 +72,11 @@ class Account:
             )
         self._credentials = credentials
         self._endpoint = endpoint
-        self._begin()
+        self._rebuild()
 
-    def _begin(self) -> None:
+    _REBUILT = ("_lock", "_keys", "_given", "_known")
+
+    def _rebuild(self) -> None:
         self._lock = threading.Lock()
         self._keys: Keys | None = None
         self._given = threading.local()
@@ -145,14 +148,7 @@ class Account:
         is_for_worker = multiprocessing.context.get_spawning_popen() is not None or callable(
             self._credentials
         )
-        return {
-            "_credentials": self._credentials if is_for_worker else None,
-            "_endpoint": self._endpoint,
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
+        return {**super().__getstate__(), "_credentials": self._credentials if is_for_worker else None}
 
     def __repr__(self) -> str:
         return "Account(***)"

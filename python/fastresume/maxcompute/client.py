@@ -15,6 +15,7 @@ from fastresume.maxcompute.account import Account, Signer
 from fastresume.maxcompute.address import Address
 from fastresume.maxcompute.package import odps
 from fastresume.maxcompute.scan import Scan, expired
+from fastresume.rebuilt import Rebuilt
 from fastresume.sources.patience import FINAL, Patience
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class _RefusedError(Exception):
         self.is_of_session = status in (404, 410) or is_told
 
 
-class Client:
+class Client(Rebuilt):
     """The sessions and rows of tables. Used by several threads at once, and after a fork.
 
     Args:
@@ -72,9 +73,11 @@ class Client:
         self._quota = quota
         self._compression = compression
         self._tunnel_endpoint = tunnel_endpoint
-        self._begin()
+        self._rebuild()
 
-    def _begin(self) -> None:
+    _REBUILT = ("_process", "_lock", "_clients")
+
+    def _rebuild(self) -> None:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str | None, str], Any] = {}
@@ -197,7 +200,7 @@ class Client:
     def _client(self, address: Address) -> Any:
         """What asks for the rows of a table."""
         if self._process != os.getpid():
-            self._begin()
+            self._rebuild()
         key = address.project, address.schema, address.table
         with self._lock:
             if key not in self._clients:
@@ -276,14 +279,6 @@ class Client:
         if isinstance(error, (ImportError, _core.SourceError, _core.DataError)):
             return error
         return RuntimeError(f"{type(error).__name__}: {text}")
-
-    def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_process", "_lock", "_clients")
-        return {name: one for name, one in self.__dict__.items() if name not in made_anew}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
 
 
 def odps_http() -> Any:

@@ -13,6 +13,7 @@ from fastresume.maxcompute.arrow_types import field_of
 from fastresume.maxcompute.client import Client
 from fastresume.maxcompute.keeper import Keeper
 from fastresume.maxcompute.scan import Scan, resumed
+from fastresume.rebuilt import Rebuilt
 from fastresume.sources.row_source import Segment
 from fastresume.sources.schema import arrow
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("fastresume")
 
 
-class MaxComputeSource:
+class MaxComputeSource(Rebuilt):
     """The rows of MaxCompute tables: a `RowSource`, which `fr.maxcompute.open` makes.
 
     Each address is a segment, in the order of one session of the service. The session is part of what the
@@ -52,9 +53,11 @@ class MaxComputeSource:
                     f"{dict(first.columns)}"
                 )
         self._schema = arrow().schema([field_of(name, written) for name, written in first.columns])
-        self._begin()
+        self._rebuild()
 
-    def _begin(self) -> None:
+    _REBUILT = ("_expires", "_keeper", "_process")
+
+    def _rebuild(self) -> None:
         self._expires = {scan.session: scan.expires for scan in self._scans}
         self._keep()
 
@@ -123,14 +126,6 @@ class MaxComputeSource:
             if found is None:
                 _log.warning("the session %s of %s has ended", scan.session, scan.address.text)
             self._expires[scan.session] = None if found is None else found.expires
-
-    def __getstate__(self) -> dict[str, Any]:
-        made_anew = ("_expires", "_keeper", "_process")
-        return {name: one for name, one in self.__dict__.items() if name not in made_anew}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._begin()
 
     def __repr__(self) -> str:
         rows = sum(scan.rows for scan in self._scans)

@@ -21,9 +21,7 @@ from fastresume.buffers import Intervals, of_buffer, of_runs, row_count
 from fastresume.mixing.blend import Blend
 from fastresume.options.rows import OrderChoice
 from fastresume.packing.content import with_proof
-from fastresume.reading.draws import Draws
 from fastresume.reading.files_spec import FilesSpec
-from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound, bound_of
 from fastresume.reading.row_places import locate
 from fastresume.reading.spec import PassReader, ReadSpec
@@ -373,12 +371,9 @@ class MixtureSpec(ReadSpec):
         shares = ", ".join(f"{name} {share:.1%}" for name, share in self.shares(cursor.epoch).items())
         return f"Mixture({shares}; {cursor.num_rows} rows, {plural(len(self.schema), 'tensor')}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        check_picklable(self.transforms)
-        made_anew = ("schema", "draws", "masked_rows", "_cores")
-        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+    _REBUILT = ("_cores",)
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state)
-        self.__dict__.update(schema=self.sources[0][1].schema, draws=Draws(self.transforms))
+    def _rebuild(self) -> None:
+        super()._rebuild()
+        self.__dict__["schema"] = self.sources[0][1].schema
         self._prepare()

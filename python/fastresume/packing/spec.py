@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, Self
@@ -292,12 +292,10 @@ class UnitsSpec(FilesSpec):
         """What is read, and in which order, in words."""
         return f"{super().name_at(cursor)}, unit={self.unit!r}"
 
-    def __getstate__(self) -> dict[str, Any]:
-        found, made_anew = super().__getstate__(), ("_units", "_packing", "row_schema")
-        return {name: value for name, value in found.items() if name not in made_anew}
+    _REBUILT = ("_units", "_packing", "row_schema")
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        super().__setstate__(state)
+    def _rebuild(self) -> None:
+        super()._rebuild()
         row_schema = self.schema
         schema = schema_of(self.unit, row_schema)
         self.__dict__.update(row_schema=row_schema, schema=schema)

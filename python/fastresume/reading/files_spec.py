@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,6 @@ from fastresume.buffers import Intervals, of_buffer, of_runs, row_count
 from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
 from fastresume.options.world import Cut
-from fastresume.reading.draws import Draws
-from fastresume.reading.map_function import check_picklable
 from fastresume.reading.masked_rows import Bound
 from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
 from fastresume.reading.spec import PassReader, ReadSpec
@@ -341,12 +339,9 @@ class FilesSpec(ReadSpec):
             f"{plural(len(self.schema), 'tensor')}, {Cursor(cursor).order_text}"
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        check_picklable(self.transforms)
-        made_anew = ("layout", "schema", "draws", "masked_rows")
-        return {name: value for name, value in self.__dict__.items() if name not in made_anew}
+    _REBUILT: ClassVar[tuple[str, ...]] = ("layout",)
 
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        self.__dict__.update(state)
+    def _rebuild(self) -> None:
+        super()._rebuild()
         layout = self.columns.layout(self.manifest).masking_damage(self.masks_damage)
-        self.__dict__.update(layout=layout, schema=Schema(layout), draws=Draws(self.transforms))
+        self.__dict__.update(layout=layout, schema=Schema(layout))

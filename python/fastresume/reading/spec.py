@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import fastresume._core as _core
 from fastresume.amounts import plural
@@ -20,9 +20,10 @@ from fastresume.options.tail import TailOfPass
 from fastresume.options.world import Cut, World, cut_of
 from fastresume.reading.config import transform_config
 from fastresume.reading.draws import Draws
-from fastresume.reading.map_function import Transform, name_of
+from fastresume.reading.map_function import Transform, check_picklable, name_of
 from fastresume.reading.masked_rows import Bound, MaskedRows, bound_of
 from fastresume.reading.prefetch import Reader
+from fastresume.rebuilt import Rebuilt
 
 _PASSES_AHEAD = 64
 """The steps of this many passes after the present one are counted; those of others are presumed."""
@@ -40,7 +41,7 @@ class PassReader(Reader, Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReadSpec(ABC):
+class ReadSpec(Rebuilt, ABC):
     """Everything that decides which batches a rank gets after a cursor, wherever its rows come from.
 
     The cursor itself is state, and not part of it.
@@ -81,8 +82,17 @@ class ReadSpec(ABC):
     masking: frozenset[int] = frozenset()
     draws: Draws = field(init=False, compare=False, repr=False)
 
+    _REBUILT: ClassVar[tuple[str, ...]] = ("schema", "draws", "masked_rows")
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "draws", Draws(self.transforms))
+
+    def _rebuild(self) -> None:
+        self.__dict__["draws"] = Draws(self.transforms)
+
+    def __getstate__(self) -> dict[str, Any]:
+        check_picklable(self.transforms)
+        return super().__getstate__()
 
     @property
     def named_session(self) -> str | None:
