@@ -7,7 +7,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
 
 import fastresume._core as _core
 from fastresume.amounts import plural
@@ -288,7 +288,7 @@ class RowsDataset(FilesDataset):
             >>> dataset.dictionaries  # as with fr.col("city").codes(): {"city": ["Berlin", "Oslo", "Porto"]}
             {}
         """
-        found: dict[str, list[str] | list[bytes]] = {}
+        found = _Dictionaries()
         for _, name, _ in self._spec.layout.dictionaries:
             values, is_text = self._spec.layout.dictionary(name) or ([], False)
             found[name] = texts(values, f"column '{name}'") if is_text else values
@@ -331,3 +331,11 @@ class RowsDataset(FilesDataset):
             3
         """
         return make_plan(self._spec, self._shared_cursor.cursor, at_least(0, "workers", workers))
+
+
+class _Dictionaries(dict[str, list[str] | list[bytes]]):
+    """By its name, the values of each tensor of codes."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        column = quoted(name)
+        raise KeyError(f"no tensor {column} is of codes: write columns=[fr.col({column}).codes(), ...]")

@@ -54,7 +54,7 @@ def kept_but_closed(source: Any) -> None:
     next(iterator)
     if hasattr(source, "close"):
         source.close()
-        with pytest.raises(StopIteration):
+        with pytest.raises(fr.FastresumeError, match="before the pass was over"):
             next(iterator)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,7 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "polars' rows": ({"n_rows": 3}, TypeError, "write rows=[[0, n]]"),
     "torch's ranks": ({"num_replicas": 2}, TypeError, "write world=(rank, world_size)"),
     "another case of an argument": ({"BATCH_SIZE": 3}, TypeError, "did you mean batch_size=?"),
+    "a share as rows": ({"rows": 0.8}, TypeError, "write rows=[[0, 2]], or fr.Split(0.0, 0.8)"),
     "what is not needed": (
         {"streaming": True},
         TypeError,
@@ -200,6 +202,22 @@ def test_a_dataset_without_a_batch_size_says_where_it_is_named(path: Path) -> No
         next(iter(fr.ParquetDataset(path, columns="label")))
 
 
+def test_an_open_file_is_refused_by_its_path(path: Path) -> None:
+    (file_path,) = path.rglob("*.parquet")
+    with file_path.open("rb") as file, pytest.raises(TypeError, match="open file: write its path") as caught:
+        fr.ParquetDataset(file, batch_size=1)
+    assert str(file_path) in str(caught.value)
+    with pytest.raises(TypeError, match=r"an open file: write fr.ArrowDataset\(table\)"):
+        fr.ParquetDataset(io.BytesIO(), batch_size=1)
+
+
+def test_codes_that_no_tensor_has_are_refused_by_what_makes_them(path: Path) -> None:
+    dataset = fr.ParquetDataset(path, batch_size=1, columns=["label", fr.col("user_id").codes()])
+    assert list(dataset.dictionaries) == ["user_id"]
+    with pytest.raises(KeyError, match=r"'label' is of codes: write columns=\[fr.col\('label'\).codes\(\)"):
+        dataset.dictionaries["label"]
+
+
 def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": [1], "y": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": ["a"], "y": [1]}), tmp_path / "b.parquet")
@@ -216,6 +234,7 @@ def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None
         ("parquetdataset", "did you mean fr.ParquetDataset?"),
         ("column", "write fr.col(name)"),
         ("DataLoader", "write fr.Loader(dataset)"),
+        ("Preemption", "write fr.training.Preemption"),
     ],
 )
 def test_a_name_of_the_package_that_there_is_not_says_what_there_is(name: str, words: str) -> None:

@@ -240,6 +240,12 @@ def _sequence(argument: str, given: object) -> list[object]:
             f"{argument} must be a string or a list of them, found a {type(given).__name__}: write "
             "list(mapping.values()), or make a dataset of each"
         )
+    if hasattr(given, "read"):
+        name = getattr(given, "name", None)
+        advice = (
+            f"its path, {quoted(name)}" if isinstance(name, str) else "fr.ArrowDataset(table), of its rows"
+        )
+        raise TypeError(f"{argument} must be a string or a list of them, found an open file: write {advice}")
     return list(given)
 
 

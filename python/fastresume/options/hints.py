@@ -8,6 +8,7 @@ OF_NAMES = {
     "Checkpointer": "from fastresume.checkpoint import Checkpointer",
     "KafkaDataset": "from fastresume.kafka import KafkaDataset",
     "Evaluator": "fr.training.Evaluator",
+    "Preemption": "fr.training.Preemption",
     "accumulate": "fr.training.accumulate",
     "DataLoader": "fr.Loader(dataset)",
     "Dataset": "fr.ParquetDataset(paths)",

@@ -215,13 +215,15 @@ def _rows(rows: Rows, total: int) -> RowArray:
 
 def _check_kind(rows: object, total: int) -> None:
     """Refuses what numpy would make an array of, though it names no rows."""
-    if isinstance(rows, slice | set | frozenset | str | bytes | int | type):
-        start, stop = 0, total
+    if isinstance(rows, slice | set | frozenset | str | bytes | int | float | type):
+        start, stop, share = 0, total, 0.9
+        if isinstance(rows, float) and 0 < rows < 1:
+            share = rows
         if isinstance(rows, slice) and all(isinstance(end, int | None) for end in (rows.start, rows.stop)):
             start, stop, _ = slice(rows.start, rows.stop).indices(total)
         raise TypeError(
             f"rows must be intervals, a boolean mask, row numbers or a Split, found {reprlib.repr(rows)}: "
-            f"write rows=[[{start}, {stop}]], or fr.Split(0.0, 0.9)"
+            f"write rows=[[{start}, {stop}]], or fr.Split(0.0, {share})"
         )
 
 

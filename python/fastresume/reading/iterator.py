@@ -80,7 +80,7 @@ class BatchIterator(Iterator[Batch]):
         self._made: tuple[Delivered, Batch | Placed] | None = None
         self._trail = [ReplayTrail()] if trail is None else trail
         self._is_spoiled = False
-        self._is_over = False
+        self._is_over = self._is_closed = False
 
     @property
     def is_current(self) -> bool:
@@ -105,6 +105,11 @@ class BatchIterator(Iterator[Batch]):
             self._leave()
 
     def __next__(self) -> Batch:
+        if self._is_closed:
+            raise _core.FastresumeError(
+                "close() was called before the pass was over: break out of the loop after it. A new iter() "
+                "resumes after the last delivered batch"
+            )
         if self._is_over:
             raise StopIteration
         self._enter()
@@ -156,7 +161,7 @@ class BatchIterator(Iterator[Batch]):
                 if front.damage or origin.marks:
                     masked_rows.tell(front, origin)
                 if front.ends_pass:
-                    self.close()
+                    self._finish()
                     _log.info("pass %d ended: %r", front.epoch, self._stats)
                 self._leave()
                 return batch
@@ -174,7 +179,11 @@ class BatchIterator(Iterator[Batch]):
             raise
 
     def close(self) -> None:
-        """Ends the threads, closes the files, and ends the iteration; the cursor stays."""
+        """Ends threads, and closes files; the cursor stays. `next()` raises if the pass was not over."""
+        self._is_closed = self._is_closed or not self._is_over
+        self._finish()
+
+    def _finish(self) -> None:
         self._is_over = True
         if self._reader is not None:
             self._reader.close()
@@ -360,7 +369,7 @@ class BatchIterator(Iterator[Batch]):
     def _end(self) -> None:
         """Ends the pass here if no batch was left of it; otherwise its last batch ended it."""
         planned = self._spec.pass_from(self._cursor, self._workers)
-        self.close()
+        self._finish()
         if planned.batches_left == 0:
             # Also of a pass that would start over, and give none again.
             after = self._spec.end(planned, None) or planned.next_pass()
