@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import fastresume._core as _core
 from fastresume.columns.request import Columns
-from fastresume.messages import bounds_messages
 from fastresume.options.bad_rows import BadRows
-from fastresume.options.hints import OF_ARROW
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.tail import Tail
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 OF_SEGMENTS = Door("ArrowDataset", "source", "segment")
 
 
+@takes_no_other("ArrowDataset", "dataset")
 class ArrowDataset(RowsDataset):
     """An iterable of `Batch`es over Arrow tables or any source of rows, which resumes exactly.
 
@@ -90,8 +89,6 @@ class ArrowDataset(RowsDataset):
         torch.Size([32, 1])
     """
 
-    @bounds_messages
-    @takes_no_other("ArrowDataset", OF_ARROW)
     def __init__(
         self,
         source: object,

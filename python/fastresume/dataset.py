@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Literal, Self, cast
 
 import fastresume._core as _core
 from fastresume.columns.request import Columns
-from fastresume.messages import bounds_messages, warn
+from fastresume.messages import warn
 from fastresume.options.bad_rows import BadRows
 from fastresume.options.cache import Cache
 from fastresume.options.checks import path_generations, truth
 from fastresume.options.earlier import of_today
-from fastresume.options.hints import OF_DATASETS
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, options_of, stores_of
 from fastresume.options.tail import Tail
@@ -42,6 +41,7 @@ _log = logging.getLogger("fastresume")
 Path = str | os.PathLike[str]
 
 
+@takes_no_other("ParquetDataset", "dataset", of_today)
 class ParquetDataset(RowsDataset):
     """An iterable of `Batch`es over Parquet files, which resumes exactly on any number of ranks.
 
@@ -168,8 +168,6 @@ class ParquetDataset(RowsDataset):
         torch.Size([32, 3])
     """
 
-    @bounds_messages
-    @takes_no_other("ParquetDataset", OF_DATASETS, of_today)
     def __init__(
         self,
         paths: Path | Sequence[Path] | Sequence[Sequence[Path]] | DeltaTable | IcebergTable,

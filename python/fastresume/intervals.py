@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words, to_array, to_int64
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import integer, quoted
+from fastresume.options.unknown import takes_no_other
 
 Key = TypeVar("Key")
 
@@ -24,7 +24,7 @@ MERGED_AT_ONCE = 64
 """The number of states that one call of the core merges."""
 
 
-@bounds_messages
+@takes_no_other("fr.intervals.remaining")
 def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
     """The rows of `[0, total)` that are in none of the `consumed` intervals.
 
@@ -46,7 +46,7 @@ def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
     return of_buffer(_core.remaining(to_array(consumed), _to_count("total", total)))
 
 
-@bounds_messages
+@takes_no_other("fr.intervals.slice_intervals")
 def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_of: int = 1) -> Intervals:
     """Slice `index` of `count` contiguous slices of the rows in `intervals`.
 
@@ -83,7 +83,7 @@ def max_merge(states: Sequence[Mapping[Key, int]]) -> dict[Key, int]: ...
 def max_merge(states: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]: ...
 
 
-@bounds_messages
+@takes_no_other("fr.intervals.max_merge")
 def max_merge(
     states: Sequence[Mapping[Key, int]] | Sequence[npt.NDArray[np.int64]],
 ) -> dict[Key, int] | npt.NDArray[np.int64]:

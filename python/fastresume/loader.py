@@ -19,9 +19,8 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, positive, quoted
-from fastresume.options.hints import METHODS_OF_DATASETS, OF_BATCH_AT, OF_LOADER, OF_STATES
+from fastresume.options.hints import METHODS_OF_DATASETS, OF_LOADER
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import default_threads
 from fastresume.reading.device import Device, check_static, device_of
@@ -50,6 +49,7 @@ _MOST_AHEAD = 16
 """The same if they are."""
 
 
+@takes_no_other("Loader", "loader")
 class Loader:
     """Iterates over a `ParquetDataset`; threads of this process or worker processes decode ahead.
 
@@ -108,8 +108,6 @@ class Loader:
         3
     """
 
-    @bounds_messages
-    @takes_no_other("Loader", OF_LOADER)
     def __init__(
         self,
         dataset: ResumableDataset,
@@ -195,13 +193,10 @@ class Loader:
         """The number of batches that each rank gets in an uninterrupted pass."""
         return len(self.dataset)
 
-    @takes_no_other("loader.state_dict", {})
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch; see `ParquetDataset.state_dict`."""
         return self.dataset.state_dict()
 
-    @bounds_messages
-    @takes_no_other("loader.load_state_dict", OF_STATES)
     def load_state_dict(
         self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False, check_same: bool = False
     ) -> None:
@@ -233,8 +228,6 @@ class Loader:
         }
         return {**self.dataset.config(), "loader": own}
 
-    @bounds_messages
-    @takes_no_other("loader.reset", {})
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""
         self.dataset.reset()
@@ -295,14 +288,10 @@ class Loader:
         """Starts the threads or workers now: the first batch comes sooner, and workers start before CUDA."""
         self._present().start()
 
-    @bounds_messages
-    @takes_no_other("loader.peek", {})
     def peek(self) -> Batch | None:
         """The next batch, without delivering it; None if less than a batch is left of the pass."""
         return self._present().peek()
 
-    @bounds_messages
-    @takes_no_other("loader.replay", {})
     def replay(self, steps: int) -> Iterator[Batch]:
         """The batches of the last steps again, in the order in which they were delivered, bit for bit.
 
@@ -331,8 +320,6 @@ class Loader:
         for planned, number in places:
             yield self._put(made_again(self._spec, planned, number, self._pool is not None))
 
-    @bounds_messages
-    @takes_no_other("loader.batch_at", OF_BATCH_AT)
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again, as this loader's threads or workers make it.
 
@@ -358,8 +345,6 @@ class Loader:
         readers = Readers(self.num_workers or 1, self._pool is not None)
         return self._put(batch_at(self._spec, self.dataset._shared_cursor, epoch, step, state, readers))
 
-    @bounds_messages
-    @takes_no_other("loader.batch_of_row", OF_BATCH_AT)
     def batch_of_row(
         self, epoch: int, row_number: int, state: Mapping[str, Any] | Cursor | None = None
     ) -> tuple[Batch, int]:

@@ -32,12 +32,12 @@ def in_words(error: BaseException) -> str:
     return bounded(str(error))
 
 
-def warn(message: str) -> None:
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Warns where the user's code called the package, however deep inside of it the reason was noticed."""
     frame, level = sys._getframe(), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fastresume":
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:

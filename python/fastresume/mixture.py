@@ -16,7 +16,7 @@ from fastresume.buffers import Intervals
 from fastresume.kafka.dataset import KafkaDataset
 from fastresume.kafka.mixed_round import MixedRound, check_stream
 from fastresume.kafka.spec import RoundSpec
-from fastresume.messages import bounds_messages, warn
+from fastresume.messages import warn
 from fastresume.mixing.asked import limit_of, renamed_of, stages_of, weight_of
 from fastresume.mixing.blend import Blend, RoundOf
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
@@ -24,7 +24,6 @@ from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.earlier import of_today
-from fastresume.options.hints import OF_MIXTURES
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.tail import Tail, checked_tail
 from fastresume.options.unknown import takes_no_other
@@ -48,6 +47,7 @@ _MOST_TOLD = 8
 """An error names this many differences between sources."""
 
 
+@takes_no_other("Mixture", "mixture", of_today)
 class Mixture(ResumableDataset):
     """An iterable of `Batch`es of several datasets, each with its share of the rows, that resumes exactly.
 
@@ -111,8 +111,6 @@ class Mixture(ResumableDataset):
 
     _spec: MixtureSpec
 
-    @bounds_messages
-    @takes_no_other("Mixture", OF_MIXTURES, of_today)
     def __init__(
         self,
         sources: Sources,
@@ -311,7 +309,6 @@ class Mixture(ResumableDataset):
         planned = self._spec.pass_from(self._shared_cursor.cursor, 1)
         return planned.step_of(planned.batches)
 
-    @bounds_messages
     def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> dict[str, RowIntervals]:
         """The rows of each source that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
 

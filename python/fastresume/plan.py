@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.amounts import in_units
 from fastresume.buffers import row_count
+from fastresume.messages import warn
 from fastresume.reading.spec import ReadSpec
 from fastresume.state.cursor import Cursor
 
@@ -223,7 +223,7 @@ def make_plan(spec: ReadSpec, cursor: _core.Cursor, workers: int) -> Plan:
     )
     advice = _advice(plan, spec.num_rows)
     if not shares and per_row > WARN_ABOVE:
-        warnings.warn(advice[0], stacklevel=3)
+        warn(advice[0])
     return replace(plan, advice=advice)
 
 

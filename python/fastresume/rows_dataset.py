@@ -22,6 +22,7 @@ from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.rows import OrderChoice, Rows, Shuffle, order_choice, select
 from fastresume.options.tail import Tail, checked_tail
 from fastresume.options.units import Unit, check_unit
+from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.packed_table import PackedTable
@@ -209,6 +210,7 @@ class Session(ABC):
         return type(None), ()
 
 
+@takes_no_other("dataset")
 class RowsDataset(FilesDataset):
     """The base class of `ParquetDataset` and `ArrowDataset`."""
 

@@ -168,12 +168,48 @@ def test_an_attribute_that_a_batch_has_not_says_what_to_write(path: Path, name: 
 
 
 def test_arguments_without_their_names_are_refused_with_a_name_to_write(path: Path) -> None:
-    with pytest.raises(
-        TypeError, match=r"takes paths without a name, found 32 besides: .* as batch_size=32$"
-    ):
+    with pytest.raises(TypeError, match=r"takes paths without a name, found 32 too: .* as batch_size=32$"):
         fr.ParquetDataset(write(path), 32)  # type: ignore[misc]  # what people write
-    with pytest.raises(TypeError, match=r"^Loader takes dataset without a name, found 'cpu' besides: "):
+    with pytest.raises(TypeError, match=r"^Loader takes dataset without a name, found 'cpu' too: "):
         fr.Loader(open_dataset(write(path), batch_size=10), "cpu")  # type: ignore[misc]  # what people write
+
+
+PUBLIC = (
+    *(getattr(fr, name) for name in fr.__all__ if isinstance(getattr(fr, name), type)),
+    *(fr.training.Evaluator, fr.training.Preemption, fr.training.Accumulation),
+    *(fr.checkpoint.Checkpointer, fr.kafka.KafkaDataset),
+)
+DATA_ALONE = {
+    "Condition",
+    "DataError",
+    "FastresumeError",
+    "FilterReport",
+    "Plan",
+    "SourceError",
+    "StateError",
+}
+
+
+def test_no_method_answers_a_call_that_does_not_fit_in_pythons_own_words() -> None:
+    seen = []
+    for kind in PUBLIC:
+        for name in ("__init__", *(name for name in dir(kind) if not name.startswith("_"))):
+            method = getattr(kind, name)
+            module = getattr(method, "__module__", None) or ""
+            if kind.__name__ in DATA_ALONE or not callable(method) or not module.startswith("fastresume"):
+                continue
+            takes = {one.kind for one in inspect.signature(method).parameters.values()}
+            if takes & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+                continue
+            bound = () if inspect.ismethod(method) else (object(),)
+            with pytest.raises(TypeError, match=r"has no argument no_such_name=(; |: )"):
+                method(*bound, no_such_name=1)
+            with pytest.raises(TypeError, match=r"takes .*, found 9 too"):
+                method(*bound, *[9] * 30)
+            seen.append(f"{kind.__name__}.{name}")
+    assert {"Column.clip", "Jagged.to_padded", "Batch.to", "World.of", "Split.__init__", "Loader.peek"} < set(
+        seen
+    )
 
 
 def test_signatures_name_the_arguments_that_there_are_and_no_others() -> None:
@@ -278,8 +314,8 @@ def test_rank_and_world_size_come_together(path: Path) -> None:
         (lambda dataset: fr.Loader({"web": dataset}), r"found dict: write fr\.Loader\(fr\.Mixture"),
         (lambda dataset: dataset.reset(epoch=5), r"^dataset\.reset has no argument epoch=; it takes none"),
         (lambda dataset: fr.Loader(dataset).reset(epoch=5), r"^loader\.reset has no argument epoch="),
-        (lambda dataset: dataset.peek(3), r"^dataset\.peek takes no argument, found 3 besides"),
-        (lambda dataset: fr.Loader(dataset).peek(3), r"^loader\.peek takes no argument, found 3 besides"),
+        (lambda dataset: dataset.peek(3), r"^dataset\.peek takes no argument, found 3 too"),
+        (lambda dataset: fr.Loader(dataset).peek(3), r"^loader\.peek takes no argument, found 3 too"),
         (assert_exact_resume, r"found ParquetDataset: write lambda: "),
     ],
 )

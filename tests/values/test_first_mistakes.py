@@ -136,7 +136,9 @@ def test_a_batch_is_no_array_and_moves_to_no_dtype(rows: Opened) -> None:
     for made in (np.array, np.asarray, pd.DataFrame):
         with pytest.raises(TypeError, match=r"no array: write batch\[name\]\.numpy\(\)"):
             made(batch)
-    with pytest.raises(TypeError, match=r"takes a device, found torch\.float16: write columns="):
+    with pytest.raises(
+        TypeError, match=r"takes a device, found torch\.float16: write batch\[name\]\.to\(.* or columns="
+    ):
         batch.to(torch.float16)  # type: ignore[arg-type]
 
 
@@ -179,7 +181,7 @@ def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
 def test_options_name_what_to_write_for_an_argument_that_they_have_not() -> None:
     for make, way in (
         (lambda: fr.Shuffle(buffer_size=9), r"fr.Shuffle has no argument buffer_size=: write .*window_rows"),
-        (lambda: fr.Shuffle(1, 2, 3), "fr.Shuffle takes block_rows, window_rows, found 3 besides"),
+        (lambda: fr.Shuffle(1, 2, 3), "fr.Shuffle takes block_rows, window_rows, found 3 too"),
         (lambda: fr.Packed("t", max_length=9), "fr.Packed has no argument max_length=: write length="),
         (lambda: fr.Bins("t", coste=9), r"fr.Bins has no argument coste=: did you mean cost=\?"),
         (lambda: fr.World(rank=0, size=2), "fr.World has no argument size=: write world_size="),

@@ -79,6 +79,40 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "several values": (lambda: x == [1, 2], TypeError, ".isin([...]) asks for several values"),
     "a tensor": (lambda: x == torch.tensor(1), TypeError, "write its .item()"),
+    "minus": (lambda: -x, TypeError, "expressions have no arithmetic"),
+    "an index": (lambda: x[0], TypeError, "write batch[name][:, 0]"),
+    "a null of a comparison": (lambda: (x > 1).is_null, AttributeError, "write fr.col(name).is_null(...)"),
+    "polars' strategy": (
+        lambda: x.fill_null(strategy="forward"),
+        TypeError,
+        "write a value, as .fill_null(0)",
+    ),
+    "numpy's bounds": (lambda: x.clip(min=0, max=3), TypeError, "clip has no argument min=: write low="),
+    "a tokenizer's length": (lambda: x.pad(max_length=3), TypeError, "max_length=: write length="),
+    "no length": (x.pad, TypeError, "fr.col(...).pad lacks length: write length=..."),
+    "rounding without its name": (lambda: x.cast(torch.float32, True), TypeError, "as rounding=True"),
+    "two values": (lambda: x.isin(1, 2), TypeError, "takes values, found 2 too: write .isin([1, 2])"),
+    "a type of codes": (lambda: x.codes(dtype=torch.int32), TypeError, "needs none: a code is int64"),
+    "numpy's axis": (lambda: ANY.stack("i", axis=1), TypeError, "axis=, and needs none: columns are side by"),
+    "a share alone": (lambda: ANY.Split(0.8), TypeError, "fr.Split lacks stop: write fr.Split(0.0, 0.8)"),
+    "a stop twice": (
+        lambda: ANY.Split(0, 1, stop=1),
+        TypeError,
+        "fr.Split takes stop once, found 1 and stop=1",
+    ),
+    "two bounds": (lambda: ANY.Intervals(0, 100), TypeError, "found 100 too: write fr.Intervals([[0, 100]])"),
+    "a rank alone": (lambda: ANY.World(0), TypeError, "lacks world_size: write fr.World(rank, world_size)"),
+    "a sum of splits": (lambda: ANY.Split(0, 0.5) + ANY.Split(0.5, 1), TypeError, "write a | b for the rows"),
+    "two costs": (
+        lambda: ANY.Bins("a", "b", cost=9),
+        TypeError,
+        "found 'b' too: write fr.Bins('tokens', cost=8",
+    ),
+    "weights alone": (
+        lambda: ANY.Mixture({}, [1], batch_size=4),
+        TypeError,
+        "write fr.Mixture({name: (dataset",
+    ),
     "None": (lambda: x == None, TypeError, "ask is_null()"),  # noqa: E711
 }
 

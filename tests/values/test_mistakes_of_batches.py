@@ -21,6 +21,7 @@ from fastresume.sources import Segment
 from support.refusals import Call, each_refused
 
 VALUES, OFFSETS = torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])
+ANY: Any = fr
 FLAGS = torch.tensor([True, False])
 
 
@@ -32,6 +33,45 @@ def jagged(*parts: Any, **more: Any) -> fr.Jagged:
 def rows(tmp_path: Path) -> Callable[..., fr.ParquetDataset]:
     pq.write_table(pa.table({"x": range(20), "l": [[1], [2, 3]] * 10}), tmp_path / "rows.parquet")
     return lambda **how: fr.ParquetDataset(tmp_path, **{"batch_size": 5, "world": (0, 1), **how})
+
+
+def test_calls_of_others_say_what_to_write(rows: Callable[..., fr.ParquetDataset]) -> None:
+    dataset: Any = rows()
+    batch, one = dataset.peek(), ANY.Jagged(VALUES, OFFSETS)
+    each_refused(
+        (
+            (
+                lambda: batch.to(dtype=torch.float16),
+                TypeError,
+                r"dtype=: write columns=\[fr\.col\(name\)\.cast",
+            ),
+            (lambda: batch.to("cpu", torch.float16), TypeError, r"batch\[name\]\.to\(torch\.float16\)"),
+            (lambda: one.to("cpu", torch.float16), TypeError, r"jagged\.values\.to\(torch\.float16\)"),
+            (lambda: one.to_padded(4, padding_value=1), TypeError, "padding_value=: write value="),
+            (lambda: one.to_padded_tensor(0), AttributeError, r"write \.to_padded\(value=0\)"),
+            (lambda: one.unbind, AttributeError, r"write list\(jagged\)"),
+            (lambda: ANY.Jagged(VALUES, lengths=3), TypeError, r"write offsets=torch\.tensor\(\[0, \*len"),
+            (lambda: setattr(batch, "label", VALUES), AttributeError, r"write batch\['label'\] = "),
+            (lambda: batch | {"y": VALUES}, TypeError, r"write batch\.update\(tensors\)"),
+            (lambda: {"y": VALUES} | batch, TypeError, r"write batch\.update\(tensors\)"),
+            (
+                lambda: dataset.batch_of_row(70),
+                TypeError,
+                r"lacks row_number: write dataset\.batch_of_row\(0,",
+            ),
+        )
+    )
+    assert one.to_padded(value=0).shape == (2, 2)
+    assert dict(batch) | {"y": VALUES}
+
+
+def test_statistics_are_a_mapping_and_name_what_there_is(rows: Callable[..., fr.ParquetDataset]) -> None:
+    stats = fr.Loader(rows()).stats()
+    assert dict(stats) == {**stats} == stats.as_dict()
+    assert "rows" in stats
+    assert list(stats) == list(stats.as_dict())
+    with pytest.raises(KeyError, match="no statistic 'zzz'; there are: batches, rows, bytes"):
+        stats["zzz"]
 
 
 def test_rows_that_are_none_are_refused_when_they_are_made() -> None:

@@ -19,14 +19,15 @@ from fastresume.batch.origin import Origin, Share, UnitRows, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs, of_words
-from fastresume.messages import bounded, bounds_messages
+from fastresume.messages import bounded
 from fastresume.options.checks import at_least, quoted
-from fastresume.options.device import named_device
+from fastresume.options.device import check_move, named_device
 from fastresume.options.hints import METHODS_OF_BATCHES
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.cursor import Cursor
 
 
+@takes_no_other("fr.Batch", "batch")
 class Batch(MutableMapping[str, Tensor | Jagged]):
     """The rows of one step on one rank: a mapping of names to tensors, with its cursor.
 
@@ -127,7 +128,6 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             return torch.from_numpy(self._origin.valid).to(self._device())
         return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
 
-    @bounds_messages
     def mask(self, rows: Any, reason: str) -> None:
         """Marks rows as not valid, inside a function given to `map`: one bad image, not its whole batch.
 
@@ -176,7 +176,6 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             raise AttributeError  # `__getattr__` says why
         return np.datetime64(found[0], "ms"), np.datetime64(found[1], "ms")
 
-    @takes_no_other("batch.state_dict", {})
     def state_dict(self) -> dict[str, str]:
         """The state after this batch: `load_state_dict` takes it, and the next batch follows.
 
@@ -269,15 +268,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             TypeError: for a dtype: ids and texts would lose their values.
             ValueError: if there is no such device.
         """
-        if isinstance(device, torch.dtype):
-            raise TypeError(
-                f"batch.to takes a device, found {device}: write columns=[fr.col(name).cast({device})] "
-                f"for the dataset, or batch[name].to({device}) for one tensor"
-            )
-        named_device(device)
+        check_move("batch", "batch[name]", device, non_blocking)
         return self._each("to", device, non_blocking=non_blocking)
 
-    @bounds_messages
     def to_arrow(self) -> Any:
         """The batch as a pyarrow RecordBatch; it shares memory where Arrow has the same layout.
 
@@ -315,7 +308,6 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         """The batch's schema for any reader of Arrow's C data interface, through pyarrow."""
         return self.to_arrow().schema.__arrow_c_schema__()
 
-    @bounds_messages
     def to_keyed_jagged_tensor(
         self, names: Iterable[str], weights: Mapping[str, str] | Iterable[str] = ()
     ) -> Any:
@@ -423,6 +415,23 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
                 "batch['name'][3] = value for one row"
             )
         self._tensors[name] = tensor
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Refuses what is no part of it: a tensor is set by its key."""
+        try:
+            super().__setattr__(name, value)
+        except AttributeError:
+            raise AttributeError(f"a Batch has no attribute {name!r}: write batch[{name!r}] = ...") from None
+
+    def __or__(self, other: object) -> NoReturn:
+        """Refused: a batch of two would have two places.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        raise TypeError("a Batch joins no other by |: write batch.update(tensors), or dict(batch) | tensors")
+
+    __ror__ = __ior__ = __or__
 
     def __delitem__(self, name: str) -> None:
         del self._tensors[name]

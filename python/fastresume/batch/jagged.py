@@ -15,14 +15,15 @@ from fastresume.batch import arrow
 from fastresume.batch.given_rows import check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 from fastresume.options.checks import at_least, number
-from fastresume.options.device import named_device
+from fastresume.options.device import check_move
 from fastresume.options.hints import METHODS_OF_JAGGED
-from fastresume.options.unknown import refuse_attribute
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
 
 
+@takes_no_other("fr.Jagged", "jagged")
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
 class Jagged:
     """Rows of different lengths, one after another: row i is `values[offsets[i]:offsets[i + 1]]`.
@@ -132,12 +133,7 @@ class Jagged:
         Raises:
             TypeError, ValueError: if it is no device: a dtype, say.
         """
-        if isinstance(device, torch.dtype):
-            raise TypeError(
-                f"jagged.to takes a device, found {device}: write jagged.values.to({device}), or "
-                f"columns=[fr.col(name).cast({device})] for the dataset"
-            )
-        named_device(device)
+        check_move("jagged", "jagged.values", device, non_blocking)
         return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Jagged:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.batch.jagged import Jagged, all_valid, dtype_name
+from fastresume.options.unknown import takes_no_other
 
 Tensors = dict[str, Tensor | Jagged]
 """The values of a batch: tensors by name, and a `Jagged` for lists, strings and binary columns."""
@@ -21,6 +22,7 @@ FieldKind = str
 """The kind of a field's rows: see `Field`."""
 
 
+@takes_no_other("fr.Field", "field")
 @dataclass(frozen=True)
 class Field:
     """One key of a batch, known before the first batch.
@@ -137,6 +139,7 @@ def _over(buffer: _core.Buffer, dtype: torch.dtype) -> Tensor:
     return torch.frombuffer(buffer, dtype=dtype) if len(buffer) else torch.empty(0, dtype=dtype)
 
 
+@takes_no_other("fr.Schema", "schema")
 class Schema(Mapping[str, Field]):
     """The keys of a batch in their order, with a `Field` for each; prints as a table.
 

@@ -23,9 +23,9 @@ from fastresume.checkpoint.ranks import Ranks
 from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
 from fastresume.checkpoint.snapshot import JobSnapshot, Stage
-from fastresume.messages import bounds_messages
+from fastresume.messages import warn
 from fastresume.options.checks import at_least, one_path, positive
-from fastresume.options.hints import METHODS_OF_CHECKPOINTERS, OF_CHECKPOINTERS
+from fastresume.options.hints import METHODS_OF_CHECKPOINTERS
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ TIMEOUT_SECONDS = 600.0
 """How long a rank waits for the others by default."""
 
 
+@takes_no_other("Checkpointer", "checkpointer")
 class Checkpointer:
     """Saves and restores a whole training job, atomically: model, optimizer, scheduler, data, random state.
 
@@ -83,8 +84,6 @@ class Checkpointer:
         Checkpointer('...checkpoints', keep=3, best=Best(metric='eval/auc', mode='max', min_delta=0.001))
     """
 
-    @bounds_messages
-    @takes_no_other("Checkpointer", OF_CHECKPOINTERS)
     def __init__(
         self,
         directory: str | os.PathLike[str],
@@ -113,7 +112,6 @@ class Checkpointer:
         weakref.finalize(self, _hear, self._pending, self.directory, os.getpid())
         self._timeline: Timeline = self._ranks.together("open", lambda: self.directory, self._open)
 
-    @takes_no_other("save", {})
     def save(
         self,
         step: int,
@@ -205,7 +203,6 @@ class Checkpointer:
         if isinstance(moment, BaseException):
             self.wait()
 
-    @takes_no_other("restore", {})
     def restore(
         self,
         *,
@@ -277,7 +274,7 @@ class Checkpointer:
         surveys: list[Survey] = []  # on rank 0 alone
         self._ranks.lead("restore", lambda: surveys.append(self._history.survey()))
         for path in surveys[0].torn if surveys else []:
-            warnings.warn(f"{path} is not whole, and is passed over", RuntimeWarning, stacklevel=2)
+            warn(f"{path} is not whole, and is passed over", RuntimeWarning)
         chosen = restoring.choose(step, self._timeline.since, surveys[0] if surveys else None)
         if chosen is None:
             if required:
@@ -431,7 +428,7 @@ class Checkpointer:
         for each in after:
             each()
         for complaint in saved.complaints:
-            warnings.warn(complaint, RuntimeWarning, stacklevel=3)
+            warn(complaint, RuntimeWarning)
 
     def _staged(self) -> Stage:
         if self._stage is None:

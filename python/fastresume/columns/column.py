@@ -18,8 +18,8 @@ from fastresume.filter.condition import (
     Not,
     literal,
 )
-from fastresume.messages import bounds_messages, bounds_methods
 from fastresume.options.checks import at_least, integer, number, one_of, quoted, text_or_bytes, truth
+from fastresume.options.unknown import takes_no_other
 
 if TYPE_CHECKING:
     import torch
@@ -28,7 +28,7 @@ LONGEST = 200
 """An error shows no more of an expression."""
 
 
-@bounds_methods
+@takes_no_other("fr.col(...)")
 class Column(Refusals):
     """Columns, by names and patterns, and the rules for each: what `fr.col(...)` returns.
 
@@ -483,7 +483,7 @@ def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Colu
     return made
 
 
-@bounds_messages
+@takes_no_other("fr.col")
 def col(*names: str | Sequence[str]) -> Column:
     """Columns by names and patterns, for `columns=` (with rules) and for `filter=` (in a comparison).
 

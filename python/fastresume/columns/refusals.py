@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from fastresume.filter.condition import refuse_operator
+from fastresume.options.checks import quoted
 from fastresume.options.hints import METHODS_OF_COLUMNS
 from fastresume.options.unknown import refuse_attribute
 
@@ -37,14 +38,20 @@ class Refusals:
     def __or__(self, _other: object) -> NoReturn:
         refuse_operator("|")
 
-    def _compute(self, _other: object) -> NoReturn:
+    def __getitem__(self, item: object) -> NoReturn:
+        raise TypeError(
+            f"{self.text} has no items: .fixed(length) and .pad(length) make a matrix of lists, so write "
+            f"batch[name][:, {quoted(item)}]; rows= chooses rows"
+        )
+
+    def _compute(self, _other: object = None) -> NoReturn:
         raise TypeError(
             f"{self.text}: expressions have no arithmetic, dataset.map(function) computes with batches"
         )
 
     __rand__, __ror__ = __and__, __or__
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
-    __floordiv__ = __mod__ = __pow__ = __matmul__ = __xor__ = _compute
+    __floordiv__ = __mod__ = __pow__ = __matmul__ = __xor__ = __neg__ = __pos__ = __abs__ = _compute
 
     if not TYPE_CHECKING:
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from fastresume.columns.column import LONGEST, Column
 from fastresume.columns.refusals import checked_name, checked_names, listed
-from fastresume.messages import bounds_messages
 from fastresume.options.hints import METHODS_OF_STACKS
-from fastresume.options.unknown import refuse_attribute
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 
+@takes_no_other("fr.stack(...)")
 @dataclass(frozen=True, eq=False, repr=False)
 class Stack:
     """Columns of one dtype side by side, as a matrix `[B, k]`: what `fr.stack(...)` returns. A frozen value.
@@ -47,7 +47,7 @@ class Stack:
         return f"fr.stack({', '.join(map(repr, self.parts))}, name={self.name!r})"
 
 
-@bounds_messages
+@takes_no_other("fr.stack")
 def stack(*parts: str | Column | Sequence[str | Column], name: str = "dense") -> Stack:
     """Columns of one dtype side by side, as a matrix `[B, k]`, in the order of `parts`.
 

@@ -13,8 +13,8 @@ import torch.distributed
 import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.dataset import ParquetDataset, Path
-from fastresume.messages import bounds_messages
 from fastresume.options.earlier import of_today
+from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import has_process_group, resolve_world
 from fastresume.reading.files_spec import FilesSpec
 
@@ -25,7 +25,7 @@ MOST_BYTES = 1 << 30
 """What rank 0 found is sent if it has no more bytes than these."""
 
 
-@bounds_messages
+@takes_no_other("fr.distributed.open")
 def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     paths: Path | Sequence[Path] | Sequence[Sequence[Path]], *, group: ProcessGroup | None = None, **how: Any
 ) -> ParquetDataset:

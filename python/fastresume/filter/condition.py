@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_
 from fastresume.filter.times import TIMES, Time, number_of
 from fastresume.filter.truth import Facts, Sought, Text, Truth, Values, may_equal
 from fastresume.messages import bounds_messages
+from fastresume.options.hints import METHODS_OF_CONDITIONS
+from fastresume.options.unknown import refuse_attribute
 
 Literal = bool | int | float | str | bytes | Fraction | Time
 
@@ -73,6 +75,12 @@ class Condition:
             "a condition has no truth of its own: write &, | and ~ for and, or and not, with each comparison "
             "in parentheses, as (fr.col('a') > 0) & (fr.col('a') < 9)"
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what a column has."""
+            refuse_attribute(self, name, "a condition", METHODS_OF_CONDITIONS)
 
     @property
     def columns(self) -> set[str]:

@@ -32,10 +32,9 @@ from fastresume.kafka.spec import RoundSpec
 from fastresume.kafka.starts import checked_start, checked_stop, start_offsets, stop_offsets
 from fastresume.kafka.stream import Stream
 from fastresume.kafka.values import value_of
-from fastresume.messages import bounds_messages, warn
+from fastresume.messages import warn
 from fastresume.mixing.remaining import rows_left
 from fastresume.options.checks import at_least, one_of, positive, quoted
-from fastresume.options.hints import OF_KAFKA, OF_STATES
 from fastresume.options.rows import Shuffle
 from fastresume.options.units import Bins, Packed
 from fastresume.options.unknown import takes_no_other
@@ -70,6 +69,7 @@ class _Used:
     """Is there as long as anybody reads a stream."""
 
 
+@takes_no_other("KafkaDataset", "dataset")
 class KafkaDataset(RowsDataset):
     """An iterable of `Batch`es over Kafka topics. A job that is killed resumes with the next row.
 
@@ -141,8 +141,6 @@ class KafkaDataset(RowsDataset):
     _mixed_as: tuple[str, SharedCursor] | None = None
     """Its name in the mixture that reads it, and where that is; None if it is read by itself."""
 
-    @bounds_messages
-    @takes_no_other("KafkaDataset", OF_KAFKA)
     def __init__(
         self,
         address: str | None = None,
@@ -403,8 +401,6 @@ class KafkaDataset(RowsDataset):
     def _take_found(self, found: Found) -> None:
         self._spec = cast("RoundSpec", found.spec)
 
-    @bounds_messages
-    @takes_no_other("dataset.load_state_dict", OF_STATES)
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
         """Resumes from a state at the next `iter()`, on any number of ranks. It asks no broker.
 

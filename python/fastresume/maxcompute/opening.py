@@ -15,9 +15,7 @@ from fastresume.maxcompute.client import COMPRESSIONS, Client
 from fastresume.maxcompute.package import odps
 from fastresume.maxcompute.scan import Scan, resumed
 from fastresume.maxcompute.source import MaxComputeSource
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import quoted
-from fastresume.options.hints import OF_MAXCOMPUTE
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World, has_process_group
 from fastresume.sources.schema import arrow
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 
-@bounds_messages
-@takes_no_other("fr.maxcompute.open", OF_MAXCOMPUTE)
+@takes_no_other("fr.maxcompute.open")
 def open(  # noqa: A001  (fr.maxcompute.open, as users call it)
     address: str | Sequence[str],
     *,

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import number, one_of, scalar, truth
-from fastresume.options.hints import OF_LIMITS
-from fastresume.options.unknown import options
+from fastresume.options.unknown import takes_no_other
 
 
-@options(OF_LIMITS)
+@takes_no_other("fr.MaskBadRows", "maskbadrows")
 @dataclass(frozen=True)
 class MaskBadRows:
     """Masks rows that can't be read, up to a limit: `bad_rows=` of a `ParquetDataset` or a `Mixture`.
@@ -39,7 +37,6 @@ class MaskBadRows:
     at_most: int | float | None = None
     damaged: bool = True
 
-    @bounds_messages
     def __post_init__(self) -> None:
         truth("damaged of fr.MaskBadRows", self.damaged)
         if self.at_most is not None:

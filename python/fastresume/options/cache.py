@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, local_path, one_path, path_or_address, quoted
-from fastresume.options.hints import OF_CACHES
-from fastresume.options.unknown import options
+from fastresume.options.unknown import takes_no_other
 
 
-@options(OF_CACHES)
+@takes_no_other("fr.Cache", "cache")
 @dataclass(frozen=True)
 class Cache:
     """What to keep for the next start, and where: `cache=` of a `ParquetDataset`.
@@ -52,7 +50,6 @@ class Cache:
     data: str | os.PathLike[str] | None = None
     data_bytes: int | None = None
 
-    @bounds_messages
     def __post_init__(self) -> None:
         if self.manifest is not None:
             manifest = local_path(path_or_address("manifest of fr.Cache", self.manifest))

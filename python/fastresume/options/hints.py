@@ -232,6 +232,9 @@ METHODS_OF_JAGGED = {
     "to_dense": ".to_padded()",
     "to_tensor": ".to_padded()",
     "padded": ".to_padded()",
+    "to_padded_tensor": ".to_padded(value=0)",
+    "unbind": "list(jagged)",
+    "split": "list(jagged), or jagged[2:5] for some rows",
     "cuda": ".to('cuda')",
     "cpu": ".to('cpu')",
     "float": ".values.float(), or columns=[fr.col(name).cast(torch.float32)] of the dataset",
@@ -322,6 +325,15 @@ METHODS_OF_COLUMNS = {
     "list": ".pad(length) or .fixed(length)",
 }
 
+METHODS_OF_CONDITIONS = {
+    **{
+        name: f"fr.col(name).{name}(...), and join conditions by &, | and ~"
+        for name in ("is_null", "is_valid", "isin")
+    },
+    **dict.fromkeys(("cast", "alias", "fill_null"), "columns=[fr.col(name)...]: a condition is for filter="),
+    **dict.fromkeys(("mean", "sum", "any", "all"), "filter=condition, then dataset.num_rows"),
+}
+
 METHODS_OF_STACKS = {
     "alias": "fr.stack(..., name=...)",
     **dict.fromkeys(
@@ -329,3 +341,88 @@ METHODS_OF_STACKS = {
         "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
     ),
 }
+
+OF_PADDING = {
+    **dict.fromkeys(("max_length", "max_len", "size", "width", "output_size"), "length="),
+    **dict.fromkeys(("padding_value", "pad_value", "fill_value", "padding", "constant_values"), "value="),
+    **dict.fromkeys(("padding_side", "where"), "side="),
+}
+
+OF_CASTS = {"dtype": "columns=[fr.col(name).cast(dtype)] of the dataset, or .to(dtype) of one tensor"}
+
+BESIDE = "nothing: columns are side by side, as [B, k]"
+
+OF_CALLS = {
+    "ParquetDataset": OF_DATASETS,
+    "ArrowDataset": OF_ARROW,
+    "KafkaDataset": OF_KAFKA,
+    "Mixture": OF_MIXTURES,
+    "Loader": OF_LOADER,
+    "Checkpointer": OF_CHECKPOINTERS,
+    "fr.maxcompute.open": OF_MAXCOMPUTE,
+    "fr.Shuffle": OF_SHUFFLES,
+    "fr.Packed": OF_UNITS,
+    "fr.Bins": OF_UNITS,
+    "fr.World": OF_WORLDS,
+    "fr.Cache": OF_CACHES,
+    "fr.MaskBadRows": OF_LIMITS,
+    "fr.Split": {
+        **dict.fromkeys(("fraction", "frac", "share", "size", "train_size"), "fr.Split(0.0, 0.8)"),
+        "test_size": "fr.Split(0.8, 1.0)",
+        **dict.fromkeys(("random_state", "generator"), "seed="),
+    },
+    **{
+        f"{of}.{name}": told
+        for of in ("dataset", "loader")
+        for name, told in (
+            ("map", OF_MAP),
+            ("load_state_dict", OF_STATES),
+            ("batch_at", OF_BATCH_AT),
+            ("batch_of_row", OF_BATCH_AT),
+        )
+    },
+    "fr.stack": {**dict.fromkeys(("axis", "dim"), BESIDE), "out": BESIDE},
+    "fr.col(...).fill_null": dict.fromkeys(("strategy", "limit", "method"), "a value, as .fill_null(0)"),
+    "fr.col(...).clip": {
+        **dict.fromkeys(("min", "a_min", "lower", "lower_bound"), "low="),
+        **dict.fromkeys(("max", "a_max", "upper", "upper_bound"), "high="),
+    },
+    "fr.col(...).cast": {
+        **dict.fromkeys(
+            ("strict", "safe", "errors"), "nothing: a number that the type can't hold is an error"
+        ),
+        "to": ".cast(torch.float32)",
+    },
+    "fr.col(...).codes": {
+        "dtype": "nothing: a code is int64, and dataset.map(function) makes another type of it",
+        **dict.fromkeys(("categories", "vocabulary", "vocab"), "values=[...]"),
+        **dict.fromkeys(("default", "default_value", "oov"), "unknown=, with values=[...]"),
+    },
+    "fr.col(...).hash": dict.fromkeys(("num_buckets", "n_buckets", "size", "modulus", "n"), "buckets="),
+    "fr.col(...).split": dict.fromkeys(("by", "sep", "pat", "pattern", "delimiter"), "separator="),
+    "fr.col(...).pad": {
+        **OF_PADDING,
+        "truncation": "truncate='head' or 'tail': which end is kept of a longer row",
+    },
+    "fr.Jagged": {
+        "lengths": "offsets=torch.tensor([0, *lengths]).cumsum(0)",
+        "weights": "fr.Jagged(weights, offsets), of their own",
+    },
+    "jagged.to_padded": OF_PADDING,
+    **dict.fromkeys(("batch.to", "jagged.to"), OF_CASTS),
+}
+"""By the name of a function, class or method: what to write instead of an argument that it has not."""
+
+EXAMPLES = {
+    "Mixture": "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
+    "fr.Bins": "fr.Bins('tokens', cost=8192), with one column",
+    "fr.Split": "fr.Split(0.0, 0.8)",
+    "fr.Intervals": "fr.Intervals([[0, 100]])",
+    "fr.World": "fr.World(rank, world_size)",
+    "fr.col(...).isin": ".isin([1, 2])",
+    "fr.col(...).fixed": ".fixed(16), or .fixed((2, 8)) for lists of lists",
+    "fr.col(...).codes": ".codes(['a', 'b'])",
+    "dataset.batch_of_row": "dataset.batch_of_row(0, 70), of the pass 0",
+    "loader.batch_of_row": "loader.batch_of_row(0, 70), of the pass 0",
+}
+"""A call to write, where an argument is missing or is one too many."""

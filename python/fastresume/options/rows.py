@@ -6,6 +6,7 @@ import math
 import reprlib
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -13,10 +14,8 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
-from fastresume.options.hints import OF_SHUFFLES
-from fastresume.options.unknown import options
+from fastresume.options.unknown import takes_no_other
 
 PARTS = 2**53
 """The hash of a row is counted in parts of the whole: this many make 1."""
@@ -37,6 +36,14 @@ class RowSet:
 
     def __or__(self, other: object) -> RowSet:
         return ~_Common(~self, ~_row_set("|", other))
+
+    def _compute(self, _other: object) -> NoReturn:
+        raise TypeError(
+            "sets of rows have no arithmetic: write a | b for the rows of either, a & ~b for those of a that "
+            "are not in b"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __xor__ = __rxor__ = _compute
 
 
 def _row_set(op: str, other: object) -> RowSet:
@@ -77,6 +84,7 @@ class _Common(RowSet):
         return f"({self.left!r} & {self.right!r})"
 
 
+@takes_no_other("fr.Intervals", "intervals")
 class Intervals(RowSet):
     """Rows by intervals of their numbers, for `rows=`; `~` is all other rows.
 
@@ -124,7 +132,7 @@ class Intervals(RowSet):
         return f"fr.Intervals({str(some)[:-1]}{more}])"
 
 
-@options({})
+@takes_no_other("fr.Split", "split")
 @dataclass(frozen=True)
 class Split(RowSet):
     """A share of the rows by a hash of their numbers: those whose hash is in `[start, stop)`.
@@ -151,7 +159,6 @@ class Split(RowSet):
     stop: float
     seed: int = 0
 
-    @bounds_messages
     def __post_init__(self) -> None:
         for name in ("start", "stop"):
             value = getattr(self, name)
@@ -260,7 +267,7 @@ def _inside(name: str, array: RowArray, total: int) -> RowArray:
     return array
 
 
-@options(OF_SHUFFLES)
+@takes_no_other("fr.Shuffle", "shuffle")
 @dataclass(frozen=True)
 class Shuffle:
     """The sizes of the shuffled order: `shuffle=` of a `ParquetDataset`.
@@ -285,7 +292,6 @@ class Shuffle:
     block_rows: int | None = None
     window_rows: int | None = None
 
-    @bounds_messages
     def __post_init__(self) -> None:
         for name in ("block_rows", "window_rows"):
             if (size := getattr(self, name)) is not None:

@@ -6,10 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, one_of, quoted
-from fastresume.options.hints import OF_UNITS
-from fastresume.options.unknown import options
+from fastresume.options.unknown import takes_no_other
 
 
 class Unit(ABC):
@@ -44,7 +42,7 @@ class Unit(ABC):
         """How rows become units, as a state's hash has it: for ever."""
 
 
-@options(OF_UNITS)
+@takes_no_other("fr.Packed", "packed")
 @dataclass(frozen=True, init=False)
 class Packed(Unit):
     """Sequences of one length, cut from the lists of a file's rows, one after another.
@@ -73,7 +71,6 @@ class Packed(Unit):
     separator: int | None
     rest: Literal["drop", "pad"]
 
-    @bounds_messages
     def __init__(
         self,
         *names: str,
@@ -114,7 +111,7 @@ class Packed(Unit):
         return f"fr.Packed({', '.join(parts)})"
 
 
-@options(OF_UNITS)
+@takes_no_other("fr.Bins", "bins")
 @dataclass(frozen=True, init=False)
 class Bins(Unit):
     """Consecutive rows of a row group, as many as together cost no more than a limit.
@@ -141,7 +138,6 @@ class Bins(Unit):
     rows: int | None
     oversized: Literal["alone", "error"]
 
-    @bounds_messages
     def __init__(
         self,
         name: str,

@@ -5,70 +5,104 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from types import FunctionType
+from typing import Any, NoReturn, TypeVar
 
 import fastresume._core as _core
-from fastresume.messages import bounded
+from fastresume.messages import OPERATORS, bounded, bounds_messages
 from fastresume.options.checks import quoted
+from fastresume.options.hints import EXAMPLES, OF_CALLS
 
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-Options = TypeVar("Options", bound=type)
+Called = TypeVar("Called", bound=Callable[..., Any])
 
-Given = tuple[tuple[Any, ...], dict[str, Any]]
-"""The arguments of a call."""
+OfToday = Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
+"""The arguments of a call by their names of today."""
 
 
 def takes_no_other(
-    what: str,
-    told: Mapping[str, str],
-    of_today: Callable[[tuple[Any, ...], dict[str, Any]], Given] | None = None,
-) -> Callable[[Callable[Arguments, Result]], Callable[Arguments, Result]]:
-    """A decorator: the method, which refuses arguments that it has not.
+    what: str, held: str | None = None, of_today: OfToday | None = None
+) -> Callable[[Called], Called]:
+    """A decorator: the function, which refuses a call that does not fit it; of a class, each of its methods.
 
-    What it raises is a TypeError that names the first of them, and what to write instead. `of_today` gives
-    the arguments by their names of today, where the method takes earlier ones.
+    What it raises is a TypeError that names the argument, and what to write instead. All other messages are
+    bounded. Arguments are looked at only once a call has failed.
+
+    Args:
+        what: the name of the function or class, by which `OF_CALLS` and `EXAMPLES` have words for it.
+        held: what an object of the class is called, before the names of its methods; None for `what`.
+        of_today: gives the arguments by their names of today, where the function takes earlier ones.
     """
 
-    def decorated(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-        parameters = list(inspect.signature(function).parameters.values())[1:]  # without self
-        takes_any = any(one.kind == one.VAR_POSITIONAL for one in parameters)
-        there = [one.name for one in parameters if one.kind != one.VAR_POSITIONAL]
-        placed = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
+    def decorated(given: Called) -> Called:
+        if not isinstance(given, type):
+            checked: Called = _checked(given, what, of_today)
+            return checked
+        for name, member in list(vars(given).items()):
+            if name.startswith("_") and name not in OPERATORS:
+                continue
+            if isinstance(member, FunctionType):
+                made = name == "__init__"
+                of = what if made else f"{what if held is None else held}.{name}"
+                setattr(given, name, _checked(member, of, of_today if made else None))
+            elif isinstance(member, classmethod | staticmethod):
+                setattr(given, name, type(member)(_checked(member.__func__, f"{what}.{name}")))
+        return given
 
-        @functools.wraps(function)
-        def call(*args: Arguments.args, **options: Arguments.kwargs) -> Result:
-            if len(args) > len(placed) + 1 and not takes_any:
-                found = quoted(args[len(placed) + 1])
-                if len(there) == len(placed):
-                    raise TypeError(
-                        f"{what} takes {', '.join(placed) or 'no argument'}, found {found} besides"
-                    )
-                raise TypeError(
-                    f"{what} takes {', '.join(placed) or 'nothing'} without a name, found {found} besides: "
-                    f"write its name, as {there[len(placed)]}={found}"
-                )
-            if of_today is not None:
-                args, options = of_today(args, options)  # type: ignore[assignment]
-            for name in options:
-                if name not in there:
-                    _refuse(what, name, told, there)
+    return decorated
+
+
+def _checked(function: Any, what: str, of_today: OfToday | None = None) -> Any:
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if of_today is not None:
+            args, options = of_today(args, options)
+        try:
             return function(*args, **options)
+        except TypeError:
+            _check_call(what, inspect.signature(function), args, options)
+            raise
 
-        return call
-
-    return decorated
+    return bounds_messages(call)
 
 
-def options(told: Mapping[str, str]) -> Callable[[Options], Options]:
-    """A decorator: the class of options, which refuses arguments that it has not, as `takes_no_other`."""
+def _check_call(
+    what: str, signature: inspect.Signature, args: tuple[Any, ...], options: Mapping[str, Any]
+) -> None:
+    """Refuses arguments that do not fit.
 
-    def decorated(cls: Options) -> Options:
-        checked = takes_no_other(f"fr.{cls.__name__}", told)(cls.__init__)  # type: ignore[misc]
-        cls.__init__ = checked  # type: ignore[misc]
-        return cls
-
-    return decorated
+    Raises:
+        TypeError: naming one of them, and what to write instead.
+    """
+    try:
+        signature.bind(*args, **options)
+        return
+    except TypeError:
+        parameters = list(signature.parameters.values())
+    if parameters and parameters[0].name in ("self", "cls"):
+        parameters, args = parameters[1:], args[1:]
+    kinds = {one.kind for one in parameters}
+    there = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    placed = [one.name for one in parameters if one.kind == one.POSITIONAL_OR_KEYWORD]
+    named = [*placed[: len(args)], *options]
+    unknown = [name for name in options if name not in there and inspect.Parameter.VAR_KEYWORD not in kinds]
+    example = f": write {EXAMPLES[what]}" if what in EXAMPLES else ""
+    if unknown:
+        told = _unknown(unknown[0], OF_CALLS.get(what, {}), there)
+    elif len(args) > len(placed) and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        found = quoted(args[len(placed)])
+        free = [name for name in there if name not in named]
+        others = " without a name" if len(there) > len(placed) else ""
+        takes = ", ".join(placed) or ("nothing" if others else "no argument")
+        name = f": write its name, as {free[0]}={found}" if free else ""
+        told = f"takes {takes}{others}, found {found} too{example or name}"
+    elif twice := [name for name in placed[: len(args)] if name in options]:
+        found = f"{quoted(args[placed.index(twice[0])])} and {twice[0]}={quoted(options[twice[0]])}"
+        told = f"takes {twice[0]} once, found {found}"
+    else:
+        needed = [one.name for one in parameters if one.name in there and one.default is one.empty]
+        lacking = [name for name in needed if name not in named]
+        told = f"lacks {', '.join(lacking)}{example or f': write {lacking[0]}=...'}"
+    raise TypeError(f"{what} {told}") from None
 
 
 def refuse_attribute(of: object, name: str, what: str, told: Mapping[str, str]) -> NoReturn:
@@ -124,10 +158,10 @@ def _instead(told: str) -> str:
     return f": write {told}" if needless == told else f", and needs none: {needless}"
 
 
-def _refuse(what: str, name: str, told: Mapping[str, str], there: list[str]) -> NoReturn:
+def _unknown(name: str, told: Mapping[str, str], there: list[str]) -> str:
+    """The words for an argument that there is not."""
     if name in told:
-        raise TypeError(f"{what} has no argument {name}={_instead(told[name])}")
+        return f"has no argument {name}={_instead(told[name])}"
     close = _core.nearest(name, there)
     listed = f"there are {', '.join(there)}" if there else "it takes none"
-    hint = f"; {listed}" if close is None else f": did you mean {close}=?"
-    raise TypeError(f"{what} has no argument {name}={hint}")
+    return f"has no argument {name}={f'; {listed}' if close is None else f': did you mean {close}=?'}"

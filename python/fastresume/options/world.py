@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, integer, nearest
-from fastresume.options.hints import OF_WORLDS
-from fastresume.options.unknown import options
+from fastresume.options.unknown import takes_no_other
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -35,7 +33,7 @@ def has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-@options(OF_WORLDS)
+@takes_no_other("fr.World", "world")
 @dataclass(frozen=True)
 class World:
     """A rank among `world_size` ranks.
@@ -56,7 +54,6 @@ class World:
     rank: int
     world_size: int
 
-    @bounds_messages
     def __post_init__(self) -> None:
         # As plain integers, whatever kind was passed: they go into file names and JSON.
         object.__setattr__(self, "world_size", at_least(1, "world_size", self.world_size))
@@ -67,7 +64,6 @@ class World:
             )
 
     @classmethod
-    @bounds_messages
     def detect(cls) -> World:
         """The rank and world size of `torch.distributed`, else of the environment, else 0 of 1.
 
@@ -106,7 +102,6 @@ class World:
         return None
 
     @classmethod
-    @bounds_messages
     def of(cls, group: World | tuple[int, int] | ProcessGroup | DeviceMesh) -> World:
         """The rank and size of a process group, of a one-dimensional device mesh, or of a pair of both.
 

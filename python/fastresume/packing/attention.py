@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 
 from fastresume.options.checks import quoted
+from fastresume.options.unknown import takes_no_other
 
 
+@takes_no_other("fr.cu_seqlens")
 def cu_seqlens(document: Tensor) -> Tensor:
     """Where each document begins among the tokens of all sequences, then their number: int32 `[n + 1]`.
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from fastresume.batch.batch import Batch
 from fastresume.buffers import Intervals
-from fastresume.messages import bounds_messages
-from fastresume.options.hints import OF_BATCH_AT
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.unknown import takes_no_other
 from fastresume.reading import random_access
@@ -21,6 +19,7 @@ from fastresume.reading.row_places import locate
 from fastresume.state.cursor import Cursor
 
 
+@takes_no_other("dataset")
 class FilesDataset(ResumableDataset):
     """The batches of files from a cursor on, and any of their rows by its number.
 
@@ -40,8 +39,6 @@ class FilesDataset(ResumableDataset):
         """The number of rows of all files: row numbers are below it, whichever rows are selected."""
         return self._spec.num_file_rows
 
-    @bounds_messages
-    @takes_no_other("dataset.read_rows", {})
     def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
 
@@ -60,8 +57,6 @@ class FilesDataset(ResumableDataset):
         """
         return random_access.read_rows(self._spec, row_numbers)
 
-    @bounds_messages
-    @takes_no_other("dataset.batch_of_row", OF_BATCH_AT)
     def batch_of_row(
         self, epoch: int, row_number: int, state: Mapping[str, Any] | Cursor | None = None
     ) -> tuple[Batch, int]:
@@ -90,7 +85,6 @@ class FilesDataset(ResumableDataset):
         """
         return random_access.batch_of_row(self._spec, self._shared_cursor, epoch, row_number, state)
 
-    @bounds_messages
     def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
         """The places of rows: a list of (path, row group, row in the row group), in the given order.
 
@@ -104,7 +98,6 @@ class FilesDataset(ResumableDataset):
         """
         return locate(self._spec.manifest, row_numbers)
 
-    @bounds_messages
     def remaining(self, state: Mapping[str, Any] | Cursor | None = None) -> RowIntervals:
         """The rows that a state's pass has still to deliver, as `fr.Intervals` of row numbers.
 

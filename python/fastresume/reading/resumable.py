@@ -16,9 +16,8 @@ import fastresume._core as _core
 from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import one_of, quoted
-from fastresume.options.hints import ANYWHERE, METHODS_OF_DATASETS, OF_BATCH_AT, OF_MAP, OF_STATES
+from fastresume.options.hints import ANYWHERE, METHODS_OF_DATASETS
 from fastresume.options.tail import TailOfPass
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import World
@@ -55,6 +54,7 @@ class ComparedRanks:
         self.ranks.check(lambda: self.spec.read_by_all(cursor, workers))
 
 
+@takes_no_other("dataset")
 class ResumableDataset(IterableDataset[Batch]):
     """The batches of a spec from a cursor on: a dataset, wherever its rows come from.
 
@@ -146,7 +146,6 @@ class ResumableDataset(IterableDataset[Batch]):
         """The number of batches that this rank still gets in the current pass."""
         return self._spec.pass_from(self._shared_cursor.cursor, 1).batches_left
 
-    @takes_no_other("dataset.state_dict", {})
     def state_dict(self) -> dict[str, str]:
         """The state after the last delivered batch: one leaf under the key "fastresume".
 
@@ -164,8 +163,6 @@ class ResumableDataset(IterableDataset[Batch]):
             raise _core.StateError(f"dataset.state_dict() {BEHIND}")
         return Cursor(self._shared_cursor.cursor).to_state()
 
-    @bounds_messages
-    @takes_no_other("dataset.load_state_dict", OF_STATES)
     def load_state_dict(self, state: Mapping[str, Any] | Cursor, reset_epochs: bool = False) -> None:
         """Resumes from a state at the next `iter()`, on any number of ranks and workers.
 
@@ -197,8 +194,6 @@ class ResumableDataset(IterableDataset[Batch]):
         """The same, after what the cursor names is read instead: a session, or files in another order."""
         return self._fitted(cursor)
 
-    @bounds_messages
-    @takes_no_other("dataset.reset", {})
     def reset(self) -> None:
         """Goes back to the start of the current pass, for the next `iter()`."""
         self._shared_cursor.load(self._shared_cursor.cursor.restarted())
@@ -283,8 +278,6 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         return self._spec.config()
 
-    @bounds_messages
-    @takes_no_other("dataset.map", OF_MAP)
     def map(self, function: Transform, on_error: Literal["raise", "mask"] = "raise") -> Self:
         """The dataset whose batches are `function(batch)` for each batch of this one.
 
@@ -339,8 +332,6 @@ class ResumableDataset(IterableDataset[Batch]):
             """Says what to write for a method of others' datasets."""
             refuse_attribute(self, name, f"a {type(self).__name__}", METHODS_OF_DATASETS)
 
-    @bounds_messages
-    @takes_no_other("dataset.batch_at", OF_BATCH_AT)
     def batch_at(self, epoch: int, step: int, state: Mapping[str, Any] | Cursor | None = None) -> Batch:
         """The batch of this rank at a step of a pass again; the time does not depend on the step's number.
 
@@ -372,8 +363,6 @@ class ResumableDataset(IterableDataset[Batch]):
         self._check_present()
         return random_access.batch_at(self._spec, self._shared_cursor, epoch, step, state)
 
-    @bounds_messages
-    @takes_no_other("dataset.peek", {})
     def peek(self) -> Batch:
         """The batch that comes next, read without delivering it: a first look costs no batch.
 

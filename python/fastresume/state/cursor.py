@@ -11,10 +11,9 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
-from fastresume.messages import bounds_messages
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.hints import METHODS_OF_CURSORS
-from fastresume.options.unknown import refuse_attribute
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.offsets import Listing, consumed
 from fastresume.state.session import in_session
 
@@ -57,6 +56,7 @@ class Dataset(Protocol):
         """What is left of a cursor's pass, by file and row group."""
 
 
+@takes_no_other("fr.Cursor", "cursor")
 class Cursor:
     """How far a job has come: a small immutable value, the same on every rank.
 
@@ -78,7 +78,6 @@ class Cursor:
         self._core = core
 
     @classmethod
-    @bounds_messages
     def from_state(cls, state: Mapping[str, Any] | Cursor) -> Cursor:
         """The cursor in a state: what `state_dict()` returned, its parsed JSON, or a `Cursor`.
 
@@ -121,7 +120,6 @@ class Cursor:
             raise _core.StateError(f"damaged state: it is not JSON: {quoted(str(cause))}") from None
 
     @classmethod
-    @bounds_messages
     def from_offsets(
         cls,
         offsets: Mapping[str, int],
@@ -210,7 +208,6 @@ class Cursor:
         return of_buffer(_core.remaining(np.ascontiguousarray(rows), manifest.num_rows))
 
     @classmethod
-    @bounds_messages
     def merge(
         cls,
         states_in_rank_order: Mapping[int, Mapping[str, Any] | Cursor] | Sequence[Mapping[str, Any] | Cursor],

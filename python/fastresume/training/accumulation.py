@@ -11,8 +11,8 @@ from torch import nn
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
-from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least
+from fastresume.options.unknown import takes_no_other
 from fastresume.state.cursor import Cursor
 
 
@@ -34,7 +34,7 @@ class Window:
         return self.index + 1 == self.size
 
 
-@bounds_methods
+@takes_no_other("fr.training.Accumulation", "accumulation")
 class Accumulation:
     """Windows of micro-batches: all but the last of each run backward without a reduction over the ranks.
 

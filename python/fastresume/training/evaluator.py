@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from fastresume.batch.batch import Batch
-from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least, integer, positive
+from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.rng import untouched
@@ -31,7 +31,7 @@ _Metrics = dict[str, dict[str, Any]]
 """For each name in a score, the metrics by their names in the results: `name/key` for a collection."""
 
 
-@bounds_methods
+@takes_no_other("fr.training.Evaluator", "evaluator")
 class Evaluator:
     """Evaluates a model over a dataset, each row once over all ranks, on any number of ranks.
 

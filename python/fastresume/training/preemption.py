@@ -11,8 +11,8 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from fastresume.messages import bounds_methods
 from fastresume.options.checks import at_least, quoted
+from fastresume.options.unknown import takes_no_other
 from fastresume.training.agreement import Agreement
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ INTERRUPTED = 130
 """The exit code after a second Ctrl-C, as a shell has it: 128 and the number of SIGINT."""
 
 
-@bounds_methods
+@takes_no_other("fr.training.Preemption", "preemption")
 class Preemption:
     """A context in which SIGTERM and Ctrl-C end the job after the current step, the same one on every rank.
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import row_count
+from fastresume.messages import bounded
+from fastresume.options.unknown import takes_no_other
 from fastresume.reading.monitor.activity import Activity
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.store_counts import StoreCounts
@@ -29,6 +32,7 @@ class Counts(NamedTuple):
     masked_rows: int = 0
 
 
+@takes_no_other("fr.Stats", "stats")
 class Stats:
     """Statistics of a loader since it was made: a live object, always on, cheap to read.
 
@@ -223,9 +227,16 @@ class Stats:
             0
         """
         if name not in _NAMES:
-            raise KeyError(name)
+            raise KeyError(bounded(f"no statistic {name!r}; there are: {', '.join(_NAMES)}"))
         value: float | dict[str, int] | None = getattr(self, name)
         return value
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of all statistics, so that `dict(stats)` is `stats.as_dict()`."""
+        return _NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
 
     def as_dict(self) -> dict[str, float | dict[str, int] | None]:
         """All of it at this moment, by name, for a log or a dashboard.
