@@ -290,6 +290,11 @@ sanitize: ## Run the core's tests under the address sanitizer, with a nightly to
 	RUSTFLAGS=-Zsanitizer=address cargo +nightly test -p fastresume --lib $(LOCKED) --target-dir target/sanitize \
 	  --target $$(rustc -vV | sed -n 's/^host: //p')
 
+# Models are compiled with shuttle's locks and threads, which nothing else is compiled with.
+.PHONY: models
+models: ## Run what threads wait for in thousands of orders of the threads: a wake-up that is lost is a deadlock
+	RUSTFLAGS='--cfg shuttle' cargo test -p fastresume --lib $(LOCKED) --target-dir target/models models::
+
 # Of two cores, what reads types takes one, and clippy the other.
 .PHONY: lint
 lint: develop ## Check formatting, lints and types; change nothing

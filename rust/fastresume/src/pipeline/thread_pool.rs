@@ -2,9 +2,20 @@
 //! other file has threads that outlive a call.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
+#[cfg(not(all(test, shuttle)))]
+use std::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread::{Builder, JoinHandle},
+};
+
+// What waits here is tried in many orders by models: see `thread_pool_models.rs`.
+#[cfg(all(test, shuttle))]
+use shuttle::{
+    sync::{Condvar, Mutex, MutexGuard},
+    thread::{Builder, JoinHandle},
+};
 
 use crate::batch::bin_rows::BinRows;
 use crate::batch::filler::Filler;
@@ -190,7 +201,7 @@ impl ThreadPool {
             let work = Arc::clone(&self.work);
             let number = self.running.len();
             let name = format!("fastresume-{number}");
-            let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let thread = Builder::new().name(name).spawn(move || {
                 stopped_by(Some(Arc::clone(&work.stop)), || work.run(number));
             });
             self.running.push(
@@ -206,7 +217,7 @@ impl ThreadPool {
     /// Why the next batch failed. All batches before it were delivered; the error stays.
     pub fn poll(&mut self, patience: Duration) -> Result<Polled> {
         self.start()?;
-        let mut state = locked(&self.work.state);
+        let mut state = self.work.state();
         loop {
             if let Some(front) = state.agenda.take_front(self.work.layout()) {
                 self.work.call_one(state);
@@ -217,7 +228,7 @@ impl ThreadPool {
                     Front::OfBunch(batch, bunch, row) => {
                         let parts = |shape: Shape, layout: &Layout| bunch.batch(layout, row, shape);
                         self.work.delivered(batch, parts).inspect_err(|error| {
-                            locked(&self.work.state).agenda.note_not_delivered(batch, error.clone());
+                            self.work.state().agenda.note_not_delivered(batch, error.clone());
                         })
                     }
                     Front::End => Ok(Polled::End),
@@ -236,7 +247,7 @@ impl ThreadPool {
             if !is_end {
                 return Ok(Polled::Pending);
             }
-            state = locked(&self.work.state);
+            state = self.work.state();
         }
         if self.threads > 0 {
             drop(self.work.ready.wait_timeout(state, patience).unwrap_or_else(PoisonError::into_inner));
@@ -276,7 +287,7 @@ impl Drop for ThreadPool {
         }
         self.work.stop.store(true, Ordering::Relaxed);
         // With the lock held, so that no thread misses it between its check and its wait.
-        drop(locked(&self.work.state));
+        drop(self.work.state());
         self.work.room.notify_all();
         for thread in running {
             drop(thread.join());
@@ -288,7 +299,7 @@ impl Work {
     /// A decoding thread.
     fn run(&self, thread: usize) {
         loop {
-            let mut state = locked(&self.state);
+            let mut state = self.state();
             let task = loop {
                 if self.stop.load(Ordering::Relaxed) {
                     return;
@@ -304,6 +315,10 @@ impl Work {
             self.call_one(state);
             self.perform(&task, thread);
         }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Unlocks the state, and wakes one thread if there is a task. That thread does the same when it has
@@ -353,7 +368,7 @@ impl Work {
                 let Decoding { segment, slots, .. } = decoding;
                 let fill = || {
                     check_reserve()?;
-                    self.filler.look_ahead(|| locked(&self.state).agenda.soon(segment.group), &self.stop);
+                    self.filler.look_ahead(|| self.state().agenda.soon(segment.group), &self.stop);
                     self.filler.fill(segment, |batch| slots.get(&batch), &self.stop)
                 };
                 let filled = self.activity.during(thread, Doing::Decoding(segment.group), || caught(fill));
@@ -385,7 +400,7 @@ impl Work {
 
     /// Notes the result of a task, and returns whether there is something for the consumer then.
     fn note(&self, came: impl FnOnce(&mut TaskQueue)) -> bool {
-        let mut state = locked(&self.state);
+        let mut state = self.state();
         came(&mut state.agenda);
         state.agenda.has_front()
     }
@@ -403,10 +418,16 @@ impl View {
     /// after a fork.
     #[must_use]
     pub fn queued(&self) -> (u64, u64) {
-        self.work.upgrade().map_or((0, 0), |work| locked(&work.state).agenda.queued())
+        self.work.upgrade().map_or((0, 0), |work| work.state().agenda.queued())
     }
 }
 
 #[cfg(test)]
+#[cfg(not(shuttle))]
 #[path = "thread_pool_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[cfg(shuttle)]
+#[path = "thread_pool_models.rs"]
+mod models;

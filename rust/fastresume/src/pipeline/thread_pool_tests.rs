@@ -1,7 +1,6 @@
 //! Tests that threads wake the consumer that waits for them: without that it would wait for hours.
 
 use std::sync::mpsc;
-use std::thread::Builder;
 
 use super::*;
 use crate::resume::lanes::Cut;
@@ -32,7 +31,7 @@ fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
     let (tells, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let consumer = || {
-            let state = locked(&work.state);
+            let state = work.state();
             begins.send(()).unwrap();
             drop(work.ready.wait_timeout(state, HOURS));
             tells.send(()).unwrap();
@@ -40,7 +39,7 @@ fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
         Builder::new().spawn_scoped(scope, consumer).unwrap();
         has_begun.recv().unwrap();
         // It releases the state as it begins to wait.
-        drop(locked(&work.state));
+        drop(work.state());
         let _waking = Waking(&work.ready);
         deed();
         told.recv_timeout(LONG).is_ok()
@@ -48,7 +47,7 @@ fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
 }
 
 fn take(work: &Work) -> Option<Task> {
-    work.take(&mut locked(&work.state))
+    work.take(&mut work.state())
 }
 
 #[test]
