@@ -15,6 +15,7 @@ from torch import nn
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
 from fastresume.training import Evaluator, Preemption, accumulate
+from support.each_of import each_of
 from support.refusals import each_refused
 from support.strategies import Dataset
 from support.training import small
@@ -91,6 +92,53 @@ def test_a_model_that_rounds_what_was_saved_is_warned_of_once(directory: Path) -
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Checkpointer(directory).restore(model=small().double())  # loses nothing
+
+
+@each_of(
+    ("saved", "now", "way", "wrapped"),
+    [
+        (nn.DataParallel, nn.Identity, r"pass the module whose \.module is .*DataParallel\(model\)$", True),
+        (nn.Identity, nn.DataParallel, r"now begin with 'module\.': pass model=model\.module$", False),
+        (nn.Sequential, nn.Identity, r"pass the module whose \.0 is this model$", True),
+    ],
+)
+def test_names_that_differ_by_a_wrapper_say_what_to_pass_instead_of_allow(
+    tmp_path: Path, saved: Any, now: Any, way: str, wrapped: bool
+) -> None:
+    def job(wrap: Any, inner: nn.Module) -> dict[str, Any]:
+        model = inner if wrap is nn.Identity else wrap(inner)
+        return {"model": model, "optimizer": torch.optim.AdamW(inner.parameters())}
+
+    was, inner = nn.Linear(3, 1), nn.Linear(3, 1)
+    Checkpointer(tmp_path).save(1, **job(saved, was))
+    with pytest.raises(fr.StateError, match=way) as refused:
+        Checkpointer(tmp_path).restore(**job(now, inner))
+    assert "allow" not in str(refused.value)
+    before = inner.weight.clone()
+    with pytest.warns(UserWarning, match=f"restored 0 of 2 tensors of the model, .*{way}"):
+        Checkpointer(tmp_path).restore(model=job(now, inner)["model"], allow={"model"}, partial=True)
+    assert torch.equal(inner.weight, before)
+    Checkpointer(tmp_path).restore(**job(saved if wrapped else nn.Identity, inner))
+    assert torch.equal(inner.weight, was.weight), "the advice restores it"
+
+
+@each_of(
+    ("now", "way", "count"),
+    [
+        (nn.Sequential(nn.Linear(3, 1), nn.Linear(1, 1)), "takes what fits, 2 of 4 tensors", 2),
+        (nn.Sequential(nn.Linear(4, 1)), "takes what fits, 1 of 2 tensors", 1),
+        (nn.ModuleDict({"a": nn.Conv2d(1, 1, 1)}), "nothing of it fits: partial=True without model=", 0),
+    ],
+)
+def test_a_model_of_which_a_part_is_restored_is_warned_of_with_how_much(
+    tmp_path: Path, now: nn.Module, way: str, count: int
+) -> None:
+    Checkpointer(tmp_path).save(1, model=nn.Sequential(nn.Linear(3, 1)))
+    with pytest.raises(fr.StateError, match=way):
+        Checkpointer(tmp_path).restore(model=now)
+    with pytest.warns(UserWarning, match=rf"restored {count} of \d tensors of the model, and left") as told:
+        Checkpointer(tmp_path).restore(model=now, allow={"model"})
+    assert len(told) == 1
 
 
 def test_dtypes_that_torch_does_not_promote_are_compared_all_the_same(directory: Path) -> None:

@@ -160,3 +160,30 @@ def test_ranks_that_name_another_world_are_left_alone(small_dataset: Dataset, tm
     whole, part = {"paths": small_dataset.directory}, {"paths": small_dataset.files[0]}
     found = in_ranks(2, tmp_path / "ranks", read, [whole | alone, part | alone])
     assert found == [("25 batches", 0), ("13 batches", 0)]
+
+
+def test_ranks_that_read_as_one_rank_are_all_told_and_any_order_of_their_numbers_is_right(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    def ranks(name: str, *worlds: tuple[int, int]) -> list[str]:
+        each = [{"paths": small_dataset.directory, "world": world, "threads": 1} for world in worlds]
+        return [text for text, _ in in_ranks(len(worlds), tmp_path / name, read, each, 0.3)]
+
+    told = ranks("local", (0, 3), (1, 3), (0, 3))
+    assert len(set(told)) == 1, "all ranks say the same"
+    assert "ranks 0, 2 of the process group read as rank 0 of 3" in told[0]
+    assert "RANK, not LOCAL_RANK" in told[0]
+    assert ranks("reversed", (1, 2), (0, 2)) == ["12 batches"] * 2
+    assert ranks("data axis", (0, 2), (0, 2), (1, 2), (1, 2)) == ["12 batches"] * 4
+    assert ranks("evaluation", (0, 1), (0, 1)) == ["25 batches"] * 2
+
+
+def test_a_world_of_more_ranks_than_the_process_group_is_refused_with_both_numbers(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    each = [{"paths": small_dataset.directory, "world": (rank, 4)} for rank in range(2)]
+    found = in_ranks(2, tmp_path / "ranks", read, each)
+    for rank, (text, step) in enumerate(found):
+        assert f"reads as rank {rank} of 4, and the process group has 2 ranks" in text
+        assert same_reads.CHECK_RANKS in text
+        assert step == 0

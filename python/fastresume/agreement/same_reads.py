@@ -22,6 +22,12 @@ _log = logging.getLogger("fastresume")
 CHECK_RANKS = "FASTRESUME_CHECK_RANKS"
 """The environment variable that turns the comparison of ranks off, if it is 0."""
 
+_OFF = (
+    "a dataset that a rank reads alone takes world=(0, 1); "
+    f"{CHECK_RANKS}=0 in the environment turns this comparison off"
+)
+"""The end of its errors."""
+
 WAIT_SECONDS = 10.0
 """How long a rank waits for the others before it continues, and compares what they read later."""
 
@@ -41,7 +47,8 @@ class SameReads:
     only one to know.
 
     Args:
-        world: the dataset's; another one than the process group's is never compared.
+        world: the dataset's. One of fewer ranks than the process group, as the data axis of a device mesh
+            has, is never compared.
     """
 
     def __init__(self, world: World) -> None:
@@ -58,7 +65,8 @@ class SameReads:
             reads: what this rank reads, by the words that the error says it with.
 
         Raises:
-            FastresumeError: naming the ranks that differ, and in what.
+            FastresumeError: naming the ranks that differ, and in what; those that read as the same rank; or
+                both numbers of ranks, if the process group has too few to read all.
         """
         if self._is_over:
             return
@@ -67,11 +75,17 @@ class SameReads:
             if group is None and self._world.world_size > 1:
                 return  # it may still be made
             # The store is of the process that made the group: a fork of it must not speak there.
-            is_of_group = group == self._world and self._process == os.getpid()
-            if not is_of_group or self._world.world_size == 1 or not self._is_on:
+            is_asked = self._is_on and self._process == os.getpid() and self._world.world_size > 1
+            if is_asked and group is not None and 1 < group.world_size < self._world.world_size:
+                raise _core.FastresumeError(
+                    f"the dataset reads as rank {self._world.rank} of {self._world.world_size}, and the "
+                    f"process group has {group.world_size} ranks: no rank reads the shares of the others. "
+                    f"Leave world= out; {_OFF}"
+                )
+            if group is None or group.world_size != self._world.world_size or not is_asked:
                 self._is_over = True
                 return
-            self._asked = _Asked(self._world, reads())
+            self._asked = _Asked(group, self._world.rank, reads())
         try:
             self._is_over = self._asked.agree()
         except _core.FastresumeError:
@@ -85,18 +99,27 @@ class SameReads:
 
 
 class _Asked:
-    """What this rank wrote to the store about one dataset, and what it makes of the others' words."""
+    """What this rank wrote to the store about one dataset, and what it makes of the others' words.
 
-    def __init__(self, world: World, reads: Mapping[str, object]) -> None:
+    Args:
+        group: this rank in the process group.
+        number: the rank that it reads as: each is one's own.
+        reads: what it reads.
+    """
+
+    def __init__(self, group: World, number: int, reads: Mapping[str, object]) -> None:
         self._store: Any = torch.distributed.distributed_c10d._get_default_store()
-        self._world, self._place = world, f"fastresume/{next(_numbers)}/"
+        self._group, self._place = group, f"fastresume/{next(_numbers)}/"
+        self._distinct, own = f"{self._place}distinct", f"{self._place}number {number}"
         text = json.dumps(reads, default=str)
         self._mine = self._place + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-        # A rank that the last one counts is counted by the one before it.
+        said = json.dumps([number, text])
+        # From the last to the first: a rank that one of them counts is counted by those after it.
         self._to_write: list[Callable[[], Any]] = [
             lambda: self._store.add(self._place, 1),
             lambda: self._store.add(self._mine, 1),
-            lambda: self._store.set(f"{self._place}rank {world.rank}", text),
+            lambda: self._store.add(self._distinct, int(self._store.add(own, 1) == 1)),
+            lambda: self._store.set(f"{self._place}rank {group.rank}", said),
         ]
         self._ends: float | None = None
         self._times = 0
@@ -111,16 +134,17 @@ class _Asked:
         if self._ends is None:
             self._ends = time.monotonic() + WAIT_SECONDS
         while True:
-            begun, same = self._store.add(self._place, 0), self._store.add(self._mine, 0)
+            begun = self._store.add(self._place, 0)
+            same = min(self._store.add(each, 0) for each in (self._mine, self._distinct))
             if begun > same:
                 self._refuse()
-            if same >= self._world.world_size:
+            if same >= self._group.world_size:
                 return True
             if time.monotonic() > self._ends:
                 break
             time.sleep(_POLL_SECONDS)
         if self._times == 1:
-            late = [rank for rank in range(self._world.world_size) if not self._has_begun(rank)]
+            late = [rank for rank in range(self._group.world_size) if not self._has_begun(rank)]
             _log.warning(
                 "%s: not one batch was asked for after %.0f s, so this rank continues, and compares later "
                 "what they read; a dataset that some ranks read alone takes world=(0, 1)",
@@ -133,8 +157,21 @@ class _Asked:
         return bool(self._store.check([f"{self._place}rank {rank}"]))
 
     def _refuse(self) -> None:
-        there = [rank for rank in range(self._world.world_size) if self._has_begun(rank)]
-        by_text = ranks_by((rank, self._store.get(f"{self._place}rank {rank}").decode()) for rank in there)
+        there = [rank for rank in range(self._group.world_size) if self._has_begun(rank)]
+        said = {rank: json.loads(self._store.get(f"{self._place}rank {rank}")) for rank in there}
+        by_number: dict[int, list[int]] = {}
+        for rank, (number, _) in said.items():
+            by_number.setdefault(number, []).append(rank)
+        if twice := [(ranks, number) for number, ranks in by_number.items() if len(ranks) > 1]:
+            each = [
+                f"{named(ranks)} of the process group read as rank {number} of {self._group.world_size}"
+                for ranks, number in twice[:MOST_NAMED]
+            ]
+            raise _core.FastresumeError(
+                f"ranks read the same rows, and no rank reads others: {'; '.join(each)}. Leave world= out, "
+                f"or give each rank its number in the process group (RANK, not LOCAL_RANK); {_OFF}"
+            )
+        by_text = ranks_by((rank, text) for rank, (_, text) in said.items())
         found = [(ranks, json.loads(text)) for text, ranks in by_text.items()]
         differ = [key for key in found[0][1] if len({str(reads[key]) for _, reads in found}) > 1]
         each = [
@@ -145,6 +182,5 @@ class _Asked:
         way = "List the files once, and give each rank this list" if of_files else "Give all ranks the same"
         raise _core.FastresumeError(
             f"the ranks do not read the same: {'; '.join(each)}{'; ...' if len(found) > MOST_NAMED else ''}. "
-            f"{way}; a dataset that a rank reads alone takes world=(0, 1); "
-            f"{CHECK_RANKS}=0 in the environment turns this comparison off"
+            f"{way}; {_OFF}"
         )

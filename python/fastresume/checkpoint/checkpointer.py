@@ -250,7 +250,8 @@ class Checkpointer:
             RuntimeWarning: if something there has the name of a checkpoint but isn't one, and others are
                 whole.
             UserWarning: if the model has narrower dtypes than it was saved with, so that values are rounded;
-                if the dataset was asked for other things.
+                if `allow={"model"}` restored a part of it, or nothing; if the dataset was asked for other
+                things.
 
         Raises:
             TypeError, ValueError: on all ranks, for what can't be restored into; if the loader's dataset has

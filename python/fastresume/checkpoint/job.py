@@ -21,15 +21,12 @@ from torch.utils.data import DataLoader
 import fastresume._core as _core
 from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
-from fastresume.checkpoint.layout import listed
+from fastresume.checkpoint.fit import Fit
 from fastresume.reading.resumable import BEHIND, ResumableDataset, dataset_behind
 from fastresume.state.cursor import Cursor
 
 EXTRA = "extra."
 """How the names of parts of the user's begin."""
-
-_NAMED = 3
-"""An error names no more keys than these."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +214,10 @@ class JobParts:
         """
         found: dict[str, Any] = {}
         if self.model is not None:
-            present, is_loose = get_model_state_dict(self.model), "model" in allow
-            found["model"] = _fitting("model", present, reading, is_loose)
+            fit = Fit.of("model", get_model_state_dict(self.model), reading)
+            if "model" not in allow:
+                fit.check()
+            found["model"] = fit.common
         shapes = reading.shapes("optimizer") if self.optimizers else {}
         if shapes:
             found["optimizer"] = optimizer_state.template(
@@ -236,8 +235,17 @@ class JobParts:
                 likes = () if self.model is None else tuple(self.model.parameters())
                 found[part] = tree.template(f"extra[{name!r}]", shapes, tree.apart(state), likes)
             else:
-                found[part] = _fitting(part, state, reading, False)
+                fit = Fit.of(part, state, reading)
+                fit.check()
+                found[part] = fit.common
         return found
+
+    def warnings(self, reading: Reading, allow: frozenset[str]) -> list[str]:
+        """What a checkpoint does to a model that its user would not expect, in words."""
+        if self.model is None:
+            return []
+        fit = Fit.of("model", get_model_state_dict(self.model), reading)
+        return [*fit.left(), *fit.rounded()] if "model" in allow else fit.rounded()
 
     def restore(self, filled: dict[str, Any], allow: frozenset[str]) -> None:
         """Gives the job what `template` was filled with."""
@@ -281,34 +289,6 @@ class JobParts:
     def _is_plain(self, name: str) -> bool:
         value = self.extra[name]
         return not isinstance(value, Tensor) and not _is_stateful(value)
-
-
-def told_of_rounding(present: Mapping[str, Any], reading: Reading) -> list[str]:
-    """What to warn of if a model's values are rounded, which torch does without a word: one text, or none."""
-    saved = {path[0]: found for path, found in reading.shapes("model").items() if len(path) == 1}
-    narrower = []
-    for key, value in present.items():
-        was = getattr(getattr(saved.get(key), "properties", None), "dtype", None)
-        if not isinstance(value, Tensor) or was is None:
-            continue
-        if was != value.dtype and not _holds(value.dtype, was):
-            narrower.append(f"{key!r} was {was}, and is {value.dtype}")
-    if not narrower:
-        return []
-    told = (
-        f"{len(narrower)} of {len(present)} tensors of the model have another dtype than in the checkpoint, "
-        f"and their values are rounded: {listed(narrower)}. To keep them, restore into a model of the saved "
-        "dtypes, as before model.half()"
-    )
-    return [told]
-
-
-def _holds(dtype: torch.dtype, other: torch.dtype) -> bool:
-    """Whether a dtype has all values of another one."""
-    try:
-        return torch.promote_types(other, dtype) == dtype
-    except RuntimeError:  # torch promotes not all of them
-        return False
 
 
 def _check_has_values(model: Module | None) -> None:
@@ -357,41 +337,5 @@ def _check_data(loader: Any) -> None:
         )
 
 
-def _fitting(part: str, present: Mapping[str, Any], reading: Reading, only_common: bool) -> dict[str, Any]:
-    """The present state, if it has the keys and shapes of the saved one; or what of it has."""
-    saved = reading.shapes(part)
-    shapes = {path[0]: getattr(found, "size", None) for path, found in saved.items() if len(path) == 1}
-    flat = {key: value for key, value in present.items() if not isinstance(value, dict)}
-    other = [
-        f"{key!r} had the shape {_told(shapes[key])}, and has {_told(value.shape)}"
-        for key, value in flat.items()
-        if isinstance(value, Tensor) and shapes.get(key) not in (None, value.shape)
-    ]
-    top = {path[0] for path in saved}
-    lost = {path[0] for path in saved if reading.is_needed((part, *path))} - present.keys()
-    new = present.keys() - top
-    told = [
-        *(["it had no " + listed([*map(repr, sorted(map(str, new)))])] if new else []),
-        *(
-            ["it had " + listed([*map(repr, sorted(map(str, lost)))]) + ", which is not there now"]
-            if lost
-            else []
-        ),
-        *other[:_NAMED],
-    ]
-    if told and not only_common:
-        hint = "; allow={'model'} takes what fits" if part == "model" else ""
-        raise _core.StateError(f"the checkpoint's {part} is another one: {'; '.join(told)}{hint}")
-    return {
-        key: value
-        for key, value in present.items()
-        if key in top and not (isinstance(value, Tensor) and shapes.get(key) not in (None, value.shape))
-    }
-
-
 def _is_stateful(value: object) -> bool:
     return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
-
-
-def _told(shape: Any) -> str:
-    return str(list(shape))

@@ -12,7 +12,7 @@ from fastresume import files
 from fastresume.checkpoint import compatibility, dcp_storage
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Survey, Timeline, best_of
-from fastresume.checkpoint.job import JobParts, told_of_rounding
+from fastresume.checkpoint.job import JobParts
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.randomness import Randomness, derive
@@ -136,7 +136,7 @@ class Restoring:
             if "ranks" not in allow:
                 seat.check(lambda name: _is_of(name, left.names), not partial, saved.step, worlds)
             state = left.template(reading, allow)
-            warnings.extend(told_of_rounding(state.get("model", {}), reading))
+            warnings.extend(left.warnings(reading, allow))
             filled = reading.plan(state, lambda part: part != "model" or "model" not in allow)
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)
