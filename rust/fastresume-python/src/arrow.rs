@@ -50,7 +50,7 @@ struct CStream {
     private_data: *mut c_void,
 }
 
-/// A structure that its producer is told of when it is not needed any more.
+/// A structure whose producer is called when it is not needed any more.
 struct Owned<T: Releases>(T);
 
 trait Releases: Sized {
@@ -323,10 +323,10 @@ fn is_same(one: &ArrowField, other: &ArrowField) -> bool {
 
 fn failed(stream: &mut CStream, code: c_int) -> Error {
     // SAFETY: the stream was not released.
-    let told = stream.get_last_error.map(|told| unsafe { told(stream) });
-    let told = told.map(text).filter(|told| !told.is_empty());
+    let message = stream.get_last_error.map(|message| unsafe { message(stream) });
+    let message = message.map(text).filter(|message| !message.is_empty());
     Error::Source(format!(
         "a stream of Arrow arrays failed: {}",
-        told.unwrap_or_else(|| format!("error {code}"))
+        message.unwrap_or_else(|| format!("error {code}"))
     ))
 }

@@ -86,12 +86,12 @@ pub fn to_python(py: Python<'_>, error: &Error) -> PyErr {
         Error::Source(_) | Error::Missing(_) | Error::Unsettled(_) => &SOURCE,
         Error::Interrupted => &BASE,
     };
-    let told = error.to_string();
+    let message = error.to_string();
     let cause =
-        matches!(error, Error::Source(_) | Error::Unsettled(_)).then(|| raised::cause_of(&told)).flatten();
+        matches!(error, Error::Source(_) | Error::Unsettled(_)).then(|| raised::cause_of(&message)).flatten();
     let raised = match slot.get(py) {
-        Some(class) => PyErr::from_type(class.bind(py).clone(), (told,)),
-        None => PyRuntimeError::new_err(told),
+        Some(class) => PyErr::from_type(class.bind(py).clone(), (message,)),
+        None => PyRuntimeError::new_err(message),
     };
     let noted = match error {
         Error::Foreign { what, .. } => raised.value(py).setattr(DIFFERS_IN, what),

@@ -67,11 +67,11 @@ pub fn run_stoppable<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
 ) -> PyResult<T> {
-    run_told(py, work, |_| Ok(()))
+    run_telling(py, work, |_| Ok(()))
 }
 
 /// The same; `tell` is called meanwhile, about as often as signals are handled. What it raises stops the work.
-pub fn run_told<T: Send>(
+pub fn run_telling<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&AtomicBool) -> Result<T> + Send,
     tell: impl FnMut(Python<'_>) -> PyResult<()>,

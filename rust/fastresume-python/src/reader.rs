@@ -73,7 +73,7 @@ impl Delivered {
     /// Rows that could not be decoded, some of which may be other batches': `[start, end)`, and why.
     #[getter]
     fn damage(&self) -> Vec<Damaged> {
-        self.written.get().damage_told()
+        self.written.get().damaged_rows()
     }
 
     /// The row numbers of the valid rows, in the batch's order, as `[start, end)` pairs.

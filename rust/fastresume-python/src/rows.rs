@@ -43,9 +43,9 @@ impl Rows {
         part_rows: Vec<Vec<usize>>,
         made_of: Option<(Py<PyAny>, Py<PyAny>)>,
     ) -> PyResult<Self> {
-        let fields = told(py, fields_of(schema)?)?;
+        let fields = raising(py, fields_of(schema)?)?;
         let numbers: Vec<usize> = (0..fields.len()).collect();
-        let each = parts.iter().map(|part| told(py, batches_of(part, &fields, &numbers)?));
+        let each = parts.iter().map(|part| raising(py, batches_of(part, &fields, &numbers)?));
         let parts = each.collect::<PyResult<Vec<_>>>()?;
         let source = Arc::new(HeldRows::new(fields, footer, parts, &part_rows));
         Ok(Self { source, made_of })
@@ -63,7 +63,7 @@ impl Rows {
         read: Py<PyAny>,
         made_of: Option<(Py<PyAny>, Py<PyAny>)>,
     ) -> PyResult<Self> {
-        let fields = told(py, fields_of(schema)?)?.into();
+        let fields = raising(py, fields_of(schema)?)?.into();
         let ask = py.import("fastresume.sources.askers")?.getattr("ASKERS")?.getattr("ask")?.unbind();
         let source = Arc::new(CalledRows { fields, footer, part_rows, read, ask });
         Ok(Self { source, made_of })
@@ -84,7 +84,7 @@ impl Rows {
     }
 }
 
-fn told<T>(py: Python<'_>, found: Result<T>) -> PyResult<T> {
+fn raising<T>(py: Python<'_>, found: Result<T>) -> PyResult<T> {
     found.map_err(|error| to_python(py, &error))
 }
 
@@ -120,8 +120,8 @@ impl Taker {
     /// `kind` is of what failed: "data" for rows that are not what was stated.
     fn __call__(&self, given: &Bound<'_, PyAny>, error: Option<String>, kind: Option<String>) {
         let taken = match error {
-            Some(told) if kind.as_deref() == Some("data") => Err(Error::data(told)),
-            Some(told) => Err(Error::Source(told)),
+            Some(message) if kind.as_deref() == Some("data") => Err(Error::data(message)),
+            Some(message) => Err(Error::Source(message)),
             None => match batches_of(given, &self.fields, &self.columns) {
                 Ok(taken) => taken,
                 Err(error) => Err(Error::Source(format!("read() returned what is no Arrow stream: {error}"))),

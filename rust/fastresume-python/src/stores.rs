@@ -123,9 +123,9 @@ impl Answer {
             None => texts(given),
         };
         let given = given.map_err(|error| {
-            let told = failed(&error);
-            raised::note(&told, error.into_value(py).into_any());
-            told
+            let failure = failed(&error);
+            raised::note(&failure, error.into_value(py).into_any());
+            failure
         });
         // Nobody waits any more where a pass was closed.
         drop(self.0.send(given));

@@ -67,7 +67,7 @@ impl UnitTable {
             let index = rows.index(making, &progress, stop)?;
             Ok((rule.table(&cut, &index.files)?, index))
         };
-        let (inner, index) = gate::run_told(py, work, |_| {
+        let (inner, index) = gate::run_telling(py, work, |_| {
             let [done, total] = [&progress.done, &progress.total].map(|of| of.load(Ordering::Relaxed));
             tell.call1((done, total)).map(drop)
         })?;

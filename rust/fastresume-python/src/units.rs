@@ -42,11 +42,11 @@ impl Units {
 
 #[pymethods]
 impl Units {
-    /// The units of a table; `told` says how rows become units.
+    /// The units of a table; `rule` says how rows become units.
     #[new]
-    fn new(manifest: &Manifest, table: &UnitTable, told: String, unit_bytes: u64) -> Self {
+    fn new(manifest: &Manifest, table: &UnitTable, rule: String, unit_bytes: u64) -> Self {
         let table = &table.inner;
-        let inner = Arc::new(CoreUnits::new(table.starts(), table.file_starts().to_vec(), told));
+        let inner = Arc::new(CoreUnits::new(table.starts(), table.file_starts().to_vec(), rule));
         let (manifest, rows) = (Arc::clone(&manifest.inner), Arc::clone(&manifest.selection));
         Self { inner, manifest, rows, unit_bytes }
     }

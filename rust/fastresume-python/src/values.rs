@@ -181,8 +181,8 @@ impl Written {
     }
 
     /// Rows that could not be decoded, and others beside them.
-    pub fn damage_told(&self) -> Vec<Damaged> {
-        let told = |of: &Damage| {
+    pub fn damaged_rows(&self) -> Vec<Damaged> {
+        let damaged = |of: &Damage| {
             let (cause, length) = (of.cause.to_string(), of.rows.end - of.rows.start);
             let Some(sources) = &self.sources else {
                 return Damaged::One((of.rows.start, of.rows.end, cause));
@@ -190,7 +190,7 @@ impl Written {
             let (source, start) = sources.row(of.rows.start);
             Damaged::OfSource((start, start + length, cause, source))
         };
-        self.inner.damage().iter().map(told).collect()
+        self.inner.damage().iter().map(damaged).collect()
     }
 
     /// The row numbers of all rows, valid or not, each in its source.
@@ -214,7 +214,7 @@ impl Written {
     /// Rows that could not be decoded, some of which may be other batches': `[start, end)`, and why.
     #[getter]
     pub fn damage(&self) -> Vec<Damaged> {
-        self.damage_told()
+        self.damaged_rows()
     }
 
     /// The row numbers as `[start, end)` pairs.

@@ -89,8 +89,8 @@ impl Address {
                 } else {
                     ""
                 };
-                let told = format!("the address '{}' names no dataset: expected as {expected}{copied}", shown());
-                Error::Argument(told)
+                let message = format!("the address '{}' names no dataset: expected as {expected}{copied}", shown());
+                Error::Argument(message)
             })?,
             _ => rest.split_once('/').unwrap_or((rest, "")),
         };
@@ -152,8 +152,8 @@ mod tests {
             ("oss://b/x", "write s3://"),
             ("hf://buckets/a/b/c", "hf://datasets/"),
         ] {
-            let told = Address::parse(Path::new(other)).unwrap_err().to_string();
-            assert!(told.contains(instead), "{told}");
+            let message = Address::parse(Path::new(other)).unwrap_err().to_string();
+            assert!(message.contains(instead), "{message}");
         }
         for wrong in [
             "ftp://host/a",

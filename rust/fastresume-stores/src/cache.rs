@@ -66,7 +66,7 @@ impl Cache {
         }
     }
 
-    /// The first thing that went wrong in this process, told once.
+    /// The first thing that went wrong in this process, given once.
     pub fn take_trouble(&self) -> Option<String> {
         if !self.had_trouble.load(Relaxed) {
             return None;
@@ -172,7 +172,7 @@ impl Cache {
             return false;
         }
         let Some(limit) = self.limit else { return true };
-        // What can't be read is told by whoever writes.
+        // What can't be read is noted by whoever writes.
         let room = || match self.account.used() {
             Some(used) if used.saturating_add(bytes + TRAILER_BYTES as u64) > limit => Err(used),
             _ => Ok(()),

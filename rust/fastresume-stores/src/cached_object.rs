@@ -211,7 +211,7 @@ async fn write(cache: &Arc<Cache>, blocks: &ObjectBlocks, numbers: Range<u64>, b
             rest = behind;
         }
     });
-    // What fails there is told there.
+    // What fails there is noted there.
     drop(done.await);
 }
 

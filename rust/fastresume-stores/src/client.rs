@@ -210,12 +210,12 @@ impl HttpService for Counting {
                 let speaks_tls = self.plain.speaks_tls(&asked, &cause).await;
                 if speaks_tls { Outlook::Seldom } else { outlook }.note();
                 if speaks_tls {
-                    let told = format!("the server speaks TLS there, write https:// ({cause})");
-                    return Err(HttpError::new(cause.kind(), std::io::Error::other(told)));
+                    let message = format!("the server speaks TLS there, write https:// ({cause})");
+                    return Err(HttpError::new(cause.kind(), std::io::Error::other(message)));
                 }
                 if is_nothing {
-                    let told = format!("nothing answers at {} ({cause})", place(&asked));
-                    return Err(HttpError::new(cause.kind(), std::io::Error::other(told)));
+                    let message = format!("nothing answers at {} ({cause})", place(&asked));
+                    return Err(HttpError::new(cause.kind(), std::io::Error::other(message)));
                 }
                 Err(cause)
             }

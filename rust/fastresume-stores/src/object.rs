@@ -137,8 +137,8 @@ impl Object {
         });
         // A store that does not answer says nothing of the bytes.
         answered.await.map_err(|cause| match cause {
-            object_store::Error::NotFound { .. } => Error::source(&what, &self.path, told(&cause)),
-            _ => Error::unsettled(&what, &self.path, told(&cause)),
+            object_store::Error::NotFound { .. } => Error::source(&what, &self.path, message_of(&cause)),
+            _ => Error::unsettled(&what, &self.path, message_of(&cause)),
         })??;
         let bytes = shared(memory.into_inner().unwrap_or_else(PoisonError::into_inner));
         if bytes.len() != asked {
@@ -152,8 +152,8 @@ impl Object {
     /// Refuses another object of this address.
     fn check(&self, now: &ObjectMeta) -> Result<()> {
         let now = status_of(now);
-        if let (Some(listed), Some(told)) = (self.status.object(), now.object()) {
-            self.shared.note_known_by(listed.known_by(told), &self.path);
+        if let (Some(listed), Some(found)) = (self.status.object(), now.object()) {
+            self.shared.note_known_by(listed.known_by(found), &self.path);
         }
         match self.status.change(&now) {
             Some(change) => {
@@ -200,7 +200,7 @@ fn about_names(cause: &str) -> &'static str {
 }
 
 /// What a store says, without the parts of its causes that are said twice.
-pub fn told(cause: &object_store::Error) -> String {
+pub fn message_of(cause: &object_store::Error) -> String {
     let mut text = cause.to_string();
     let mut inner = std::error::Error::source(cause);
     while let Some(cause) = inner {

@@ -129,7 +129,7 @@ pub fn check_values(named: &BTreeMap<String, String>) -> Result<()> {
     }
 }
 
-/// What the crate below says of a value, told by the option's name: the value may be a secret.
+/// What the crate below says of a value, with the option's name: the value may be a secret.
 pub fn about_values(cause: &str, named: &BTreeMap<String, String>) -> Option<String> {
     let (value, kind) = cause.split_once("failed to parse \"")?.1.rsplit_once("\" as ")?;
     let (name, _) = named.iter().find(|(_, found)| *found == value)?;
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_of_others_is_told_with_the_one_to_write() {
+    fn a_name_of_others_is_refused_with_the_one_to_write() {
         for (kind, name, instead) in [
             (StoreKind::S3, "key", "write 'aws_access_key_id'"),
             (StoreKind::S3, "Secret", "write 'aws_secret_access_key'"),
@@ -170,18 +170,18 @@ mod tests {
             (StoreKind::Azure, "acount_key", "write 'account_key'"),
             (StoreKind::S3, "colour", "such as 'aws_access_key_id', 'aws_secret_access_key'"),
         ] {
-            let told = unknown(kind, "It", name).to_string();
-            assert!(told.contains(instead), "{name}: {told}");
+            let message = unknown(kind, "It", name).to_string();
+            assert!(message.contains(instead), "{name}: {message}");
         }
     }
 
     #[test]
-    fn a_value_is_told_by_its_name() {
+    fn a_value_is_refused_by_its_name() {
         let named: BTreeMap<String, String> =
             [("timeout".into(), "30".into()), ("a".into(), "b".into())].into();
-        let told = about_values("Generic: failed to parse \"30\" as Duration", &named);
+        let message = about_values("Generic: failed to parse \"30\" as Duration", &named);
         assert_eq!(
-            told.as_deref(),
+            message.as_deref(),
             Some("storage_options: the value of 'timeout' must be a number and its unit, as '30s'")
         );
         assert_eq!(about_values("Missing key", &named), None);

@@ -100,11 +100,11 @@ impl Outlook {
             if found.is::<rustls::Error>() && error.kind() == HttpErrorKind::Connect {
                 return Self::Seldom;
             }
-            let told = found.to_string();
+            let text = found.to_string();
             let is_unknown_host =
                 ["Name or service not known", "No address associated", "nodename nor servname"];
-            let is_no_http = told.starts_with("invalid ") && told.contains("parsed");
-            if is_no_http || is_unknown_host.iter().any(|unknown| told.contains(unknown)) {
+            let is_no_http = text.starts_with("invalid ") && text.contains("parsed");
+            if is_no_http || is_unknown_host.iter().any(|unknown| text.contains(unknown)) {
                 return Self::Seldom;
             }
             // The cause of such an error is that of what it holds, and not what it holds.

@@ -65,7 +65,7 @@ impl fmt::Display for WrongPage {
 impl std::error::Error for WrongPage {}
 
 impl WrongPage {
-    fn told(what: impl Into<String>) -> Self {
+    fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }
@@ -104,16 +104,16 @@ impl ListingPages {
             !object.location.as_ref().starts_with(below) && !self.is_directory(&object.location)
         };
         if let Some(other) = page.objects.iter().find(lies_elsewhere) {
-            return Err(WrongPage::told(format!(
+            return Err(WrongPage::new(format!(
                 "it has '{}', which does not lie below '{below}'",
                 other.location
             )));
         }
         if page.next.as_ref().is_some_and(|next| self.tokens.contains(next)) {
-            return Err(WrongPage::told("what it says that the next page is was there before"));
+            return Err(WrongPage::new("what it says that the next page is was there before"));
         }
         if page.next.is_some() && page.objects.is_empty() && self.empty >= MOST_EMPTY {
-            return Err(WrongPage::told(format!(
+            return Err(WrongPage::new(format!(
                 "after {MOST_EMPTY} pages without an object, another one follows"
             )));
         }
@@ -121,7 +121,7 @@ impl ListingPages {
             page.objects.iter().find(|object| !self.is_directory(&object.location) && object.size > 0);
         let first = first.filter(|first| self.has(&first.location));
         match first {
-            Some(first) => Err(WrongPage::told(format!("'{}' was listed before", first.location))),
+            Some(first) => Err(WrongPage::new(format!("'{}' was listed before", first.location))),
             None => Ok(()),
         }
     }
@@ -176,7 +176,7 @@ impl ListingPages {
                 true
             };
             if !is_new {
-                return Err(WrongPage::told(format!("'{name}' was listed before")));
+                return Err(WrongPage::new(format!("'{name}' was listed before")));
             }
             if is_meant(&object) {
                 self.taken.push(object);
@@ -220,10 +220,10 @@ pub fn check_page(body: &[u8], root: &str) -> Result<(), (WrongPage, Outlook)> {
         let outlook = if outlook == Outlook::Hopeless { Outlook::Seldom } else { outlook };
         let code = code.map(|code| format!(" that says {}", fastresume::bounded(code))).unwrap_or_default();
         let found = fastresume::bounded(&found.root);
-        return Err((WrongPage::told(format!("expected <{root}>, found <{found}>{code}")), outlook));
+        return Err((WrongPage::new(format!("expected <{root}>, found <{found}>{code}")), outlook));
     }
     if found.is_truncated && !found.has_token {
-        return Err((WrongPage::told("it says that more follows, and not where"), Outlook::Seldom));
+        return Err((WrongPage::new("it says that more follows, and not where"), Outlook::Seldom));
     }
     Ok(())
 }
@@ -243,11 +243,11 @@ impl Outline {
         let name = |name: quick_xml::name::LocalName<'_>| String::from_utf8_lossy(name.as_ref()).into_owned();
         loop {
             let event =
-                reader.read_event().map_err(|cause| WrongPage::told(format!("it is no XML: {cause}")))?;
+                reader.read_event().map_err(|cause| WrongPage::new(format!("it is no XML: {cause}")))?;
             match event {
                 Event::Start(start) => {
                     if path.is_empty() && !found.root.is_empty() {
-                        return Err(WrongPage::told("it is no XML: it has two roots"));
+                        return Err(WrongPage::new("it is no XML: it has two roots"));
                     }
                     path.push(name(start.local_name()));
                     if path.len() == 1 {
@@ -270,7 +270,7 @@ impl Outline {
             }
         }
         if found.root.is_empty() || !path.is_empty() {
-            return Err(WrongPage::told("it is no whole XML document"));
+            return Err(WrongPage::new("it is no whole XML document"));
         }
         Ok(found)
     }
@@ -292,7 +292,7 @@ mod tests {
         ListingPage { objects: names.iter().map(object).collect(), next: next.map(str::to_owned) }
     }
 
-    fn told(pages: Vec<ListingPage>) -> Result<usize, String> {
+    fn counted(pages: Vec<ListingPage>) -> Result<usize, String> {
         let mut listing = ListingPages::below(Some(&Key::from("d")));
         for page in pages {
             listing.take(page, |_| true).map_err(|wrong| wrong.to_string())?;
@@ -302,9 +302,13 @@ mod tests {
 
     #[test]
     fn pages_that_follow_each_other_are_taken() {
-        assert_eq!(told(vec![page(&["d/a", "d/b"], Some("1")), page(&["d/c"], None)]), Ok(3));
-        assert_eq!(told(vec![page(&[], Some("1")), page(&["d/c"], Some("2")), page(&[], None)]), Ok(1));
-        assert_eq!(told(vec![page(&["d/c", "d/a"], Some("1")), page(&["d/b"], None)]), Ok(3), "in no order");
+        assert_eq!(counted(vec![page(&["d/a", "d/b"], Some("1")), page(&["d/c"], None)]), Ok(3));
+        assert_eq!(counted(vec![page(&[], Some("1")), page(&["d/c"], Some("2")), page(&[], None)]), Ok(1));
+        assert_eq!(
+            counted(vec![page(&["d/c", "d/a"], Some("1")), page(&["d/b"], None)]),
+            Ok(3),
+            "in no order"
+        );
     }
 
     #[test]
@@ -321,11 +325,11 @@ mod tests {
             (vec![page(&["d/a", "d/b"], Some("1")), page(&["d/c", "d/b"], None)], "'d/b' was listed before"),
             (vec![page(&["d/b", "d/a"], Some("1")), page(&["d/c", "d/a"], None)], "'d/a' was listed before"),
         ] {
-            let found = told(pages);
+            let found = counted(pages);
             assert!(found.as_ref().is_err_and(|found| found.contains(expected)), "{expected}: {found:?}");
         }
         let empty = (0..MOST_EMPTY + 5).map(|number| page(&[], Some(&number.to_string()))).collect();
-        assert!(told(empty).is_err());
+        assert!(counted(empty).is_err());
     }
 
     #[test]

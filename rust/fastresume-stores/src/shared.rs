@@ -29,7 +29,7 @@ pub struct Shared {
     pub handed_on: HandedOn,
     /// What is to be said of a store that tells little of its objects, once.
     weakness: OnceLock<String>,
-    is_told: AtomicBool,
+    is_taken: AtomicBool,
 }
 
 impl Shared {
@@ -38,14 +38,14 @@ impl Shared {
         let owner = NEXT_OWNER.fetch_add(1, Ordering::Relaxed);
         let cache = cache.map(Arc::new);
         let (counts, answer, handed_on) = Default::default();
-        let (weakness, is_told) = Default::default();
-        Self { owner, options, cache, counts, answer, handed_on, weakness, is_told }
+        let (weakness, is_taken) = Default::default();
+        Self { owner, options, cache, counts, answer, handed_on, weakness, is_taken }
     }
 
-    /// What is to be known of objects whose store tells little of them, told once.
+    /// What is to be known of objects whose store tells little of them, given once.
     pub fn take_weakness(&self) -> Option<String> {
         let weakness = self.weakness.get()?;
-        (!self.is_told.swap(true, Ordering::Relaxed)).then(|| weakness.clone())
+        (!self.is_taken.swap(true, Ordering::Relaxed)).then(|| weakness.clone())
     }
 
     /// Notes what tells an object of an answer from another one of its name.

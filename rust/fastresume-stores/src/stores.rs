@@ -16,7 +16,7 @@ use crate::address::{Address, StoreKind};
 use crate::block::ObjectKey;
 use crate::cache::Cache;
 use crate::counts::Counts;
-use crate::object::{Object, longest, status_of, told};
+use crate::object::{Object, longest, message_of, status_of};
 use crate::object_source::ObjectSource;
 use crate::options::Options;
 use crate::outlook::Outlook;
@@ -44,13 +44,13 @@ impl Stores {
         Self { shared: Arc::new(Shared::new(options, cache)) }
     }
 
-    /// The first thing that went wrong with the cache in this process, told once.
+    /// The first thing that went wrong with the cache in this process, given once.
     #[must_use]
     pub fn take_trouble(&self) -> Option<String> {
         self.shared.cache.as_ref().and_then(|cache| cache.take_trouble())
     }
 
-    /// What is to be known of objects whose store tells little of them, told once.
+    /// What is to be known of objects whose store tells little of them, given once.
     #[must_use]
     pub fn take_weakness(&self) -> Option<String> {
         self.shared.take_weakness()
@@ -79,7 +79,7 @@ impl Stores {
     async fn listed(&self, path: &Path, most: usize) -> Result<Vec<ListedObject>> {
         let address = Address::parse(path)?;
         let client = self.shared.client(path)?;
-        let failed = |cause: &object_store::Error| Error::source("can't list", path, told(cause));
+        let failed = |cause: &object_store::Error| Error::source("can't list", path, message_of(cause));
         let listed = |meta: &ObjectMeta| {
             let path = match address.kind {
                 StoreKind::Http => path.to_owned(),
@@ -233,7 +233,7 @@ impl Store for Stores {
         let long = longest(bytes.len());
         Self::wait(stop, async {
             let put = again(self.counts(), long, || client.put(&key, bytes.clone().into()));
-            put.await.map(drop).map_err(|cause| Error::Source(told(&cause)))
+            put.await.map(drop).map_err(|cause| Error::Source(message_of(&cause)))
         })
     }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use async_trait::async_trait;
 use chrono::DateTime;
-use fastresume::{Error as Told, bounded};
+use fastresume::{Error as CoreError, bounded};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, RANGE};
@@ -62,7 +62,8 @@ impl Web {
     /// # Errors
     /// `Argument` if its address is none.
     pub fn new(root: &str, options: &ClientOptions, connector: &ClientConnector) -> fastresume::Result<Self> {
-        let wrong = |cause: String| Told::Argument(format!("the server '{root}' can't be reached: {cause}"));
+        let wrong =
+            |cause: String| CoreError::Argument(format!("the server '{root}' can't be reached: {cause}"));
         let url = Url::parse(root).map_err(|cause| wrong(cause.to_string()))?;
         let client = connector.connect(options).map_err(|cause| wrong(cause.to_string()))?;
         Ok(Self { client, root: url })
@@ -80,27 +81,27 @@ impl Web {
         self.client.execute(request).await.map_err(failed)
     }
 
-    /// The answer, unless it is none; why is told without the query, which may be a secret.
+    /// The answer, unless it is none; the error lacks the query, which may be a secret.
     async fn refused(response: HttpResponse, key: &Key) -> Result<HttpResponse> {
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let body = response.into_body().bytes().await.unwrap_or_default();
-        let told =
+        let answer =
             format!("the server answered {status}: {}", bounded(String::from_utf8_lossy(&body).trim()));
         let named = percent_encoding::percent_decode_str(key.as_ref()).decode_utf8_lossy();
         let path = named.split('?').next().unwrap_or_default().to_owned();
         Err(match status {
-            StatusCode::NOT_FOUND => Error::NotFound { path, source: told.into() },
+            StatusCode::NOT_FOUND => Error::NotFound { path, source: answer.into() },
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
-                Error::PermissionDenied { path, source: told.into() }
+                Error::PermissionDenied { path, source: answer.into() }
             }
-            _ => failed(told),
+            _ => failed(answer),
         })
     }
 
-    /// What is told of a file, of which no byte is asked for, or one.
+    /// What the server states of a file, of which no byte is asked for, or one.
     async fn head(&self, key: &Key) -> Result<ObjectMeta> {
         let response = self.ask(Method::HEAD, key, None).await?;
         let status = response.status();

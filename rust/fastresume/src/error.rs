@@ -31,12 +31,12 @@ pub enum Error {
     #[error("{}", bounded(.0))]
     State(String),
     /// A resume state of something else than what is read (`StateError`).
-    #[error("{}", bounded(told))]
+    #[error("{}", bounded(message))]
     Foreign {
         /// What is another: the dataset, the selection of rows, the order, or an argument of it by its name.
         what: &'static str,
         /// Both values, and what to write.
-        told: String,
+        message: String,
     },
     /// A file whose content can't be used (`DataError`).
     #[error("{}", bounded(&format!("{reason}{place}")))]

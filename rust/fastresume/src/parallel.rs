@@ -69,7 +69,7 @@ mod tests {
     use crate::error::Error;
 
     #[test]
-    fn all_is_done_in_order_and_the_first_failure_is_told() {
+    fn all_is_done_in_order_and_the_first_failure_is_returned() {
         let go = AtomicBool::new(false);
         for (count, at_a_time, threads) in [(0, 1, 1), (1, 4, 3), (100, 1, 4), (100, 7, 1), (5, 100, 8)] {
             assert_eq!(each(count, at_a_time, threads, &go, Ok).unwrap(), (0..count).collect::<Vec<_>>());

@@ -211,11 +211,11 @@ fn check_history(copies: &[Copy], counted: usize, kind: &OrderKind, lives: &[Dam
         }
         let first = pass.done();
         let positions = |batch| of.life.given(&pass, batch);
-        let told: Vec<Vec<u64>> = (first..first + given as u64).map(positions).collect();
+        let positions: Vec<Vec<u64>> = (first..first + given as u64).map(positions).collect();
         let fails = ranks.iter().any(|(_, error)| error.is_some());
         let batches = if fails { given as u64 } else { of.life.batches };
         let (expected, ends) = walk.live(Life { batches, ..of.life });
-        assert_eq!(told, expected, "damage changes no batch");
+        assert_eq!(positions, expected, "damage changes no batch");
         let after = match (given.checked_sub(1), ends) {
             (Some(last), _) => ranks[0].0[last].cursor.clone(),
             (None, true) => pass.next_pass(),

@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_told_of_pages_and_values_is_true(case in cases()) {
+    fn what_is_known_of_pages_and_values_is_true(case in cases()) {
         let path = std::env::temp_dir().join(format!("fastresume-details-{}.parquet", std::process::id()));
         write(&case, &path);
         let stop = AtomicBool::new(false);
@@ -144,7 +144,7 @@ proptest! {
             // reported absent.
             let is_plausible =
                 if case.has_filters { absent.len() * 10 + 30 >= gone * 8 } else { absent.len() < 10 };
-            prop_assert!(is_plausible, "{} of {} absent values are told", absent.len(), gone);
+            prop_assert!(is_plausible, "{} of {} absent values are known", absent.len(), gone);
         }
     }
 }

@@ -32,8 +32,8 @@ fn check_history(beginnings: &[Beginning], kind: &OrderKind, lives: &[Life]) {
             assert!(ahead.fitted(beginnings[before].read(), true).is_err(), "files are gone");
         }
         let cursor = state.fitted(now.read(), true).unwrap();
-        let told: Vec<u64> = cursor.remaining().unwrap().ranges().iter().cloned().flatten().collect();
-        assert_eq!(told, walk.remaining(), "what is left");
+        let left: Vec<u64> = cursor.remaining().unwrap().ranges().iter().cloned().flatten().collect();
+        assert_eq!(left, walk.remaining(), "what is left");
         assert_eq!((cursor.epoch(), &cursor.generation_ends()), (walk.epoch, &walk.ends));
         let ends = cursor.generation_ends();
         let order = Order::of_generations(kind, cursor.epoch(), now.counted().clone(), &ends).unwrap();
@@ -43,7 +43,7 @@ fn check_history(beginnings: &[Beginning], kind: &OrderKind, lives: &[Life]) {
         let selected = |ordinal: u64| now.counted().rows(ordinal..ordinal + 1).flatten();
         let expected: Vec<u64> =
             walk.remaining().iter().flat_map(|&at| selected(walk.order[index(at)])).collect();
-        assert_eq!(rows(&told), expected, "the rows at these positions");
+        assert_eq!(rows(&left), expected, "the rows at these positions");
         let pass = life.pass(&cursor);
         let (batches, ends) = walk.live(life);
         let first = pass.done();

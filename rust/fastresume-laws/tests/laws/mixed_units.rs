@@ -20,7 +20,7 @@ use crate::walk::{index, orders, slow_order};
 /// What stands behind each list.
 const SEPARATOR: i32 = -7;
 
-/// The units of the first files of a dataset, walked over one by one, and how the core is told of them.
+/// The units of the first files of a dataset, walked over one by one, and how the core knows them.
 struct Content {
     parts: Vec<Vec<Part>>,
     table: Option<Arc<SequenceTable>>,

@@ -154,9 +154,9 @@ proptest! {
             let given = times.range((of, 0, 0)..(of + 1, 0, 0)).map(|(&(_, pass, at), _)| (pass, at));
             prop_assert_eq!(given.clone().count() as u64, axis.rows_taken());
             let taken = axis.taken().ranges().iter().cloned().flatten().map(|at| axis.place(at));
-            let told: Vec<_> = taken.map(|(pass, at, _)| (pass, at)).collect();
-            let first = told.first().map_or(0, |place| place.0);
-            prop_assert_eq!(given.filter(|place| place.0 >= first).collect::<Vec<_>>(), told);
+            let found: Vec<_> = taken.map(|(pass, at, _)| (pass, at)).collect();
+            let first = found.first().map_or(0, |place| place.0);
+            prop_assert_eq!(given.filter(|place| place.0 >= first).collect::<Vec<_>>(), found);
         }
     }
 }

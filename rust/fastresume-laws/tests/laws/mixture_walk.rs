@@ -122,7 +122,7 @@ impl Names {
     }
 
     /// The same mixture by the names of now; sources that it has not are let go.
-    fn told(&self, mut named: NamedMixture) -> NamedMixture {
+    fn with_renames(&self, mut named: NamedMixture) -> NamedMixture {
         let own: BTreeSet<usize> = named.sources.iter().map(|source| place(&source.name)).collect();
         for source in &mut named.sources {
             source.name.clone_from(self.0[place(&source.name)].last().unwrap());
@@ -141,14 +141,14 @@ impl Names {
 fn fits(state: &Cursor, named: &NamedMixture, least: u64) -> bool {
     let taken = state.taken().unwrap();
     let known: BTreeMap<usize, usize> = places(state).into_iter().zip(0..).collect();
-    let untold = NamedMixture { renamed: Vec::new(), ..named.clone() };
+    let unrenamed = NamedMixture { renamed: Vec::new(), ..named.clone() };
     let is_lost = |source: &NamedSource| {
         known.get(&place(&source.name)).is_some_and(|&index| {
             state.mixture().unwrap().sources[index].name != source.name && taken[index].rows_taken() > 0
         })
     };
     if named.sources.iter().any(is_lost) {
-        let error = state.fitted_to_mixture(&untold, least).unwrap_err().to_string();
+        let error = state.fitted_to_mixture(&unrenamed, least).unwrap_err().to_string();
         assert!(error.contains("write Mixture(..., renamed={"), "{error}");
     }
     let own: BTreeSet<usize> = named.sources.iter().map(|source| place(&source.name)).collect();
@@ -244,10 +244,10 @@ impl Slow {
         assert_eq!(axis.rows(), self.rows);
         assert_eq!(axis.rows_taken(), self.delivered.len() as u64, "rows that were taken");
         let (first, _, _) = axis.place(0);
-        let told = axis.taken().ranges().iter().cloned().flatten();
-        let told: BTreeSet<_> = told.map(|ordinal| axis.place(ordinal)).map(|at| (at.0, at.1)).collect();
+        let taken = axis.taken().ranges().iter().cloned().flatten();
+        let taken: BTreeSet<_> = taken.map(|ordinal| axis.place(ordinal)).map(|at| (at.0, at.1)).collect();
         let own: BTreeSet<_> = self.taken.range((first, 0)..).copied().collect();
-        assert_eq!(told, own, "the state tells what was taken");
+        assert_eq!(taken, own, "the state tells what was taken");
         assert!((0..first).all(|pass| self.count(pass) == self.rows), "what is forgotten is done");
         // A generation of which rows are left holds what it held when others of it were delivered.
         for pass in self.passes().into_iter().filter(|&pass| self.count(pass) < self.rows) {
@@ -286,7 +286,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
         let is_renamed = (0..NAMES.len()).filter(|&source| life.renames[source]);
         is_renamed.for_each(|source| aliases.rename(source));
         if let Some(text) = &state {
-            let named = aliases.told(life.named(sources));
+            let named = aliases.with_renames(life.named(sources));
             if !fits(&Cursor::parse(text).unwrap(), &named, life.least()) {
                 continue;
             }
@@ -299,7 +299,7 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
                 all[source].grow(new_rows);
             }
         }
-        let named = aliases.told(life.named(sources));
+        let named = aliases.with_renames(life.named(sources));
         let cursor = match &state {
             None => Cursor::start_of_mixture(&named, life.least()).unwrap(),
             Some(text) => Cursor::parse(text).unwrap().fitted_to_mixture(&named, life.least()).unwrap(),

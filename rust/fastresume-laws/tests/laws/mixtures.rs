@@ -208,11 +208,11 @@ fn names_that_change_places_do_so_once() {
     let swapped: &[(&str, usize)] = &[("b", 0), ("a", 1), ("d", 2)];
     let error = state.fitted_to_mixture(&mixture(swapped, &[]), 3).unwrap_err().to_string();
     assert!(error.contains(r#"renamed={"a": "b", "b": "a", "c": "d"}"#), "{error}");
-    let told = mixture(swapped, &[("a", Some("b")), ("b", Some("a")), ("c", Some("d")), ("x", Some("a"))]);
-    let renamed = state.fitted_to_mixture(&told, 3).unwrap();
+    let now = mixture(swapped, &[("a", Some("b")), ("b", Some("a")), ("c", Some("d")), ("x", Some("a"))]);
+    let renamed = state.fitted_to_mixture(&now, 3).unwrap();
     let names: Vec<&str> = renamed.mixture().unwrap().sources.iter().map(|source| &*source.name).collect();
     assert_eq!((names, renamed.cuts(), renamed.taken()), (vec!["b", "a", "d"], state.cuts(), state.taken()));
-    assert_eq!(renamed.fitted_to_mixture(&told, 3).unwrap(), renamed);
+    assert_eq!(renamed.fitted_to_mixture(&now, 3).unwrap(), renamed);
     let twice = mixture(&[("z", 0), ("y", 3)], &[("a", Some("z")), ("b", Some("z"))]);
     let error = state.fitted_to_mixture(&twice, 3).unwrap_err().to_string();
     assert!(error.contains(r#"renamed= says that "z" was "b", but the state has "a", too"#), "{error}");

@@ -93,8 +93,8 @@ fn batches_of(pass: &Pass, reader: WorkerId) -> Vec<(u64, Vec<u64>)> {
     }
     let whole = |batch: u64, slots: Vec<Option<u64>>| {
         let mut slots: Vec<u64> = slots.into_iter().map(|slot| slot.expect("a hole in a batch")).collect();
-        let told: Vec<u64> = pass.positions(batch, reader.rank).unwrap().into_iter().flatten().collect();
-        assert_eq!(told, slots, "a batch by its number is the batch that is read");
+        let positions: Vec<u64> = pass.positions(batch, reader.rank).unwrap().into_iter().flatten().collect();
+        assert_eq!(positions, slots, "a batch by its number is the batch that is read");
         slots.truncate(usize::try_from(pass.shape(batch, reader.rank).valid).unwrap());
         slots
     };

@@ -85,7 +85,7 @@ pub fn parts(unit: Unit, manifest: &Manifest, selection: &Selection) -> Vec<Vec<
     stretches(unit, manifest, selection).concat()
 }
 
-/// How the core is told of units; nothing where rows are counted.
+/// How the core knows units; nothing where rows are counted.
 pub fn made_of(unit: Unit, manifest: &Manifest, selection: &Selection) -> Option<Units> {
     if unit == Unit::Row {
         return None;

@@ -98,7 +98,7 @@ pub fn slow_order(kind: &OrderKind, epoch: u64, generation: u64, starts: &[u64])
     order
 }
 
-/// Where a job stands, told position by position.
+/// Where a job is, position by position.
 pub struct Walk<'a> {
     kind: &'a OrderKind,
     /// What is counted.
@@ -219,8 +219,8 @@ impl<'a> Walk<'a> {
             self.cut = None;
         }
         if ends {
-            let told: BTreeSet<u64> = self.given.union(&self.dropped).copied().collect();
-            assert_eq!(told, (0..self.now.count()).collect(), "each position of the pass, once");
+            let seen: BTreeSet<u64> = self.given.union(&self.dropped).copied().collect();
+            assert_eq!(seen, (0..self.now.count()).collect(), "each position of the pass, once");
             self.before = (std::mem::take(&mut self.given), std::mem::take(&mut self.dropped));
             self.begin(self.epoch + 1);
         }

@@ -52,7 +52,7 @@ pub struct HubClient {
 }
 
 impl HubClient {
-    /// A client that follows no address by itself: what it leads to is told.
+    /// A client that follows no address by itself: what it leads to is an answer.
     ///
     /// # Errors
     /// `Generic` if the system has none to give.

@@ -42,7 +42,7 @@ const MOST_HOPS: u32 = 5;
 pub struct HubStore {
     client: HubClient,
     repository: Repository,
-    /// Where the bytes of files lie, as the hub told last.
+    /// Where the bytes of files are, as the hub answered last.
     located: Mutex<HashMap<Key, Located>>,
     /// Directories that were listed to find single files, each with the files in it.
     directories: Mutex<HashMap<Key, Arc<Vec<ObjectMeta>>>>,
@@ -54,7 +54,7 @@ pub struct HubStore {
 #[derive(Clone)]
 struct Located {
     address: Url,
-    /// The tag of the file, if the hub told it.
+    /// The tag of the file, if the hub gave it.
     tag: Option<String>,
 }
 
@@ -154,7 +154,7 @@ impl HubStore {
         if let Some(known) = known {
             match self.client.get(&known.address, range).await {
                 Ok(response) if response.status().is_success() => return Ok((response, known.tag)),
-                // The address has expired. What is wrong with it is not told: it holds a signature.
+                // The address has expired. No error has it: it holds a signature.
                 Ok(_) => drop(locked(&self.located).remove(key)),
                 Err(cause) => {
                     locked(&self.located).remove(key);
@@ -209,17 +209,17 @@ fn refused(response: HttpResponse, path: &str) -> Result<HttpResponse> {
     }
     let code = header(&response, &ERROR_CODE).unwrap_or_default();
     let message = header(&response, &ERROR_MESSAGE).unwrap_or_default();
-    let told: Vec<&str> =
-        [status.as_str(), code, message].into_iter().filter(|told| !told.is_empty()).collect();
-    let told = format!("the hub answered {}", told.join(", "));
+    let parts: Vec<&str> =
+        [status.as_str(), code, message].into_iter().filter(|parts| !parts.is_empty()).collect();
+    let answer = format!("the hub answered {}", parts.join(", "));
     let path = path.to_owned();
     Err(match status {
-        StatusCode::NOT_FOUND => Error::NotFound { path, source: told.into() },
+        StatusCode::NOT_FOUND => Error::NotFound { path, source: answer.into() },
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             let hint = "a private or gated dataset needs storage_options={'token': ...} or HF_TOKEN";
-            Error::Unauthenticated { path, source: format!("{told}: {hint}").into() }
+            Error::Unauthenticated { path, source: format!("{answer}: {hint}").into() }
         }
-        _ => failed(told),
+        _ => failed(answer),
     })
 }
 
@@ -258,8 +258,8 @@ impl ObjectStore for HubStore {
             return Err(failed("a range was asked for, and the whole file was given"));
         };
         if given != range {
-            let told = format!("bytes {range:?} were asked for, and {given:?} were given");
-            return Err(failed(told));
+            let message = format!("bytes {range:?} were asked for, and {given:?} were given");
+            return Err(failed(message));
         }
         let tag = tag.or_else(|| expected.map(str::to_owned));
         let meta = tree::file(location.clone(), size, tag);

@@ -72,9 +72,9 @@ mod tests {
              "lfs": {"oid": "abc", "size": 999, "pointerSize": 134}, "xetHash": "x"}
         ]"#;
         let found = files(answer).unwrap();
-        let told: Vec<_> =
+        let found: Vec<_> =
             found.iter().map(|file| (file.location.as_ref(), file.size, file.e_tag.as_deref())).collect();
-        assert_eq!(told, [("data/small.parquet", 10, Some("2")), ("data/a b.parquet", 999, Some("abc"))]);
+        assert_eq!(found, [("data/small.parquet", 10, Some("2")), ("data/a b.parquet", 999, Some("abc"))]);
         assert!(files(b"<html>").is_err());
     }
 

@@ -105,7 +105,7 @@ impl Array {
             .ok_or_else(|| contradicts("the validity ends before its values"))
     }
 
-    /// The bits of some values, 1 of each that is not null; all are 1 if none is told.
+    /// The bits of some values, 1 of each that is not null; all are 1 if there are none.
     ///
     /// # Errors
     /// `Data` if the bits end before them.
@@ -115,7 +115,7 @@ impl Array {
         found.ok_or_else(|| contradicts("the validity ends before its values"))
     }
 
-    /// Whether none of some values is null, as far as that is told by their bits.
+    /// Whether none of some values is null, as far as their bits show that.
     #[must_use]
     pub fn are_valid(&self, start: usize, length: usize) -> bool {
         let Some(validity) = &self.validity else { return true };

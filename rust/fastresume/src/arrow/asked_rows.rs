@@ -36,7 +36,7 @@ impl AskedRows {
         self.come.get().is_some()
     }
 
-    /// Whether who waited for them was told to stop.
+    /// Whether who waited for them was to stop.
     #[must_use]
     pub fn were_given_up(&self) -> bool {
         matches!(self.come.get(), Some(Err(Error::Interrupted)))
@@ -59,10 +59,10 @@ mod tests {
     fn rows_are_waited_for_once_whoever_wants_them() {
         let waits = Arc::new(AtomicUsize::new(0));
         for come in [Ok(7), Err(Error::Interrupted), Err(Error::data("gone"))] {
-            let (counted, told) = (Arc::clone(&waits), come.clone());
+            let (counted, given) = (Arc::clone(&waits), come.clone());
             let asked = AskedRows::new(Box::new(move || {
                 counted.fetch_add(1, SeqCst);
-                told.and_then(|_| RowGroup::new([], 0).map(Arc::new))
+                given.and_then(|_| RowGroup::new([], 0).map(Arc::new))
             }));
             assert!(!asked.have_come() && asked.bytes().is_none());
             let found: Vec<_> = (0..4).map(|_| asked.rows().map(|rows| rows.rows())).collect();

@@ -52,10 +52,10 @@ impl Bits {
         Ok(Some(Self::new(found, count)))
     }
 
-    /// Each as it is told.
+    /// The bits of these, in their order.
     ///
     /// # Errors
-    /// The first error that is told.
+    /// The first error.
     pub fn of(each: impl ExactSizeIterator<Item = Result<bool>>) -> Result<Self> {
         let count = each.len();
         let mut bytes = filled(count.div_ceil(8), 0_u8)?;

@@ -68,7 +68,7 @@ pub enum Meaning {
         /// Whether they have a sign.
         is_signed: bool,
     },
-    /// Milliseconds, of which whole days are told.
+    /// Milliseconds, of which there are whole days.
     DayMillis,
     /// Seconds, which files tell in milliseconds.
     Seconds,
@@ -125,8 +125,8 @@ impl ArrowForm {
                 if let Some(size) = format.strip_prefix("w:") {
                     return number(size).map(same).ok_or_else(unknown);
                 }
-                let Some(told) = format.strip_prefix("d:") else { return Err(unknown()) };
-                let bits = told.split(',').nth(2).map_or(Some(128), number).ok_or_else(unknown)?;
+                let Some(decimal) = format.strip_prefix("d:") else { return Err(unknown()) };
+                let bits = decimal.split(',').nth(2).map_or(Some(128), number).ok_or_else(unknown)?;
                 if ![32, 64, 128, 256].contains(&bits) {
                     return Err(unknown());
                 }
@@ -176,14 +176,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_and_others_are_refused_by_name() {
+    fn formats_are_parsed_and_others_are_refused_by_name() {
         assert_eq!(ArrowForm::parse("tss:UTC").unwrap(), ArrowForm::Fixed(8, Meaning::Seconds));
         assert_eq!(ArrowForm::parse("d:19,2").unwrap(), ArrowForm::Fixed(16, Meaning::Decimal));
         assert_eq!(ArrowForm::parse("d:5,2,32").unwrap(), ArrowForm::Fixed(4, Meaning::Decimal));
         assert_eq!(ArrowForm::parse("+w:7").unwrap(), ArrowForm::FixedList(7));
         for format in ["tiM", "+ud:0,1", "w:x", "d:5,2,7", "", "q"] {
-            let told = ArrowForm::parse(format).unwrap_err().to_string();
-            assert!(told.contains(&format!("'{format}'")), "{told}");
+            let message = ArrowForm::parse(format).unwrap_err().to_string();
+            assert!(message.contains(&format!("'{format}'")), "{message}");
         }
     }
 }

@@ -139,7 +139,7 @@ impl ArrowLeaf {
                     add_varint(((count.div_ceil(8) as u64) << 1) | 1, output);
                     append(output, bits.bytes().iter().copied())?;
                 }
-                DefinitionLevels::Told(told) => add_levels(&told, self.levels.0, output)?,
+                DefinitionLevels::Each(each) => add_levels(&each, self.levels.0, output)?,
             }
         }
         let level_bytes = (repeated, output.len() - repeated);
@@ -214,7 +214,7 @@ impl ArrowLeaf {
                     bytes.push(match &definition {
                         DefinitionLevels::Same(level) => *level,
                         DefinitionLevels::Bits(bits) => u8::from(bits.get(place) == Some(true)),
-                        DefinitionLevels::Told(told) => told.get(place).copied().unwrap_or(0),
+                        DefinitionLevels::Each(each) => each.get(place).copied().unwrap_or(0),
                     });
                 }
                 hash.add_levels(&bytes);

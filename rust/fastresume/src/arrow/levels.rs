@@ -29,8 +29,8 @@ enum Definition {
     All,
     /// Those of which a bit is 1. The others have this level.
     Some(Bits, u8),
-    /// Each is told: what is there by `THERE`.
-    Told(Vec<u8>),
+    /// The level of each: what is there has `THERE`.
+    Each(Vec<u8>),
 }
 
 /// What was met on the way from rows down to some array.
@@ -47,7 +47,7 @@ pub struct Walk {
     repetition: Vec<u8>,
     /// How many lists were met.
     lists: u8,
-    /// So many levels are told at most.
+    /// So many levels are noted at most.
     most: usize,
 }
 
@@ -70,8 +70,8 @@ pub enum DefinitionLevels {
     Same(u8),
     /// Bits: 0 or 1.
     Bits(Bits),
-    /// Each is told.
-    Told(Vec<u8>),
+    /// The level of each.
+    Each(Vec<u8>),
 }
 
 impl ArrowLevels {
@@ -85,21 +85,21 @@ impl ArrowLevels {
             Definition::All => DefinitionLevels::Same(there),
             Definition::Some(bits, 0) if there == 1 => DefinitionLevels::Bits(bits),
             Definition::Some(bits, gone) => {
-                let mut told = Vec::new();
-                room_for(&mut told, bits.count())?;
-                told.extend(bits.each().map(|is_there| if is_there { there } else { gone }));
-                DefinitionLevels::Told(told)
+                let mut levels = Vec::new();
+                room_for(&mut levels, bits.count())?;
+                levels.extend(bits.each().map(|is_there| if is_there { there } else { gone }));
+                DefinitionLevels::Each(levels)
             }
-            Definition::Told(mut told) => {
-                told.iter_mut().filter(|level| **level == THERE).for_each(|level| *level = there);
-                DefinitionLevels::Told(told)
+            Definition::Each(mut levels) => {
+                levels.iter_mut().filter(|level| **level == THERE).for_each(|level| *level = there);
+                DefinitionLevels::Each(levels)
             }
         })
     }
 }
 
 impl Walk {
-    /// Begins with some rows. More than `most` levels are not told.
+    /// Begins with some rows. More than `most` levels are not noted.
     #[must_use]
     pub fn of_rows(start: usize, length: usize, most: usize) -> Self {
         Self {
@@ -113,7 +113,7 @@ impl Walk {
         }
     }
 
-    /// Whether there are more levels than are told.
+    /// Whether there are more levels than are noted.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.count > self.most
@@ -184,12 +184,12 @@ impl Walk {
         }
         match &mut self.definition {
             Definition::All => self.definition = Definition::Some(kept.clone(), self.level),
-            Definition::Some(..) | Definition::Told(_) => {
+            Definition::Some(..) | Definition::Each(_) => {
                 let level = self.level;
                 let mut kept = kept.each();
-                for told in self.told()?.iter_mut().filter(|told| **told == THERE) {
+                for own in self.each_level()?.iter_mut().filter(|own| **own == THERE) {
                     if kept.next() == Some(false) {
-                        *told = level;
+                        *own = level;
                     }
                 }
             }
@@ -210,21 +210,21 @@ impl Walk {
     }
 
     /// The definition levels, each by itself.
-    fn told(&mut self) -> Result<&mut Vec<u8>> {
-        let mut told = Vec::new();
+    fn each_level(&mut self) -> Result<&mut Vec<u8>> {
+        let mut levels = Vec::new();
         match &self.definition {
-            Definition::Told(_) => {}
-            Definition::All => resize(&mut told, self.count, THERE)?,
+            Definition::Each(_) => {}
+            Definition::All => resize(&mut levels, self.count, THERE)?,
             Definition::Some(bits, gone) => {
-                room_for(&mut told, bits.count())?;
-                told.extend(bits.each().map(|is_there| if is_there { THERE } else { *gone }));
+                room_for(&mut levels, bits.count())?;
+                levels.extend(bits.each().map(|is_there| if is_there { THERE } else { *gone }));
             }
         }
-        if !matches!(self.definition, Definition::Told(_)) {
-            self.definition = Definition::Told(told);
+        if !matches!(self.definition, Definition::Each(_)) {
+            self.definition = Definition::Each(levels);
         }
         match &mut self.definition {
-            Definition::Told(told) => Ok(told),
+            Definition::Each(levels) => Ok(levels),
             _ => Err(contradicts("it has no levels")),
         }
     }
@@ -291,7 +291,7 @@ impl Walk {
         }
         self.count = found.count();
         (self.at, self.repetition) = (found.at, found.repetition);
-        self.definition = found.told.map_or(Definition::All, Definition::Told);
+        self.definition = found.levels.map_or(Definition::All, Definition::Each);
         self.level += 1;
         Ok(())
     }
@@ -315,7 +315,7 @@ impl Definition {
         match self {
             Self::All => None,
             Self::Some(bits, gone) => (bits.get(place) == Some(false)).then_some(*gone),
-            Self::Told(told) => told.get(place).copied().filter(|level| *level != THERE),
+            Self::Each(levels) => levels.get(place).copied().filter(|level| *level != THERE),
         }
     }
 }
@@ -349,7 +349,7 @@ impl At {
 struct ListElements {
     at: At,
     /// None as long as all are there.
-    told: Option<Vec<u8>>,
+    levels: Option<Vec<u8>>,
     repetition: Vec<u8>,
     /// The repetition level of what is not the first of its list, and the definition level of an empty list.
     deeper: u8,
@@ -359,7 +359,7 @@ struct ListElements {
 
 impl ListElements {
     fn new((deeper, empty): (u8, u8), most: usize) -> Self {
-        Self { at: At::Run(0, 0), told: None, repetition: Vec::new(), deeper, empty, most }
+        Self { at: At::Run(0, 0), levels: None, repetition: Vec::new(), deeper, empty, most }
     }
 
     fn count(&self) -> usize {
@@ -372,10 +372,10 @@ impl ListElements {
 
     fn add_gone(&mut self, first: u8, level: u8) -> Result<()> {
         let count = self.count();
-        let told = self.told.get_or_insert_default();
-        resize(told, count, THERE)?;
-        room_for(told, 1)?;
-        told.push(level);
+        let levels = self.levels.get_or_insert_default();
+        resize(levels, count, THERE)?;
+        room_for(levels, 1)?;
+        levels.push(level);
         room_for(&mut self.repetition, 1)?;
         self.repetition.push(first);
         Ok(())
@@ -391,8 +391,8 @@ impl ListElements {
         room_for(&mut self.repetition, length)?;
         self.repetition.push(first);
         self.repetition.resize(self.repetition.len() + length - 1, self.deeper);
-        if let Some(told) = &mut self.told {
-            resize(told, self.repetition.len(), THERE)?;
+        if let Some(levels) = &mut self.levels {
+            resize(levels, self.repetition.len(), THERE)?;
         }
         match &mut self.at {
             At::Run(_, 0) => self.at = At::Run(list.start, length),

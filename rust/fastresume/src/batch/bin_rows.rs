@@ -35,7 +35,7 @@ pub struct BinBatch {
 #[derive(Debug)]
 pub struct BinPlaces {
     bins: Bins,
-    /// The bins of each batch; none of one of which that can't be told.
+    /// The bins of each batch; none of one of which that can't be known.
     batches: Vec<Option<Arc<BinBatch>>>,
 }
 
@@ -121,7 +121,7 @@ impl BinRows {
         known.entry(batch).or_insert_with(|| self.looked_up(batch).map(Arc::new)).clone()
     }
 
-    /// Where the rows of a source's bins go in batches. A batch of which that can't be told fails before it is filled.
+    /// Where the rows of a source's bins go in batches. A batch of which that can't be known fails before it is filled.
     #[must_use]
     pub fn places(&self, source: usize, batches: &[u64]) -> BinPlaces {
         let each = batches.iter().map(|&batch| self.of(batch).ok());

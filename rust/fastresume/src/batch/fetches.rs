@@ -120,7 +120,7 @@ impl Fetches {
     }
 
     /// Asks for row groups that are decoded soon, in this order, as far as there is room for them. Another thread may do
-    /// that already. What fails here fails again when it is decoded, and is told then.
+    /// that already. What fails here fails again when it is decoded, with its error.
     pub fn look_ahead(&self, files: &OpenFiles, soon: &Soon, stop: &AtomicBool) {
         let Ok(_looking) = self.is_looking.try_lock() else { return };
         let groups = &soon.groups;
@@ -147,7 +147,7 @@ impl Fetches {
                 let is_now = groups.first() == Some(&group);
                 let opened = files.open(file_of(group));
                 let file = opened.inspect_err(|error| {
-                    // Who decodes it is told that at once, and does not wait a second time.
+                    // Who decodes it has that error at once, and does not wait a second time.
                     if is_now {
                         files.note_failed(file_of(group), error.clone());
                     }

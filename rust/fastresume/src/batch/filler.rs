@@ -338,8 +338,8 @@ impl StripSource<'_> {
             }
             Ok(())
         };
-        let told = FieldColumn { nulls: sieve.nulls(of.nulls), ..of };
-        self.file.scalars(told, buffers, take).map_err(|error| error.in_column(&of.column.name))
+        let sieved = FieldColumn { nulls: sieve.nulls(of.nulls), ..of };
+        self.file.scalars(sieved, buffers, take).map_err(|error| error.in_column(&of.column.name))
     }
 
     /// Decodes runs of rows of a field's only column, each behind the rows that its batch has. Once the

@@ -41,7 +41,7 @@ pub struct PadDecoder<'a, 'm> {
 }
 
 impl<'a, 'm> PadDecoder<'a, 'm> {
-    /// A decoder of numbers of `width` bytes, whose rows have lengths to be told or not. Rows have `row_bytes` on average, as the footer says.
+    /// A decoder of numbers of `width` bytes, whose rows have lengths to be noted or not. Rows have `row_bytes` on average, as the footer says.
     pub fn new(
         decoder: Box<dyn JaggedDecoder + 'a>,
         padding: Padding,

@@ -127,7 +127,7 @@ fn decode_columns(
     for (number, (source, of)) in columns(sources).enumerate() {
         check(stop)?;
         let mask = if source.field.is_masked() { masks.next() } else { None };
-        let (file, told) = (source.file, sieve.nulls(of.nulls));
+        let (file, nulls) = (source.file, sieve.nulls(of.nulls));
         let mut take = |decoder: &mut dyn ScalarDecoder| {
             for (cut, strip) in cuts.iter().zip(&mut *strips) {
                 let (values, valid) = strip.column(number, mask);
@@ -136,10 +136,10 @@ fn decode_columns(
             Ok(())
         };
         let decoded = match floors {
-            None => file.scalars(FieldColumn { nulls: told, ..of }, buffers, take),
+            None => file.scalars(FieldColumn { nulls, ..of }, buffers, take),
             Some(floors) => {
                 let opened = file.file().and_then(|opened| {
-                    opened.lowered(file.row_group, of.column, told, floors[number], buffers)
+                    opened.lowered(file.row_group, of.column, nulls, floors[number], buffers)
                 });
                 opened.and_then(|mut decoder| take(decoder.as_mut()))
             }

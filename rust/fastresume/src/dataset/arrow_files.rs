@@ -164,8 +164,8 @@ impl ArrowFiles {
             _ => false,
         };
         if is_other || now.size != *size {
-            let told = format!("it had {size} bytes when the dataset was opened, it has {}", now.size);
-            return Err(Error::unsettled(CHANGED, path, told));
+            let message = format!("it had {size} bytes when the dataset was opened, it has {}", now.size);
+            return Err(Error::unsettled(CHANGED, path, message));
         }
         Ok(OpenIpcFile::new(FileBytes::new(source)))
     }

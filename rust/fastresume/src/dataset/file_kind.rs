@@ -30,7 +30,7 @@ impl FileKind {
 
     /// How their names end, for people.
     #[must_use]
-    pub fn told(self) -> String {
+    pub fn endings(self) -> String {
         self.suffixes().join(" or ")
     }
 }

@@ -78,10 +78,10 @@ impl Manifest {
             });
         }
         let fingerprint = fingerprint(files.iter().map(DataFile::printed));
-        let told = self.told.as_ref().map(|told| told.reordered(order));
+        let table_values = self.table_values.as_ref().map(|table_values| table_values.reordered(order));
         let mut found = self.clone();
         (found.files, found.schemas, found.group_starts) = (files, schemas, group_starts);
-        (found.fingerprint, found.told) = (fingerprint, told);
+        (found.fingerprint, found.table_values) = (fingerprint, table_values);
         Ok(found)
     }
 

@@ -69,7 +69,7 @@ impl FileValue {
             Self::Integer(integer) if column.unshaped().is_some_and(Dtype::is_float) => {
                 Self::Float(integer as f64)
             }
-            told => told,
+            value => value,
         }
     }
 
@@ -78,14 +78,14 @@ impl FileValue {
     #[must_use]
     pub fn into_row(self, column: &Column) -> Option<Vec<u8>> {
         let is_shaped = column.shaping != Shaping::None;
-        let told = self.of_type(column);
+        let value = self.of_type(column);
         let width = if is_shaped { 8 } else { column.unshaped().map_or(8, Dtype::width) };
-        match told {
+        match value {
             Self::Missing | Self::Null => None,
             _ if column.kind == Kind::Mask => Some(vec![1]),
             Self::Text(text) => Some(text),
             Self::Integer(integer) => Some(integer.to_le_bytes()[..width].to_vec()),
-            #[allow(clippy::cast_possible_truncation, reason = "a float32 that was told as a float64")]
+            #[allow(clippy::cast_possible_truncation, reason = "a float32 that was given as a float64")]
             Self::Float(float) if width == 4 => Some((float as f32).to_le_bytes().to_vec()),
             Self::Float(float) => Some(float.to_le_bytes().to_vec()),
         }

@@ -1,4 +1,4 @@
-//! The files of a listing as they are found: by a cache of what footers told, or by their footers.
+//! The files of a listing as they are found: by a cache of what footers state, or by their footers.
 
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -25,13 +25,13 @@ const MOST_FAILED: usize = 100;
 /// A thread takes this many files at a time, which lie together.
 const FILES_AT_A_TIME: usize = 16;
 
-/// A file as the system sees it, and what its footer told, now or when it was cached.
+/// A file as the system sees it, and what its footer stated, now or when it was cached.
 pub struct FoundFile {
     /// What the system says of it.
     pub status: Status,
     /// What its footer tells.
     pub summary: FileSummary,
-    /// Whether a cache told that.
+    /// Whether that is of a cache.
     pub was_known: bool,
 }
 
@@ -62,13 +62,13 @@ pub fn find_all(
 ) -> Result<Vec<FoundFile>> {
     let schemas = FoundSchemas::default();
     known.schemas().iter().for_each(|columns| drop(schemas.shared(Arc::clone(columns))));
-    let find = |Listed { path, status: told }: &Listed| {
+    let find = |Listed { path, status: stated }: &Listed| {
         // Before the footer is read: a file that changes in between is not taken for the one that it became.
-        let status = told.clone().map_or_else(|| local::status(path), Ok)?;
+        let status = stated.clone().map_or_else(|| local::status(path), Ok)?;
         if let Some(summary) = known.get(path.as_os_str().as_bytes(), &status) {
             return Ok(FoundFile { status, summary, was_known: true });
         }
-        let read = FileSummary::read(files, path, told.as_ref())?;
+        let read = FileSummary::read(files, path, stated.as_ref())?;
         let summary = FileSummary { columns: schemas.shared(read.columns), ..read };
         Ok(FoundFile { status, summary, was_known: false })
     };
@@ -95,10 +95,10 @@ pub fn find_all(
 /// One error of all files that can't be read.
 fn all_of(first: &Error, wrong: &[(PathBuf, Error)]) -> Error {
     let names: Vec<_> = wrong.iter().map(|(path, _)| format!("'{}'", shown(path))).collect();
-    let told = format!(
+    let message = format!(
         "can't read {} files, the first for this: {first}. Mend them, or leave them out of paths: [{}]",
         wrong.len(),
         names.join(", ")
     );
-    if matches!(first, Error::Data { .. }) { Error::data(told) } else { Error::Source(told) }
+    if matches!(first, Error::Data { .. }) { Error::data(message) } else { Error::Source(message) }
 }

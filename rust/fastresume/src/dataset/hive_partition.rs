@@ -13,7 +13,7 @@ use crate::schema::shaping::Shaping;
 /// `Data` if a path has no such value and that is not allowed, or one is not text; `Argument` if no path has
 /// one.
 pub fn column(manifest: &Manifest, name: &str, may_miss: bool) -> Result<Column> {
-    if let Some(column) = manifest.told_column(name) {
+    if let Some(column) = manifest.table_column(name) {
         return Ok(column.clone());
     }
     let mut are_integers = true;

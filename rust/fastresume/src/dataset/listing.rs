@@ -21,7 +21,7 @@ use crate::source::status::Status;
 pub struct Listed {
     /// The absolute path, links not resolved.
     pub path: PathBuf,
-    /// The status that the listing told of an object; none of a local file.
+    /// The status that the listing states of an object; none of a local file.
     pub status: Option<Status>,
 }
 
@@ -58,10 +58,10 @@ pub fn list(files: &FileSystem, named: &[PathBuf], kind: FileKind, stop: &Atomic
         };
         if found.is_empty() {
             return Err(Error::Missing(if scheme(entry).is_some() {
-                let (ends, named) = (kind.told(), shown(entry));
+                let (ends, named) = (kind.endings(), shown(entry));
                 format!("there is no object that ends in {ends} at or below '{named}', and none matches it")
             } else if entry.is_dir() {
-                format!("there is no file that ends in {} below '{}'", kind.told(), shown(entry))
+                format!("there is no file that ends in {} below '{}'", kind.endings(), shown(entry))
             } else {
                 format!("no file matches '{}'{}", shown(entry), about_brackets(entry, kind))
             }));

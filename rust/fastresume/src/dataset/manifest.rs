@@ -18,7 +18,7 @@ use crate::dataset::listing::{self, Listed};
 use crate::dataset::manifest_cache::{KnownEntries, ManifestCache};
 use crate::dataset::page_checks::PageChecks;
 use crate::dataset::path_bytes;
-use crate::dataset::table_snapshot::{TableSnapshot, Told};
+use crate::dataset::table_snapshot::{TableSnapshot, TableValues};
 use crate::error::{Error, Result, shown, without_query};
 use crate::format::metadata::footer::HASH_BYTES;
 use crate::format::metadata::footer_cache::FooterCache;
@@ -48,7 +48,7 @@ pub struct DataFile {
     pub size: u64,
     /// The hash of the footer's bytes.
     pub footer_hash: [u8; HASH_BYTES],
-    /// What the listing told of an object; none of a local file.
+    /// What the listing states of an object; none of a local file.
     pub(crate) object: Option<ObjectVersion>,
     /// Its columns, as an index into the manifest's distinct schemas.
     pub(super) schema: usize,
@@ -70,11 +70,11 @@ pub struct Manifest {
     pub(super) fingerprint: String,
     page_checks: PageChecks,
     /// What the table tells whose files they are.
-    pub(super) told: Option<Told>,
+    pub(super) table_values: Option<TableValues>,
     /// Where the files lie.
     #[serde(skip)]
     pub(crate) file_system: FileSystem,
-    /// What footers told of the leaves that are read: each pass asks for them again.
+    /// What footers state of the leaves that are read: each pass asks for them again.
     #[serde(skip)]
     footers: Arc<FooterCache>,
     /// Whether a page was decoded that has no checksum, in this process.
@@ -132,8 +132,8 @@ impl Manifest {
     /// The same files as a table has them.
     fn of_table(self, table: Option<&TableSnapshot>, listed: &[Listed], found: &[FoundFile]) -> Result<Self> {
         let Some(table) = table else { return Ok(self) };
-        let (found, told) = table.applied(listed, found)?;
-        Ok(Self { told: Some(told), ..Self::build(self.file_system, listed, &found)? })
+        let (found, table_values) = table.applied(listed, found)?;
+        Ok(Self { table_values: Some(table_values), ..Self::build(self.file_system, listed, &found)? })
     }
 
     /// Opens the same manifest without reading the footers of files that the cache knows unchanged. Adds the
@@ -220,7 +220,7 @@ impl Manifest {
             data_bytes,
             fingerprint,
             page_checks,
-            told: None,
+            table_values: None,
             file_system,
             footers,
             lacks_checksums: Arc::default(),
@@ -262,22 +262,22 @@ impl Manifest {
 
     /// The column of a name of which the table tells the values.
     #[must_use]
-    pub fn told_column(&self, name: &str) -> Option<&Column> {
-        self.told.as_ref().and_then(|told| told.column(name))
+    pub fn table_column(&self, name: &str) -> Option<&Column> {
+        self.table_values.as_ref().and_then(|values| values.column(name))
     }
 
     /// The first file whose names of columns do not mean what they mean in the table whose files these are.
     #[must_use]
     pub fn renamed_file(&self) -> Option<&Path> {
-        let file = self.told.as_ref().and_then(Told::renamed)?;
+        let file = self.table_values.as_ref().and_then(TableValues::renamed)?;
         Some(&self.files[file].path)
     }
 
     /// The value of a column in all rows of a file: that of the table, or of the path.
     #[must_use]
     pub fn value(&self, file: usize, name: &str) -> FileValue {
-        let told = self.told.as_ref().and_then(|told| told.value(file, name));
-        told.unwrap_or_else(|| FileValue::of(&self.files[file].path, name))
+        let value = self.table_values.as_ref().and_then(|values| values.value(file, name));
+        value.unwrap_or_else(|| FileValue::of(&self.files[file].path, name))
     }
 
     /// Whether files are objects of a store.

@@ -125,7 +125,7 @@ fn tables_among(found: &[ListedObject], base: &Path) -> BTreeMap<PathBuf, Table>
         let mut directory = base.to_owned();
         let names: Vec<&str> = relative.iter().filter_map(|part| part.to_str()).collect();
         for pair in names.windows(2) {
-            if let Some(table) = Table::told_by(pair[0], pair[1]) {
+            if let Some(table) = Table::of_log(pair[0], pair[1]) {
                 tables.entry(directory.clone()).or_insert(table);
             }
             directory.push(pair[0]);
@@ -163,7 +163,7 @@ fn refuse_tables(
                     let listed = store.list(&log, stop)?;
                     listed.iter().any(|object| {
                         let name = object.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                        Table::told_by("metadata", name).is_some()
+                        Table::of_log("metadata", name).is_some()
                     })
                 }
                 _ => store.has(&log, stop)?,

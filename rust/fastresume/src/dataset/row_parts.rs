@@ -133,7 +133,7 @@ fn sampled(
     let rows = source.first(part, group, &wanted, SAMPLED_ROWS)?;
     let each = jagged.into_iter().map(|(number, column)| {
         let mean = row_bytes(source.fields(), &rows, column, &leaves[column.leaf]);
-        // What is wrong with them is told by who reads them.
+        // What is wrong with them is an error of who reads them.
         (number, mean.unwrap_or(OFFSET_BYTES))
     });
     Ok(each.collect())

@@ -48,7 +48,7 @@ pub struct TableSnapshot {
 
 /// The values that a table tells of each file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Told {
+pub struct TableValues {
     columns: Vec<Column>,
     /// Of each file those of all columns.
     values: Vec<Vec<FileValue>>,
@@ -59,7 +59,7 @@ pub struct Told {
 /// The columns of a schema under the table's names, the place of each in the file, and whether names mean the same in both.
 type Renamed = (Arc<[Column]>, Vec<Option<usize>>, bool);
 
-impl Told {
+impl TableValues {
     /// The column of a name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
@@ -80,8 +80,8 @@ impl Told {
     /// The value of a column in a file; `None` if the table tells nothing of such a column.
     pub fn value(&self, file: usize, name: &str) -> Option<FileValue> {
         let place = self.columns.iter().position(|column| column.name == name)?;
-        let told = self.values.get(file).and_then(|values| values.get(place));
-        Some(told.cloned().unwrap_or(FileValue::Null))
+        let value = self.values.get(file).and_then(|values| values.get(place));
+        Some(value.cloned().unwrap_or(FileValue::Null))
     }
 }
 
@@ -91,8 +91,8 @@ impl TableSnapshot {
     /// A column that a file lacks is null there, or what the table tells. What the table does not have is left out.
     ///
     /// # Errors
-    /// `Argument` if values are told of another number of files; `Data` if names do not tell what a file holds.
-    pub fn applied(&self, listed: &[Listed], found: &[FoundFile]) -> Result<(Vec<FoundFile>, Told)> {
+    /// `Argument` if there are values of another number of files; `Data` if names do not tell what a file holds.
+    pub fn applied(&self, listed: &[Listed], found: &[FoundFile]) -> Result<(Vec<FoundFile>, TableValues)> {
         if self.values.len() != found.len() {
             return Err(Error::Argument(format!(
                 "the table has {} files, {} were found",
@@ -104,15 +104,15 @@ impl TableSnapshot {
             self.check_names(&file.summary.columns).map_err(|error| error.in_file(path))?;
         }
         let numbers = self.columns.iter().enumerate().map(|(number, column)| (column.name.as_str(), number));
-        let table = ToldTable {
+        let table = ComparedTable {
             columns: &self.columns,
             structs: numbers.filter(|&(_, number)| self.columns[number].is_struct).collect(),
-            told: self.columns.iter().map(|column| self.is_told(column)).collect(),
+            have_values: self.columns.iter().map(|column| self.has_values(column)).collect(),
             held: self.columns.iter().map(|column| is_held(column, found)).collect(),
         };
         // Partition columns are in no file, so that the table's word counts even where it has none.
-        let are_told = |column: &&TableColumn| self.is_told(column) || column.names_in_files.is_empty();
-        let columns: Vec<Column> = self.columns.iter().filter(are_told).map(TableColumn::typed).collect();
+        let are_given = |column: &&TableColumn| self.has_values(column) || column.names_in_files.is_empty();
+        let columns: Vec<Column> = self.columns.iter().filter(are_given).map(TableColumn::typed).collect();
         let values_of = |of: &HashMap<String, FileValue>| {
             columns.iter().map(|column| of.get(&column.name).cloned().unwrap_or(FileValue::Null)).collect()
         };
@@ -128,7 +128,7 @@ impl TableSnapshot {
             FoundFile { status: file.status.clone(), summary, was_known: file.was_known }
         });
         let applied = applied.collect();
-        Ok((applied, Told { columns, values, renamed }))
+        Ok((applied, TableValues { columns, values, renamed }))
     }
 
     fn check_names(&self, own: &[Column]) -> Result<()> {
@@ -144,7 +144,7 @@ impl TableSnapshot {
         }
     }
 
-    fn is_told(&self, column: &TableColumn) -> bool {
+    fn has_values(&self, column: &TableColumn) -> bool {
         self.values.iter().any(|of| of.contains_key(&column.name))
     }
 }
@@ -171,12 +171,12 @@ fn has_ids(own: &[Column]) -> bool {
 }
 
 /// The columns of a table, as files are compared with them.
-struct ToldTable<'a> {
+struct ComparedTable<'a> {
     columns: &'a [TableColumn],
     /// The numbers of its structs, by their names.
     structs: HashMap<&'a str, usize>,
     /// Of each column, whether the table tells values of it.
-    told: Vec<bool>,
+    have_values: Vec<bool>,
     /// And whether any file has it.
     held: Vec<bool>,
 }
@@ -189,7 +189,7 @@ enum Stand<'a> {
     Struct { is_null: bool, sibling: &'a Column, around: &'a Around },
 }
 
-impl ToldTable<'_> {
+impl ComparedTable<'_> {
     /// The table's columns in a file of these columns, and where each of the file's columns stands among them.
     fn renamed(&self, own: &[Column]) -> Renamed {
         let has_ids = has_ids(own);
@@ -230,14 +230,14 @@ impl ToldTable<'_> {
                 is_there &= of.is_there;
                 continue;
             };
-            let is_null = !(is_there && self.told[number]);
+            let is_null = !(is_there && self.have_values[number]);
             return match (around.lists, is_null) {
                 (0, true) => Stand::File { is_null },
                 (0, false) if around.level == 0 => Stand::File { is_null },
                 _ => Stand::Struct { is_null, sibling, around },
             };
         }
-        Stand::File { is_null: !(is_there && self.told[number]) }
+        Stand::File { is_null: !(is_there && self.have_values[number]) }
     }
 }
 
@@ -303,7 +303,7 @@ impl TableColumn {
 
     /// A column of a file, by the table's name, and as what the table says that its values are.
     fn retyped(&self, held: &Column) -> Column {
-        // What told it apart from others is of no use any more.
+        // What made it another than others is of no use any more.
         let (name, field_id, around) = (self.name.clone(), None, Vec::new());
         let mut column = Column { name, field_id, around, ..held.clone() };
         let Some(meant) = self.type_name.as_deref() else { return column };

@@ -6,13 +6,13 @@ use crate::schema::shaping::Shaping;
 use crate::schema::types::{MAX_FIXED_BYTES, MAX_INTEGER_DIGITS};
 
 impl TableColumn {
-    /// The column as the table types it, all of whose values in a file the table tells. A type that can't be told has no
+    /// The column as the table types it, all of whose values in a file the table tells. A type that is not known has no
     /// dtype.
     #[must_use]
     pub fn typed(&self) -> Column {
         let type_name = self.type_name.as_deref().unwrap_or("struct");
-        let told = ToldType::of(type_name);
-        let (kind, lists) = (if self.is_struct { Kind::Mask } else { told.kind }, self.lists);
+        let stated = StatedType::of(type_name);
+        let (kind, lists) = (if self.is_struct { Kind::Mask } else { stated.kind }, self.lists);
         let kind = match kind {
             Kind::String if lists > 0 => Kind::Strings,
             Kind::Binary if lists > 0 => Kind::Binaries,
@@ -23,12 +23,12 @@ impl TableColumn {
             name: self.name.clone(),
             type_name: format!("{}{type_name}{}", "list<".repeat(lists), ">".repeat(lists)),
             kind,
-            dtype: if self.is_struct { Some(Dtype::Bool) } else { told.dtype },
-            size: told.size,
+            dtype: if self.is_struct { Some(Dtype::Bool) } else { stated.dtype },
+            size: stated.size,
             lists,
             sizes: Vec::new(),
-            unit: told.unit,
-            stored: if self.is_struct { Stored::Number(Dtype::Bool) } else { told.stored },
+            unit: stated.unit,
+            stored: if self.is_struct { Stored::Number(Dtype::Bool) } else { stated.stored },
             level: 0,
             element: 0,
             leaf: 0,
@@ -43,7 +43,7 @@ impl TableColumn {
 }
 
 /// A type of which a table tells values.
-struct ToldType {
+struct StatedType {
     kind: Kind,
     dtype: Option<Dtype>,
     size: Option<usize>,
@@ -51,7 +51,7 @@ struct ToldType {
     stored: Stored,
 }
 
-impl ToldType {
+impl StatedType {
     fn of(name: &str) -> Self {
         let unknown =
             Self { kind: Kind::Scalar, dtype: None, size: None, unit: None, stored: Stored::Unknown };

@@ -95,12 +95,12 @@ impl Names {
 }
 
 impl Table {
-    /// What tells a table where a directory holds it, from the one that is told first.
+    /// What tells a table where a directory holds it, from the one that is looked for first.
     pub(crate) const LOGS: [(Self, &str); 3] =
         [(Self::Delta, DELTA_LOG), (Self::Hudi, HUDI_LOG), (Self::Iceberg, ICEBERG_LOG)];
 
-    /// The table that an object tells, by what follows its directory: `_delta_log/0.json`, say.
-    pub(crate) fn told_by(log: &str, rest: &str) -> Option<Self> {
+    /// The table that an object belongs to, by what follows its directory: `_delta_log/0.json`, say.
+    pub(crate) fn of_log(log: &str, rest: &str) -> Option<Self> {
         let (table, _) = Self::LOGS.into_iter().find(|(_, name)| *name == log)?;
         (table != Self::Iceberg || is_iceberg_metadata(rest.as_bytes())).then_some(table)
     }

@@ -149,8 +149,8 @@ impl ElementMarks {
         for span in spans {
             let (begun, own) = (found.bytes.len(), from.of(&span));
             found.bytes.resize(begun + span.len() / from.width)?;
-            let (told, others) = found.bytes.bytes_mut()[begun..].split_at_mut(own.len());
-            told.copy_from_slice(own);
+            let (copied, others) = found.bytes.bytes_mut()[begun..].split_at_mut(own.len());
+            copied.copy_from_slice(own);
             others.fill(1);
         }
         Ok(found)

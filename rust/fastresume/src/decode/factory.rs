@@ -130,13 +130,13 @@ impl OpenFile {
         if !is_kept || !is_flat {
             return None;
         }
-        let told = self.leaves().chunk(row_group, column.leaf).ok()?;
-        let [Some(least), Some(most)] = told.bounds.map(|bound| bound.map(i64::cast_unsigned)) else {
+        let chunk = self.leaves().chunk(row_group, column.leaf).ok()?;
+        let [Some(least), Some(most)] = chunk.bounds.map(|bound| bound.map(i64::cast_unsigned)) else {
             return None;
         };
         let has_room = |floor: u64| {
             let is_above = |number: u64| u32::try_from(number.wrapping_sub(floor)).is_ok();
-            let has_nulls = !told.states_no_nulls && nulls != Nulls::Refused;
+            let has_nulls = !chunk.states_no_nulls && nulls != Nulls::Refused;
             let null = nulls.bits(0).ok().filter(|_| has_nulls);
             is_above(least) && is_above(most) && null.is_none_or(is_above)
         };

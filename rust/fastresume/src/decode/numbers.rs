@@ -355,8 +355,8 @@ mod tests {
                     assert!(found.iter().zip(&named).all(|(&found, &value)| u64::from(found) == value));
                 }
                 Some(first) => {
-                    let told = read.unwrap_err().to_string();
-                    assert!(told.contains(&format!("row {} of", 1000 + first)), "{told}");
+                    let message = read.unwrap_err().to_string();
+                    assert!(message.contains(&format!("row {} of", 1000 + first)), "{message}");
                 }
             }
         }

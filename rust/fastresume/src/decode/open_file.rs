@@ -74,7 +74,7 @@ impl FetchedBytes {
         }
     }
 
-    /// Whether who waited for it was told to stop.
+    /// Whether who waited for it was to stop.
     #[must_use]
     pub fn was_given_up(&self) -> bool {
         matches!(self, Self::Rows(_, asked) if asked.were_given_up())
@@ -164,8 +164,8 @@ impl OpenFile {
     /// The value of a column that has one in the whole file.
     #[must_use]
     pub fn value(&self, name: &str) -> FileValue {
-        let told = self.values.iter().find(|(of, _)| of == name);
-        told.map_or(FileValue::Missing, |(_, value)| value.clone())
+        let found = self.values.iter().find(|(of, _)| of == name);
+        found.map_or(FileValue::Missing, |(_, value)| value.clone())
     }
 
     /// The leaf of the file's schema that a column is read from.
@@ -233,12 +233,12 @@ impl OpenFile {
     pub fn page_starts(&self, row_group: usize, column: &Column) -> Result<Option<Vec<u64>>> {
         let chunk = self.chunk(row_group, column.leaf, &self.leaf(column)?)?;
         let Some(place) = self.leaves.chunk(row_group, column.leaf)?.offset_index() else { return Ok(None) };
-        let told = read_index(self.source.as_ref(), place, &chunk)?;
+        let indexed = read_index(self.source.as_ref(), place, &chunk)?;
         let mut memory = Memory::lent();
         let (source, rows) = (Arc::clone(&self.source), chunk.rows);
         let walk = PageScanner::new(source, chunk, Arc::clone(&self.places), rows, &mut memory)?;
-        let are_there = walk.are_pages(&told)?;
-        Ok(are_there.then(|| told.iter().map(|page: &PagePlace| page.first_row).collect()))
+        let are_there = walk.are_pages(&indexed)?;
+        Ok(are_there.then(|| indexed.iter().map(|page: &PagePlace| page.first_row).collect()))
     }
 
     /// Where the column chunks of a row group lie; none that lies outside of the file.

@@ -47,18 +47,18 @@ impl OpenRows {
     ) -> Result<(Self, Arc<ColumnMetadata>)> {
         let groups = manifest.groups_of(part);
         let group_rows = groups.map(|group| manifest.group_rows(group)).map(|rows| rows.end - rows.start);
-        let told = manifest.footers().leaves_of_rows(source.footer(), numbers, group_rows.collect())?;
+        let metadata = manifest.footers().leaves_of_rows(source.footer(), numbers, group_rows.collect())?;
         let paths = ArrowField::leaves(source.fields());
         let mut leaves = Vec::with_capacity(numbers.len());
         for &number in numbers {
             let path = paths.get(number).cloned().ok_or_else(|| Error::data("a column is missing"))?;
-            let leaf = ArrowLeaf::new(path, &told.leaf(number)?.described);
+            let leaf = ArrowLeaf::new(path, &metadata.leaf(number)?.described);
             let field = source.fields().get(leaf.column()).cloned();
             leaves.push((number, Arc::new((field.ok_or_else(|| Error::data("a column is missing"))?, leaf))));
         }
         let mut columns: Vec<usize> = leaves.iter().map(|(_, of)| of.1.column()).collect();
         columns.dedup();
-        Ok((Self { source: Arc::clone(source), part, columns, leaves, opened: Mutex::default() }, told))
+        Ok((Self { source: Arc::clone(source), part, columns, leaves, opened: Mutex::default() }, metadata))
     }
 
     /// Asks for a row group, where rows take memory or are waited for.
@@ -95,7 +95,7 @@ impl OpenRows {
     pub fn places(rows: u64) -> Vec<PagePlace> {
         let step = usize::try_from(TRIED_ROWS).unwrap_or(1);
         let each = (0..rows).step_by(step);
-        each.map(|row| PagePlace { offset: row, first_row: row, told_rows: None }).collect()
+        each.map(|row| PagePlace { offset: row, first_row: row, index_rows: None }).collect()
     }
 
     /// A row group, which whoever wants it first reads for all.

@@ -16,7 +16,7 @@ use crate::schema::nulls::Nulls;
 const STEP_ROWS: usize = 4096;
 const STEP_BYTES: usize = 1 << 20;
 
-/// Where rows are told by the pages before them alone, fewer and fewer are tried until the damaged one is found.
+/// Where rows are known by the pages before them alone, fewer and fewer are tried until the damaged one is found.
 const FEWER: usize = 16;
 
 /// What can be decoded of a column chunk, and what can't.
@@ -142,7 +142,7 @@ impl Survey {
             match trial.rows(&left, file, (pace, &mut reached), buffers, stop) {
                 Err(cause) if cause.is_damage() && pace == 1 => break Some(cause),
                 Err(cause) if cause.is_damage() => pace = (pace / FEWER).max(1),
-                // What a rule refuses is told by whoever wants the row.
+                // What a rule refuses is an error of whoever wants the row.
                 Err(Error::Data { .. }) => reached = (reached + pace).min(rows).max(before + 1),
                 Err(error) => return Err(error),
                 Ok(()) => break None,

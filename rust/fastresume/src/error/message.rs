@@ -43,7 +43,7 @@ fn without_passwords(message: &str) -> Cow<'_, str> {
 
 fn without_password(word: &str) -> Cow<'_, str> {
     let Some(last) = word.rfind('@') else { return word.into() };
-    let mut told = String::new();
+    let mut masked = String::new();
     let mut done = 0;
     while let Some(scheme) = word[done..last].find(":/") {
         // One slash is left where a path was made of an address.
@@ -51,7 +51,7 @@ fn without_password(word: &str) -> Cow<'_, str> {
         let start = slashes + word[slashes..].find(|char| char != '/').unwrap_or(0);
         let address = &word[start..];
         let authority = &address[..address.find('/').unwrap_or(address.len())];
-        told.push_str(&word[done..start]);
+        masked.push_str(&word[done..start]);
         done = start;
         let end = if let Some(end) = authority.rfind('@') {
             start + end
@@ -61,14 +61,14 @@ fn without_password(word: &str) -> Cow<'_, str> {
         } else {
             continue;
         };
-        told.push_str("***@");
+        masked.push_str("***@");
         done = end + 1;
         if done > last {
             break;
         }
     }
-    told.push_str(&word[done..]);
-    told.into()
+    masked.push_str(&word[done..]);
+    masked.into()
 }
 
 #[cfg(test)]
@@ -98,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn no_password_of_an_address_is_told() {
-        for (message, told) in [
+    fn no_password_of_an_address_is_shown() {
+        for (message, shown) in [
             ("found 's3://key:secret@bucket/a@b'", "found 's3://***@bucket/a@b'"),
             ("'s3:/key:secret@bucket/x'", "'s3:/***@bucket/x'"),
             ("https://token@host/x", "https://***@host/x"),
@@ -108,7 +108,7 @@ mod tests {
             ("http://host:80/a@b and a:/b", "http://host:80/a@b and a:/b"),
             ("a://b c://d:e@f", "a://b c://***@f"),
         ] {
-            assert_eq!(bounded(message), told);
+            assert_eq!(bounded(message), shown);
         }
     }
 

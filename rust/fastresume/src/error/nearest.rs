@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_told_and_another_word_is_not() {
+    fn a_slip_is_found_and_another_word_is_not() {
         let names = ["batch_size", "fill_null", "col", "prefetch_bytes"];
         for (text, near) in [
             ("BATCH-SIZE", Some("batch_size")),

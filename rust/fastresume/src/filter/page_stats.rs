@@ -168,8 +168,8 @@ fn pages(
     let is_flat = file.leaf(column)?.max_rep_level() == 0;
     // To believe an index takes the headers of all its pages. In a store they cost as much as the chunk, which is read then
     // anyway: the index would have its bytes asked for twice.
-    let is_told = is_flat && column.kind != Kind::List && !file.source().is_remote();
-    let Some(place) = chunk.column_index().filter(|_| is_told) else {
+    let is_trusted = is_flat && column.kind != Kind::List && !file.source().is_remote();
+    let Some(place) = chunk.column_index().filter(|_| is_trusted) else {
         return Ok(Vec::new());
     };
     let Some(starts) = file.page_starts(group, column)? else { return Ok(Vec::new()) };
@@ -182,8 +182,8 @@ fn pages(
         let stated = if index.is_null(page) { Some(end - first) } else { index.nulls(page) };
         let nulls = nulls(leaf, column, stated, writer);
         let (low, high) = index.bounds(page);
-        let is_told = has_bounds && !index.is_null(page);
-        let bounds = is_told.then(|| Bound::of_plain(low, column).zip(Bound::of_plain(high, column)));
+        let is_trusted = has_bounds && !index.is_null(page);
+        let bounds = is_trusted.then(|| Bound::of_plain(low, column).zip(Bound::of_plain(high, column)));
         (first, RowGroupStats::new(bounds.flatten(), nulls))
     });
     Ok(each.collect())

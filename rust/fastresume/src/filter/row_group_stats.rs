@@ -60,7 +60,7 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         group = groups.end;
         let columns = layout.columns(manifest.schema_of(index));
         let each = columns.iter().zip(&mut found);
-        let (constant, told): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.is_constant());
+        let (constant, others): (Vec<_>, Vec<_>) = each.partition(|(column, _)| column.is_constant());
         for (column, found) in constant {
             let rows = groups.clone().map(|group| manifest.group_rows(group));
             let value = value_of(manifest, index, column);
@@ -69,18 +69,18 @@ pub fn read(manifest: &Manifest, layout: &Layout, stop: &AtomicBool) -> Result<V
         let tells_nothing = manifest.rows.is_some();
         if tells_nothing || groups.clone().all(|group| manifest.group_rows(group).is_empty()) {
             // Without rows, its columns may be others.
-            for (_, found) in told {
+            for (_, found) in others {
                 found.extend(groups.clone().map(|_| RowGroupStats::new(None, None)));
             }
-        } else if !told.is_empty() {
-            add_told(manifest, index, told).map_err(|error| error.in_file(&file.path))?;
+        } else if !others.is_empty() {
+            add_of_footer(manifest, index, others).map_err(|error| error.in_file(&file.path))?;
         }
     }
     Ok(found)
 }
 
 /// Adds the statistics that a file's footer has of columns.
-fn add_told(
+fn add_of_footer(
     manifest: &Manifest,
     file: usize,
     mut columns: Vec<(&Column, &mut Vec<RowGroupStats>)>,
@@ -99,8 +99,8 @@ fn add_told(
         for ((column, found), leaf) in columns.iter_mut().zip(&leaves) {
             // The leaf of a member that is given is another's.
             let is_own = column.given.is_none();
-            let told = is_own.then(|| facts(group.column(column.leaf), leaf, column, writer));
-            found.push(told.unwrap_or_default());
+            let stats = is_own.then(|| facts(group.column(column.leaf), leaf, column, writer));
+            found.push(stats.unwrap_or_default());
         }
     }
     Ok(())
@@ -138,12 +138,14 @@ pub fn of_file(manifest: &Manifest, file: usize, column: &Column) -> Option<Boun
 }
 
 fn facts(chunk: &ColumnChunkMetaData, leaf: &LeafColumn, column: &Column, writer: Writer) -> RowGroupStats {
-    let told = chunk.statistics();
-    let (stated, values) = (told.and_then(Statistics::null_count_opt), chunk.num_values().unsigned_abs());
+    let statistics = chunk.statistics();
+    let (stated, values) =
+        (statistics.and_then(Statistics::null_count_opt), chunk.num_values().unsigned_abs());
     // In the fields of old writers, text and unsigned numbers may be ordered otherwise.
-    let is_told = |told: &&Statistics| !told.is_min_max_deprecated() && knows_bounds(leaf, column, writer);
-    let bounds = told.filter(is_told).and_then(|told| bounds(told, column));
-    if told.is_some_and(|told| is_contradictory(told, values)) {
+    let is_trusted =
+        |statistics: &&Statistics| !statistics.is_min_max_deprecated() && knows_bounds(leaf, column, writer);
+    let bounds = statistics.filter(is_trusted).and_then(|statistics| bounds(statistics, column));
+    if statistics.is_some_and(|statistics| is_contradictory(statistics, values)) {
         return RowGroupStats::new(None, nulls(leaf, column, None, writer));
     }
     RowGroupStats::new(bounds, nulls(leaf, column, stated, writer))
@@ -183,12 +185,12 @@ fn is_unsigned(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::Uint8 | Dtype::Uint16 | Dtype::Uint32 | Dtype::Uint64)
 }
 
-fn bounds(told: &Statistics, column: &Column) -> Option<(Bound, Bound)> {
+fn bounds(statistics: &Statistics, column: &Column) -> Option<(Bound, Bound)> {
     let dtype = match (column.kind, column.stored) {
         (Kind::String | Kind::Binary, Stored::Bytes) => {
-            let Statistics::ByteArray(told) = told else { return None };
+            let Statistics::ByteArray(statistics) = statistics else { return None };
             let bytes = |value: &parquet::data_type::ByteArray| Bound::Bytes(value.data().to_vec());
-            return Some((bytes(told.min_opt()?), bytes(told.max_opt()?)));
+            return Some((bytes(statistics.min_opt()?), bytes(statistics.max_opt()?)));
         }
         (Kind::Scalar, Stored::Number(dtype)) => dtype,
         _ => return None,
@@ -198,18 +200,20 @@ fn bounds(told: &Statistics, column: &Column) -> Option<(Bound, Bound)> {
         |&bits: &i32| Bound::Integer(if is_unsigned { bits.cast_unsigned().into() } else { bits.into() });
     let of_64 =
         |&bits: &i64| Bound::Integer(if is_unsigned { bits.cast_unsigned().into() } else { bits.into() });
-    Some(match told {
-        Statistics::Boolean(told) => {
+    Some(match statistics {
+        Statistics::Boolean(statistics) => {
             let integer = |&value: &bool| Bound::Integer(value.into());
-            (integer(told.min_opt()?), integer(told.max_opt()?))
+            (integer(statistics.min_opt()?), integer(statistics.max_opt()?))
         }
-        Statistics::Int32(told) => (of_32(told.min_opt()?), of_32(told.max_opt()?)),
-        Statistics::Int64(told) => (of_64(told.min_opt()?), of_64(told.max_opt()?)),
-        Statistics::Float(told) => {
+        Statistics::Int32(statistics) => (of_32(statistics.min_opt()?), of_32(statistics.max_opt()?)),
+        Statistics::Int64(statistics) => (of_64(statistics.min_opt()?), of_64(statistics.max_opt()?)),
+        Statistics::Float(statistics) => {
             let float = |&value: &f32| Bound::Float(value.into());
-            (float(told.min_opt()?), float(told.max_opt()?))
+            (float(statistics.min_opt()?), float(statistics.max_opt()?))
         }
-        Statistics::Double(told) => (Bound::Float(*told.min_opt()?), Bound::Float(*told.max_opt()?)),
+        Statistics::Double(statistics) => {
+            (Bound::Float(*statistics.min_opt()?), Bound::Float(*statistics.max_opt()?))
+        }
         // Half floats, decimals and old timestamps have bounds of other forms: their rows are read.
         Statistics::ByteArray(_) | Statistics::FixedLenByteArray(_) | Statistics::Int96(_) => return None,
     })

@@ -41,9 +41,9 @@ fn chunk(bytes: u64, rows: u64, value_bytes: Option<usize>, is_flat: bool) -> Co
 /// A page header. It must be the same without the bytes behind it, and invalid without its last byte.
 pub fn headers(bytes: &[u8]) {
     let Ok((header, length)) = PageHeader::parse(bytes) else { return };
-    let told = format!("{header:?}");
+    let text = format!("{header:?}");
     let again = PageHeader::parse(&bytes[..length]).map(|(header, length)| (format!("{header:?}"), length));
-    assert_eq!(again.ok(), Some((told, length)));
+    assert_eq!(again.ok(), Some((text, length)));
     assert!(PageHeader::parse(&bytes[..length - 1]).is_err(), "a header without its end is one");
     for (value_bytes, is_flat) in [(None, true), (None, false), (Some(0), true), (Some(8), false)] {
         if header.check(&chunk(1 << 20, 1 << 20, value_bytes, is_flat)).is_err() {
@@ -112,9 +112,9 @@ pub fn footers(bytes: &[u8]) {
         (whole, _) => assert!(whole.is_err(), "row groups are not read one at a time"),
     }
     let pairs = file.key_value_metadata().into_iter().flatten();
-    let told = pairs.filter_map(|pair| ArrowSchema::parse(pair.value.as_deref()?).ok());
+    let schemas = pairs.filter_map(|pair| ArrowSchema::parse(pair.value.as_deref()?).ok());
     let leaves = file.schema_descr().num_columns();
-    for fields in told.chain([ArrowSchema::default()]) {
+    for fields in schemas.chain([ArrowSchema::default()]) {
         for column in columns(file.schema_descr(), &fields) {
             assert!(column.leaf < leaves.max(1), "column {} is no leaf", column.name);
         }

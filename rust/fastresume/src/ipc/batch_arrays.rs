@@ -92,8 +92,8 @@ impl<'a> BatchArrays<'a> {
             let is_wanted = columns.binary_search(&number).is_ok();
             let array = self.array(field, ids, is_wanted).map_err(|error| error.in_column(&field.name))?;
             if array.length != self.head.rows {
-                let told = lies(format!("{} rows, {} values", self.head.rows, array.length));
-                return Err(told.in_column(&field.name));
+                let wrong = lies(format!("{} rows, {} values", self.head.rows, array.length));
+                return Err(wrong.in_column(&field.name));
             }
             found.push(is_wanted.then_some(array));
         }
@@ -186,8 +186,8 @@ impl<'a> BatchArrays<'a> {
         let is_there = self.head.buffers.get(self.buffer).is_some_and(|span| span.length > 0);
         if !is_there {
             self.next(Need::Exactly(0), false)?;
-            let told = || lies(format!("{nulls} values are null, and no bits say which"));
-            return if nulls == 0 { Ok(None) } else { Err(told()) };
+            let wrong = || lies(format!("{nulls} values are null, and no bits say which"));
+            return if nulls == 0 { Ok(None) } else { Err(wrong()) };
         }
         let bits = self.next(Need::Exactly(length.div_ceil(8)), is_wanted)?;
         if self.body.is_none() || !is_wanted {

@@ -27,23 +27,23 @@ impl DictionaryIds {
         all(fields, &schema.tables(1)?)
     }
 
-    fn of_field(field: &ArrowField, told: FlatTable<'_>) -> Result<Self> {
-        let dictionary = told.table(4)?;
+    fn of_field(field: &ArrowField, stated: FlatTable<'_>) -> Result<Self> {
+        let dictionary = stated.table(4)?;
         let values = match (&dictionary, &field.dictionary) {
             (Some(_), Some(values)) => values,
             (None, None) => field,
             _ => return Err(other()),
         };
         let id = dictionary.map(|dictionary| dictionary.long(0)).transpose()?;
-        Ok(Self { id, below: all(&values.children, &told.tables(5)?)? })
+        Ok(Self { id, below: all(&values.children, &stated.tables(5)?)? })
     }
 }
 
-fn all(fields: &[ArrowField], told: &[FlatTable<'_>]) -> Result<Vec<DictionaryIds>> {
-    if fields.len() != told.len() {
+fn all(fields: &[ArrowField], stated: &[FlatTable<'_>]) -> Result<Vec<DictionaryIds>> {
+    if fields.len() != stated.len() {
         return Err(other());
     }
-    fields.iter().zip(told).map(|(field, told)| DictionaryIds::of_field(field, *told)).collect()
+    fields.iter().zip(stated).map(|(field, stated)| DictionaryIds::of_field(field, *stated)).collect()
 }
 
 fn other() -> Error {

@@ -114,12 +114,12 @@ fn is_file(bytes: &FileBytes) -> Result<bool> {
         return Err(Error::data(format!("it has {size} bytes, and no schema")));
     }
     let first = bytes.read(0, PREFIX_BYTES)?;
-    for (magic, told) in [
+    for (magic, message) in [
         (&b"PAR1"[..], "it is a Parquet file: write fr.ParquetDataset(path)"),
         (b"FEA1", "it is a Feather file of version 1: write it again with pyarrow.feather.write_feather()"),
     ] {
         if first.starts_with(magic) {
-            return Err(Error::data(told));
+            return Err(Error::data(message));
         }
     }
     if !first.starts_with(MAGIC) {
@@ -211,11 +211,11 @@ impl IpcFile {
         let start = if is_file { FIRST_MESSAGE } else { 0 };
         let schema = found_at(bytes, start)?.ok_or_else(|| Error::data("it has no schema"))?;
         let metadata = bytes.read(schema.start, schema.metadata_bytes)?;
-        let Content::Schema(told) = Message::parse(&metadata)?.content else {
+        let Content::Schema(stated) = Message::parse(&metadata)?.content else {
             return Err(Error::data("its first message is no schema"));
         };
         let found = Self {
-            ids: DictionaryIds::of(fields, told)?,
+            ids: DictionaryIds::of(fields, stated)?,
             dictionaries: Vec::new(),
             batches: Vec::new(),
             is_packed: false,
@@ -297,23 +297,24 @@ fn of_file(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result<(
     let mut places = Vec::new();
     for (field, is_batch) in [(2, false), (3, true)] {
         for place in footer.list(field, PLACE_BYTES)?.chunks_exact(PLACE_BYTES) {
-            places.push((told_place(place, first, footer_start)?, is_batch));
+            places.push((stated_place(place, first, footer_start)?, is_batch));
         }
     }
     check_beside(bytes, &places, first, footer_start)?;
     let heads: Vec<Range<u64>> = places.iter().map(|(place, _)| place.start..place.body_start).collect();
     let ahead = bytes.fetching(&heads)?;
     let counts = (finding.found.dictionaries.len(), finding.found.batches.len());
-    for (number, (told, is_batch)) in places.iter().enumerate() {
-        let place = found_at(&ahead, told.start)?.filter(|place| place.head().end <= told.body_start);
+    for (number, (stated, is_batch)) in places.iter().enumerate() {
+        let place = found_at(&ahead, stated.start)?.filter(|place| place.head().end <= stated.body_start);
         let place =
-            place.ok_or_else(|| at(told.start, Error::data("the footer names a message that is none")))?;
+            place.ok_or_else(|| at(stated.start, Error::data("the footer names a message that is none")))?;
         let metadata = ahead.read(place.start, place.metadata_bytes)?;
-        let end = finding.add(MessagePlace { body_start: told.body_start, ..place }, &metadata)?;
+        let end = finding.add(MessagePlace { body_start: stated.body_start, ..place }, &metadata)?;
         let dictionaries = finding.found.dictionaries.len() - counts.0;
-        let is_told = end == told.end() && dictionaries == if *is_batch { dictionaries } else { number + 1 };
-        if !is_told || (*is_batch && finding.found.batches.len() + dictionaries != number + 1) {
-            return Err(at(told.start, Error::data("the footer names a message that is another")));
+        let is_as_stated =
+            end == stated.end() && dictionaries == if *is_batch { dictionaries } else { number + 1 };
+        if !is_as_stated || (*is_batch && finding.found.batches.len() + dictionaries != number + 1) {
+            return Err(at(stated.start, Error::data("the footer names a message that is another")));
         }
     }
     let found = &finding.found.dictionaries;
@@ -327,7 +328,7 @@ fn of_file(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result<(
 }
 
 /// A place that a footer tells: where a message begins, and where its body does.
-fn told_place(place: &[u8], first: u64, end: u64) -> Result<MessagePlace> {
+fn stated_place(place: &[u8], first: u64, end: u64) -> Result<MessagePlace> {
     let number = |at: usize| {
         place.get(at..).and_then(|rest| rest.first_chunk()).map_or(0, |word| i64::from_le_bytes(*word))
     };

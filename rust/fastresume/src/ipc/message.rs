@@ -83,8 +83,8 @@ pub struct Message<'a> {
 pub fn beginning(bytes: &[u8]) -> Result<Option<(u64, u64)>> {
     let number = |bytes: &[u8]| bytes.first_chunk::<4>().map(|word| i32::from_le_bytes(*word));
     let is_new = bytes.starts_with(&CONTINUATION);
-    let told = number(if is_new { bytes.get(4..).unwrap_or_default() } else { bytes });
-    match told.map(u64::try_from) {
+    let length = number(if is_new { bytes.get(4..).unwrap_or_default() } else { bytes });
+    match length.map(u64::try_from) {
         Some(Ok(0)) => Ok(None),
         Some(Ok(length)) => Ok(Some((if is_new { 8 } else { 4 }, length))),
         _ => Err(Error::data("no message of Arrow's format begins here")),

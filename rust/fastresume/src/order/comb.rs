@@ -93,9 +93,9 @@ mod tests {
             assert_eq!(comb.count_before(position).min(7), before);
         }
         for phase in 0..3 {
-            let told: Vec<u64> = comb.distances(phase).take(9).collect();
-            assert_eq!(told, (0..9).map(|count| comb.distance(phase, count)).collect::<Vec<_>>());
-            assert_eq!(told[4], comb.position_of(phase + 4) - comb.position_of(phase));
+            let distances: Vec<u64> = comb.distances(phase).take(9).collect();
+            assert_eq!(distances, (0..9).map(|count| comb.distance(phase, count)).collect::<Vec<_>>());
+            assert_eq!(distances[4], comb.position_of(phase + 4) - comb.position_of(phase));
         }
         assert_eq!(Comb::new(10, &[]), None);
     }

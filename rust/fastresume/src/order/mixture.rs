@@ -271,13 +271,13 @@ impl MixtureSource {
         let hole = left.ranges().first().map_or(axis.taken.end(), |hole| hole.start);
         let open = axis.first.saturating_add(hole / axis.rows.max(1));
         let holes = left.ranges().iter().flat_map(|hole| [hole.start, hole.end]);
-        let told = [axis.taken.end()].into_iter().filter(|&end| end > 0).chain(holes).collect();
+        let taken = [axis.taken.end()].into_iter().filter(|&end| end > 0).chain(holes).collect();
         let generations = axis.generations.into_iter().filter(|(_, last)| *last >= open).collect();
         let growth = Growth { first: axis.first, before: axis.before, generations, in_pass: Vec::new() };
         Self {
             hash: axis.hash,
             rows: axis.rows,
-            taken: told,
+            taken,
             growth,
             name: self.name.clone(),
             shuffle: self.shuffle,
@@ -400,12 +400,12 @@ impl Mixture {
             return Err("the weights of its mixture are not those of its sources".into());
         }
         for (place, source) in self.sources.iter().enumerate() {
-            let MixtureSource { name, rows, taken: told, .. } = source;
-            let is_sorted = told.get(1..).unwrap_or_default().windows(2).all(|pair| pair[0] < pair[1]);
-            let ends_behind = told.len() < 2 || told[told.len() - 1] < source.end();
-            if !is_sorted || !ends_behind || (!told.is_empty() && (told.len() % 2 == 0 || told[0] == 0)) {
+            let MixtureSource { name, rows, taken, .. } = source;
+            let is_sorted = taken.get(1..).unwrap_or_default().windows(2).all(|pair| pair[0] < pair[1]);
+            let ends_behind = taken.len() < 2 || taken[taken.len() - 1] < source.end();
+            if !is_sorted || !ends_behind || (!taken.is_empty() && (taken.len() % 2 == 0 || taken[0] == 0)) {
                 return Err(format!(
-                    "what was taken of source '{name}' is not told by its end and sorted pairs"
+                    "what was taken of source '{name}' is not given by its end and sorted pairs"
                 ));
             }
             // Of a stream nothing is there before its first round.

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn ordinals_and_rows_are_told_from_each_other() {
+    fn ordinals_and_rows_lead_to_each_other() {
         let some = selected(&[2..4, 9..12, 29..30]);
         assert_eq!((some.count(), some.largest_group()), (6, 3));
         assert_eq!(some.group_starts(), [0, 3, 3, 5, 6]);

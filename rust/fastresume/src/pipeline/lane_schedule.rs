@@ -214,7 +214,7 @@ impl BegunWindow {
                 break;
             }
             self.batches += usize::from(is_new);
-            // Where that can't be told, the batch fails before it is filled.
+            // Where that can't be known, the batch fails before it is filled.
             let offset = |of: &BinBatch| of.offsets.get(slot_of(stream, given)).copied();
             let mut slot_row = bins.of(batch).ok().and_then(|of| offset(&of)).unwrap_or(0);
             for run in runs() {

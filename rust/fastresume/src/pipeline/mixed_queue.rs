@@ -33,7 +33,7 @@ pub struct MixedQueue {
 }
 
 impl MixedQueue {
-    /// Adds a stream of a source; its place and ordinal are told by `advance`.
+    /// Adds a stream of a source; `advance` finds its place and ordinal.
     pub fn add(&mut self, stream: Stream, source: usize) -> usize {
         self.streams.push(SourceStream { stream, source, next: None, ordinal: 0, cut: 0 });
         self.streams.len() - 1

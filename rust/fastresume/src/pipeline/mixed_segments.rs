@@ -151,7 +151,7 @@ impl BegunSegment {
         }
         let positions = run.ordinals.start - of_pass.start..run.ordinals.end - of_pass.start;
         let (batch, in_slice) = (stream.batch_of(run.given), run.given % stream.slice_rows);
-        // Where that can't be told, the batch fails before it is filled.
+        // Where that can't be known, the batch fails before it is filled.
         let of_batch = batches.of(batch).ok();
         for (done, bin) in (0..).zip(order.rows(positions).flatten()) {
             let behind = comb.distance(run.phase, done);

@@ -439,7 +439,7 @@ impl TaskQueue {
     }
 }
 
-/// How many rows of a batch of bins are read; none of one of which that can't be told, which fails when it gets memory. `None` of
+/// How many rows of a batch of bins are read; none of one of which that can't be known, which fails when it gets memory. `None` of
 /// other batches.
 fn rows_of(bins: Option<&Arc<BinRows>>, batch: u64) -> Option<u64> {
     bins.map(|bins| bins.of(batch).map_or(0, |of| of.shape.distinct))

@@ -26,9 +26,9 @@ impl Drop for Waking<'_> {
 }
 
 /// Whether a waiting consumer is woken by what a thread does, which `deed` does here.
-fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
+fn is_notified(work: &Work, deed: impl FnOnce()) -> bool {
     let (begins, has_begun) = mpsc::channel();
-    let (tells, told) = mpsc::channel();
+    let (tells, notified) = mpsc::channel();
     std::thread::scope(|scope| {
         let consumer = || {
             let state = work.state();
@@ -42,7 +42,7 @@ fn is_told(work: &Work, deed: impl FnOnce()) -> bool {
         drop(work.state());
         let _waking = Waking(&work.ready);
         deed();
-        told.recv_timeout(LONG).is_ok()
+        notified.recv_timeout(LONG).is_ok()
     })
 }
 
@@ -51,40 +51,40 @@ fn take(work: &Work) -> Option<Task> {
 }
 
 #[test]
-fn the_consumer_is_told_of_a_front_batch_that_it_may_end() {
+fn the_consumer_is_notified_of_a_front_batch_that_it_may_end() {
     let made = Made::new(&[10, 10]);
     let pipeline = pipeline(&made, 1, 1 << 20, None);
     let task = take(&pipeline.work).unwrap();
     assert!(matches!(task, Task::Decode(_)));
-    assert!(is_told(&pipeline.work, || pipeline.work.perform(&task, 0)));
+    assert!(is_notified(&pipeline.work, || pipeline.work.perform(&task, 0)));
 }
 
 #[test]
-fn the_consumer_is_told_of_a_front_batch_that_was_ended() {
+fn the_consumer_is_notified_of_a_front_batch_that_was_ended() {
     let made = Made::new(&[10, 10]);
     let pipeline = pipeline(&made, 1, 1 << 20, None);
     pipeline.work.perform(&take(&pipeline.work).unwrap(), 0);
     let task = take(&pipeline.work).unwrap();
     assert!(matches!(task, Task::End(0, ..)));
-    assert!(is_told(&pipeline.work, || pipeline.work.perform(&task, 0)));
+    assert!(is_notified(&pipeline.work, || pipeline.work.perform(&task, 0)));
 }
 
 #[test]
-fn the_consumer_is_told_of_a_failure() {
+fn the_consumer_is_notified_of_a_failure() {
     let made = Made::new(&[10, 10]);
     let pipeline = pipeline(&made, 1, 1 << 20, None);
     std::fs::remove_file(&made.path).unwrap();
     let task = take(&pipeline.work).unwrap();
-    assert!(is_told(&pipeline.work, || pipeline.work.perform(&task, 0)));
+    assert!(is_notified(&pipeline.work, || pipeline.work.perform(&task, 0)));
 }
 
 #[test]
-fn the_consumer_is_told_of_what_is_there_by_a_thread_that_finds_nothing_to_do() {
+fn the_consumer_is_notified_of_what_is_there_by_a_thread_that_finds_nothing_to_do() {
     let made = Made::new(&[10, 10]);
     let pipeline = pipeline(&made, 1, 0, None);
     pipeline.work.perform(&take(&pipeline.work).unwrap(), 0);
     pipeline.work.perform(&take(&pipeline.work).unwrap(), 0);
-    assert!(is_told(&pipeline.work, || assert!(take(&pipeline.work).is_none())));
+    assert!(is_notified(&pipeline.work, || assert!(take(&pipeline.work).is_none())));
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_pass_ends_though_the_consumer_never_looks_for_itself() {
     for (threads, budget_bytes, window_rows) in
         [(1, 0, None), (2, 3000, None), (4, 1 << 20, None), (2, 0, Some(40)), (2, 1 << 20, Some(40))]
     {
-        let (tells, told) = mpsc::channel();
+        let (tells, notified) = mpsc::channel();
         let consumer = move || {
             let made = Made::new(&[100, 7, 93, 0, 400]);
             let mut pipeline = pipeline(&made, threads, budget_bytes, window_rows);
@@ -108,7 +108,7 @@ fn a_pass_ends_though_the_consumer_never_looks_for_itself() {
         };
         Builder::new().spawn(consumer).unwrap();
         assert_eq!(
-            told.recv_timeout(LONG),
+            notified.recv_timeout(LONG),
             Ok(600),
             "{threads} threads, {budget_bytes} bytes, {window_rows:?}"
         );

@@ -19,9 +19,10 @@ pub fn find(fields: &[Field], columns: &[Vec<Column>], manifest: &Manifest) -> V
     for field in fields {
         for _ in &field.columns {
             let suspects = columns.iter().enumerate().filter(|_| field.kind != Kind::Length);
-            let told = suspects.filter_map(|(schema, columns)| of_column(&columns[index], manifest, schema));
-            if let Some((column, what)) = told.max_by_key(|(_, what)| what.beyond) {
-                found.push(what.told(field.text.as_deref(), column, manifest));
+            let misfits =
+                suspects.filter_map(|(schema, columns)| of_column(&columns[index], manifest, schema));
+            if let Some((column, what)) = misfits.max_by_key(|(_, what)| what.beyond) {
+                found.push(what.message(field.text.as_deref(), column, manifest));
             }
             index += 1;
         }
@@ -52,7 +53,7 @@ fn of_column<'a>(column: &'a Column, manifest: &Manifest, schema: usize) -> Opti
 }
 
 impl Misfit {
-    fn told(&self, text: Option<&str>, column: &Column, manifest: &Manifest) -> String {
+    fn message(&self, text: Option<&str>, column: &Column, manifest: &Manifest) -> String {
         let Self { integer, file, to, limit, .. } = self;
         let path = shown(&manifest.files()[*file].path);
         let expression = text.map_or_else(String::new, |text| format!("{text}: "));

@@ -138,7 +138,7 @@ fn is_whole(column: &Column) -> bool {
 fn why_null(manifest: &Manifest, file: usize, column: &Column) -> Option<&'static str> {
     match column.given {
         Some(Given::File) if manifest.value(file, &column.name).into_row(column).is_some() => None,
-        Some(Given::File) if manifest.told_column(&column.name).is_some() => {
+        Some(Given::File) if manifest.table_column(&column.name).is_some() => {
             Some("the table tells no other value of this file")
         }
         Some(Given::File) => Some("of one that is null in the file's path"),

@@ -304,9 +304,9 @@ fn joined<'a>(
 ) -> std::result::Result<Vec<Column>, (Error, &'a Path)> {
     let mut typed = columns.iter().filter_map(|(column, file)| Some((column.as_ref()?, *file)));
     let is_typed = |column: &Column| !is_null(column) && column.stored != Stored::NullElements;
-    let told = typed.clone().find(|(column, _)| is_typed(column));
-    let told = told.or_else(|| typed.clone().find(|(column, _)| !is_null(column)));
-    let Some((first, first_file)) = told.or_else(|| typed.next()) else {
+    let chosen = typed.clone().find(|(column, _)| is_typed(column));
+    let chosen = chosen.or_else(|| typed.clone().find(|(column, _)| !is_null(column)));
+    let Some((first, first_file)) = chosen.or_else(|| typed.next()) else {
         return Err((Error::data("no file has the column"), Path::new("")));
     };
     let mut whole = first.clone();

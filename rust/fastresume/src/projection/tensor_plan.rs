@@ -261,7 +261,7 @@ fn what(tensor: &TensorPlan<'_>) -> String {
 }
 
 /// An error tells of so many tensors, at most.
-const TOLD: usize = 20;
+const MOST_NAMED: usize = 20;
 
 /// What of a tensor is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -300,7 +300,7 @@ impl Wrong {
 pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let named = |fault: Fault| {
         let plain = wrong.iter().filter(move |one| one.is_plain && one.fault == fault);
-        plain.map(|one| one.name.as_str()).take(TOLD).collect::<Vec<_>>()
+        plain.map(|one| one.name.as_str()).take(MOST_NAMED).collect::<Vec<_>>()
     };
     let (left_out, masked) = (named(Fault::Whole), named(Fault::Nulls));
     let mut entries = vec![if are_all { "'*'".to_owned() } else { "...".to_owned() }];
@@ -326,9 +326,10 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
         return one.error.clone().with_reason(|reason| format!("{reason}{line}{warning}"));
     }
     let count = wrong.len();
-    let each = wrong.iter().take(TOLD).map(|one| format!("\n  '{}': {}", one.name, one.error));
+    let each = wrong.iter().take(MOST_NAMED).map(|one| format!("\n  '{}': {}", one.name, one.error));
     let each = each.collect::<String>();
-    let more = if count > TOLD { format!("\n  and {} more", count - TOLD) } else { String::new() };
+    let more =
+        if count > MOST_NAMED { format!("\n  and {} more", count - MOST_NAMED) } else { String::new() };
     let warning = if warning.is_empty() { warning } else { format!("\n  {warning}") };
     let are_nulls = wrong.iter().all(|one| one.fault == Fault::Nulls);
     let what = if are_nulls { "have nulls" } else { "can't be delivered" };
@@ -342,7 +343,11 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
 
 /// What is said of columns whose nulls nothing counts.
 fn not_counted(names: &[&str]) -> String {
-    let told: Vec<String> = names.iter().take(TOLD).map(|name| format!("'{name}'")).collect();
-    let more = if names.len() > TOLD { format!(" and {} more", names.len() - TOLD) } else { String::new() };
-    format!("footers don't count the nulls of {}{more}: one is an error when it is read", told.join(", "))
+    let first: Vec<String> = names.iter().take(MOST_NAMED).map(|name| format!("'{name}'")).collect();
+    let more = if names.len() > MOST_NAMED {
+        format!(" and {} more", names.len() - MOST_NAMED)
+    } else {
+        String::new()
+    };
+    format!("footers don't count the nulls of {}{more}: one is an error when it is read", first.join(", "))
 }

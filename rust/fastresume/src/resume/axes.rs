@@ -299,12 +299,12 @@ impl Cursor {
                 named.sources.len()
             )));
         };
-        let told = named.told_by(mixture, || self.taken())?;
-        let own_names = told.clone();
-        let mixture = told.as_ref().unwrap_or(mixture);
+        let renamed = named.in_names_of_now(mixture, || self.taken())?;
+        let own_names = renamed.clone();
+        let mixture = renamed.as_ref().unwrap_or(mixture);
         let places = named.places(mixture);
         let is_begun = !self.cuts.is_empty();
-        // Places of equal ends go by the order of the sources: what a pass has given is told by the one that it began with.
+        // Places of equal ends go by the order of the sources: what a pass has given depends on the one that it began with.
         let keeps_order = places.iter().flatten().is_sorted() || is_begun || !mixture.stages.is_empty();
         let count = mixture.sources.len();
         let joined = if keeps_order { merged(&places, count) } else { in_named_order(&places, count) };
@@ -317,8 +317,8 @@ impl Cursor {
         let has_grown = joined.iter().any(|joined| grown(joined).is_some());
         let is_same = joined.iter().map(|joined| joined.from).eq((0..count).map(Some)) && !has_grown;
         if is_same && weights == *mixture.weights && named.stop == mixture.stop {
-            let identity =
-                own_names.map(|told| identity(OrderKind::Mixture(Box::new(told)), self.identity.num_rows));
+            let identity = own_names
+                .map(|renamed| identity(OrderKind::Mixture(Box::new(renamed)), self.identity.num_rows));
             return Ok(Self {
                 identity: identity.map_or_else(|| Arc::clone(&self.identity), Arc::new),
                 ..self.clone()

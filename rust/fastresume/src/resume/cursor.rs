@@ -37,8 +37,8 @@ impl Identity {
     /// A hash of the files and of the selected rows, short enough to stand beside many others.
     #[must_use]
     pub fn short_hash(&self) -> String {
-        let told = format!("{} {}", self.fingerprint, self.selection.as_deref().unwrap_or_default());
-        blake3::hash(told.as_bytes()).to_hex()[..16].to_owned()
+        let text = format!("{} {}", self.fingerprint, self.selection.as_deref().unwrap_or_default());
+        blake3::hash(text.as_bytes()).to_hex()[..16].to_owned()
     }
 
     pub(super) fn name(&self) -> String {
@@ -256,8 +256,8 @@ impl Cursor {
     pub fn check_identity(&self, own: &Identity, choice: &OrderChoice) -> Result<()> {
         let found = self.identity.as_ref();
         let foreign = |what: &'static str, found: String, own: String| {
-            let told = format!("the state is of another {what}: {found}, this one is {own}");
-            Err(Error::Foreign { what, told })
+            let message = format!("the state is of another {what}: {found}, this one is {own}");
+            Err(Error::Foreign { what, message })
         };
         if found.selection != own.selection {
             let own = format!("{}: name the same rows= and filter= as then", own.selection_name());

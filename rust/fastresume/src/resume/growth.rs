@@ -265,9 +265,9 @@ impl Cursor {
                 return Ok(self.clone());
             }
             let (found, difference) = (self.identity.name(), read.difference(&self.identity, &own)?);
-            let told =
+            let message =
                 format!("the state is of another dataset: {found}, this one is {}: {difference}", own.name());
-            return Err(Error::Foreign { what: "dataset", told });
+            return Err(Error::Foreign { what: "dataset", message });
         }
         let old_rows = self.identity.num_rows;
         let mut grown = Self { identity: Arc::new(own), ..self.clone() };

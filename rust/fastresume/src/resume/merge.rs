@@ -73,7 +73,7 @@ pub fn merge(states: &[Cursor], world_size: Option<u64>) -> Result<Cursor> {
 
 /// Checks that two cursors are of the same pass of the same job.
 fn check_same_pass(mine: &Cursor, theirs: &Cursor) -> std::result::Result<(), String> {
-    let told = |cursor: &Cursor| {
+    let described = |cursor: &Cursor| {
         let identity = cursor.identity();
         [
             ("dataset", identity.fingerprint.clone()),
@@ -83,7 +83,7 @@ fn check_same_pass(mine: &Cursor, theirs: &Cursor) -> std::result::Result<(), St
             ("first_epoch", cursor.first_epoch().to_string()),
         ]
     };
-    for ((what, mine), (_, theirs)) in told(mine).iter().zip(&told(theirs)) {
+    for ((what, mine), (_, theirs)) in described(mine).iter().zip(&described(theirs)) {
         if mine != theirs {
             return Err(format!("{what} {} and {what} {}", quoted(mine), quoted(theirs)));
         }

@@ -11,7 +11,7 @@ use crate::order::mixture::{Axis, Growth, Mixture, MixtureSource, MixtureStop};
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::weights::Weights;
 
-/// So many names are told in one error.
+/// One error has this many names at most.
 const MOST_NAMED: usize = 8;
 
 /// Files that may be more than they were.
@@ -65,8 +65,9 @@ impl NamedSource {
     fn check(&self, found: &MixtureSource) -> Result<()> {
         let foreign = |what: &'static str, found: String, own: String| {
             let name = quoted(&self.name);
-            let told = format!("source '{name}': the state is of another {what}: {found}, this one is {own}");
-            Err(Error::Foreign { what, told })
+            let message =
+                format!("source '{name}': the state is of another {what}: {found}, this one is {own}");
+            Err(Error::Foreign { what, message })
         };
         if (&found.hash, found.rows) != (&self.fingerprint, self.rows) {
             let has_grown = match &self.files {
@@ -75,13 +76,13 @@ impl NamedSource {
             };
             if !has_grown || !self.appends {
                 let named = |hash: &str, rows: u64| format!("{} with {rows} rows", quoted(hash));
-                let told = if has_grown {
+                let hint = if has_grown {
                     ": it has more files than then, after those of the state. ParquetDataset(..., on_change='append') \
                      resumes with them"
                 } else {
                     ""
                 };
-                let own = named(&self.fingerprint, self.rows) + told;
+                let own = named(&self.fingerprint, self.rows) + hint;
                 return foreign("dataset", named(&found.hash, found.rows), own);
             }
         }
@@ -139,30 +140,32 @@ impl NamedMixture {
     /// # Errors
     /// `State` if a source is another dataset than that of its name, or is there under another name, if none is there, or
     /// if the renaming does not fit.
-    pub(super) fn told_by(
+    pub(super) fn in_names_of_now(
         &self,
         mixture: &Mixture,
         taken: impl FnOnce() -> Result<Vec<Axis>>,
     ) -> Result<Option<Mixture>> {
         let renamed = self.after_renaming(mixture)?;
-        let told = renamed.as_ref().unwrap_or(mixture);
-        let known = places_of(told);
+        let current = renamed.as_ref().unwrap_or(mixture);
+        let known = places_of(current);
         for source in &self.sources {
             let Some(&place) = known.get(&*source.name) else { continue };
-            source.check(&told.sources[place]).map_err(|error| match (error, self.moved(told, &known)) {
-                (Error::Foreign { what, told: why }, Ok(moved))
-                    if moved.iter().any(|(_, own)| *own == source.name) =>
-                {
-                    let line = self.line(told, &moved);
-                    Error::Foreign {
-                        what,
-                        told: format!("{why}. The state has it under another name: {line}"),
+            source.check(&current.sources[place]).map_err(|error| {
+                match (error, self.moved(current, &known)) {
+                    (Error::Foreign { what, message: why }, Ok(moved))
+                        if moved.iter().any(|(_, own)| *own == source.name) =>
+                    {
+                        let line = self.line(current, &moved);
+                        Error::Foreign {
+                            what,
+                            message: format!("{why}. The state has it under another name: {line}"),
+                        }
                     }
+                    (error, _) => error,
                 }
-                (error, _) => error,
             })?;
         }
-        self.check_new(told, &known, taken)?;
+        self.check_new(current, &known, taken)?;
         Ok(renamed)
     }
 
@@ -215,10 +218,10 @@ impl NamedMixture {
                 )));
             }
         }
-        let mut told = mixture.clone();
+        let mut renamed = mixture.clone();
         for (new, old) in &taken {
-            (*new).clone_into(&mut told.sources[known[old]].name);
-            match &mut told.stop {
+            (*new).clone_into(&mut renamed.sources[known[old]].name);
+            match &mut renamed.stop {
                 MixtureStop::Round { round }
                     if mixture.stop == (MixtureStop::Round { round: (*old).to_owned() }) =>
                 {
@@ -227,7 +230,7 @@ impl NamedMixture {
                 _ => {}
             }
         }
-        Ok((!taken.is_empty()).then_some(told))
+        Ok((!taken.is_empty()).then_some(renamed))
     }
 
     /// The sources of a state that are here under other names, with these: those of which it is known.
@@ -315,7 +318,7 @@ impl NamedMixture {
         };
         let (old, name, rows) =
             (literal(&mixture.sources[place].name), literal(&source.name), rows_of(place));
-        let told = match order {
+        let why = match order {
             Some((what, found, chosen)) => {
                 format!(
                     "its files are there as {old}, with {rows} rows delivered, of another {what}: \
@@ -329,7 +332,7 @@ impl NamedMixture {
         };
         let let_go = left.iter().map(|&place| (&*mixture.sources[place].name, None)).collect();
         Err(Error::State(format!(
-            "source {name} is not in the state: {told}: {}; or {} to begin {name} at its first row",
+            "source {name} is not in the state: {why}: {}; or {} to begin {name} at its first row",
             self.line(mixture, &[(place, &*source.name)]),
             self.renaming(&let_go)
         )))
@@ -381,6 +384,6 @@ fn literal(name: &str) -> String {
 fn listed(names: impl Iterator<Item = String>) -> String {
     let names: Vec<String> = names.collect();
     let more = names.len().saturating_sub(MOST_NAMED);
-    let told = names[..names.len() - more].join(", ");
-    if more > 0 { format!("{told} and {more} more") } else { told }
+    let first = names[..names.len() - more].join(", ");
+    if more > 0 { format!("{first} and {more} more") } else { first }
 }

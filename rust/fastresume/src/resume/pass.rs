@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_positions_are_told_with_the_last_batch() {
+    fn dropped_positions_come_with_the_last_batch() {
         let drop = pass(103, Tail::Drop, 2);
         assert!(drop.dropped_with(8).is_empty());
         assert_eq!(drop.dropped_with(9), drop.dropped());

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_the_same_however_its_intervals_are_told() {
+    fn a_text_is_the_same_however_its_intervals_are_given() {
         let consumed = Intervals::new(vec![0..7, 9..10, 40..41]).unwrap();
         let first = Cursor::from_consumed(start(100).identity().clone(), 3, consumed).unwrap();
         let later = first.with_cut(Cut::new(2, 1, 5).unwrap(), 4);

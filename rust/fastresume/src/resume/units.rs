@@ -9,15 +9,15 @@ use crate::order::selection::Selection;
 pub struct Units {
     selection: Arc<Selection>,
     file_starts: Vec<u64>,
-    told: String,
+    rule: String,
 }
 
 impl Units {
     /// Units of stretches of consecutive rows, which no unit reaches out of. `starts` has the first unit of each
-    /// stretch, `file_starts` that of each file; both end with the number of units. `told` says how rows become units.
+    /// stretch, `file_starts` that of each file; both end with the number of units. `rule` says how rows become units.
     #[must_use]
-    pub fn new(starts: &[u64], file_starts: Vec<u64>, told: String) -> Self {
-        Self { selection: Arc::new(Selection::everything(starts)), file_starts, told }
+    pub fn new(starts: &[u64], file_starts: Vec<u64>, rule: String) -> Self {
+        Self { selection: Arc::new(Selection::everything(starts)), file_starts, rule }
     }
 
     /// All of them, as an order takes them.
@@ -35,7 +35,7 @@ impl Units {
     /// The hash of the selected rows, and of how they become units.
     #[must_use]
     pub fn hash(&self, rows: &Selection) -> String {
-        let told = format!("{} {}", self.told, rows.hash().unwrap_or_default());
-        blake3::hash(told.as_bytes()).to_hex()[..32].to_owned()
+        let text = format!("{} {}", self.rule, rows.hash().unwrap_or_default());
+        blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
     }
 }

@@ -335,21 +335,21 @@ fn listed(column: Column, above: &Above) -> Column {
 
 /// The validity of a struct, from the levels of one of its fields: best of one without lists.
 fn struct_mask(name: &str, node: &Type, above: &Above, members: &[Column]) -> Column {
-    let told = members.iter().find(|member| member.is_flat());
-    let told = told.or_else(|| members.iter().find(|member| member.dtype.is_some()));
+    let chosen = members.iter().find(|member| member.is_flat());
+    let chosen = chosen.or_else(|| members.iter().find(|member| member.dtype.is_some()));
     Column {
         name: name.to_owned(),
         type_name: "struct".into(),
         kind: Kind::Mask,
-        dtype: told.map(|_| Dtype::Bool),
+        dtype: chosen.map(|_| Dtype::Bool),
         size: None,
         lists: 0,
         sizes: Vec::new(),
         unit: None,
-        stored: told.map_or(Stored::Unknown, |member| member.stored),
+        stored: chosen.map_or(Stored::Unknown, |member| member.stored),
         level: above.level,
         element: 0,
-        leaf: told.map_or(0, |member| member.leaf),
+        leaf: chosen.map_or(0, |member| member.leaf),
         field_id: id_of(node),
         around: above.structs.clone(),
         given: None,

@@ -23,10 +23,10 @@ pub fn status(path: &Path) -> Result<Status> {
     if !status.is_file() {
         return Err(Error::source("can't read", path, "not a regular file"));
     }
-    Ok(told(&status))
+    Ok(status_of(&status))
 }
 
-fn told(found: &Metadata) -> Status {
+fn status_of(found: &Metadata) -> Status {
     let ns = i128::from(found.mtime()) * SECOND_NS + i128::from(found.mtime_nsec());
     Status { size: found.size(), version: Version::Modified { ns, node: (found.dev(), found.ino()) } }
 }
@@ -57,7 +57,7 @@ impl LocalFile {
             _ => Error::source("can't open", path, cause),
         };
         let file = File::open(path).map_err(failed)?;
-        let status = told(&file.metadata().map_err(failed)?);
+        let status = status_of(&file.metadata().map_err(failed)?);
         Ok(Self { file, status, path: path.to_owned() })
     }
 
@@ -87,7 +87,7 @@ impl ByteSource for LocalFile {
     fn check_unchanged(&self) -> Result<()> {
         for now in [self.file.metadata(), std::fs::metadata(&self.path)] {
             let now = now.map_err(|cause| Error::source(CHANGED, &self.path, cause))?;
-            if let Some(change) = self.status.change(&told(&now)) {
+            if let Some(change) = self.status.change(&status_of(&now)) {
                 return Err(Error::unsettled(CHANGED, &self.path, change));
             }
         }

@@ -57,7 +57,7 @@ impl ObjectVersion {
         }
     }
 
-    /// What it is known by, as one text; an empty one if nothing is told.
+    /// What it is known by, as one text; an empty one if nothing is known.
     #[must_use]
     pub fn version(&self) -> String {
         match (&self.tag, self.modified_ms) {
@@ -126,7 +126,7 @@ impl std::fmt::Display for Version {
             Self::Object(ObjectVersion { modified_ms: Some(time), .. }) => {
                 write!(formatter, "that of {} s after 1970", time.div_euclid(1000))
             }
-            Self::Object(_) => write!(formatter, "not told"),
+            Self::Object(_) => write!(formatter, "not known"),
         }
     }
 }

@@ -275,8 +275,8 @@ impl UnitRows<'_> {
             };
             let mut how = blake3::Hasher::new();
             for column in source.columns(manifest, file)? {
-                let told = column.given.map(|_| manifest.value(file, &column.name));
-                how.update(format!("{column:?} {told:?};").as_bytes());
+                let value = column.given.map(|_| manifest.value(file, &column.name));
+                how.update(format!("{column:?} {value:?};").as_bytes());
             }
             how.update(format!("{} {ANCHORS:?} {:?};", rule.of_costs(), manifest.page_checks()).as_bytes());
             let rows = manifest.file_rows(file);

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_told_in_the_order_of_the_batch_and_again_where_it_is_filled_up() {
+    fn runs_are_listed_in_the_order_of_the_batch_and_again_where_it_is_filled_up() {
         let mut written = RowIds::default();
         written.note(3, 50..52).unwrap();
         written.note(0, 7..10).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn scattered_rows_of_several_segments_are_told_by_their_numbers() {
+    fn scattered_rows_of_several_segments_are_listed_by_their_numbers() {
         let mut written = RowIds::default();
         let numbers = Arc::from([100..102, 110..111, 130..140]);
         let moves = [(1, 4), (2, 0), (5, 2), (0, 3), (1, 1)].map(|(from, to)| Move { from, to });
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_told_sequence_by_sequence_and_again_where_a_batch_is_filled_up() {
+    fn documents_are_listed_sequence_by_sequence_and_again_where_a_batch_is_filled_up() {
         let mut written = RowIds::default();
         written.note_documents([7, 8].into_iter()).unwrap();
         written.note_documents([8].into_iter()).unwrap();

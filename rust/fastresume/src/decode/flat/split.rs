@@ -109,15 +109,15 @@ mod tests {
 
     #[test]
     fn an_empty_text_holds_nothing_and_an_empty_piece_is_a_value() {
-        let told = |text: &str, separator: &str| -> Vec<String> {
+        let parts = |text: &str, separator: &str| -> Vec<String> {
             let each = pieces(text.as_bytes(), separator.as_bytes());
             each.map(|piece| String::from_utf8_lossy(piece).into_owned()).collect()
         };
-        assert_eq!(told("", ","), Vec::<String>::new());
-        assert_eq!(told(",", ","), ["", ""]);
-        assert_eq!(told("a,,b", ","), ["a", "", "b"]);
-        assert_eq!(told("a", ","), ["a"]);
-        assert_eq!(told("a::b:", "::"), ["a", "b:"]);
-        assert_eq!(told("a:::b", "::"), ["a", ":b"]);
+        assert_eq!(parts("", ","), Vec::<String>::new());
+        assert_eq!(parts(",", ","), ["", ""]);
+        assert_eq!(parts("a,,b", ","), ["a", "", "b"]);
+        assert_eq!(parts("a", ","), ["a"]);
+        assert_eq!(parts("a::b:", "::"), ["a", "b:"]);
+        assert_eq!(parts("a:::b", "::"), ["a", ":b"]);
     }
 }

@@ -267,7 +267,7 @@ impl<'a> ListPages<'a> {
         self.levels.at_least(empty, valid);
         let rows = starts.all().ones();
         let begins_row = starts.words().first().is_none_or(|word| word & 1 == 1);
-        if page.is_told && !begins_row {
+        if page.is_indexed && !begins_row {
             return Err(Error::data("a page begins within a row, the page index says with one"));
         }
         page.check_rows(rows)?;

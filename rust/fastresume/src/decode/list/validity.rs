@@ -88,7 +88,7 @@ impl<'a> ListValidityDecoder<'a> {
         self.levels.read(bytes, start, count, largest, (page.definition_encoding, definition_bytes))?;
         self.levels.at_least(there, &mut self.there);
         let starts = self.starts.part(0..count);
-        if page.is_told && count > 0 && starts.nth_one(0) != Ok(0) {
+        if page.is_indexed && count > 0 && starts.nth_one(0) != Ok(0) {
             return Err(Error::data("a page begins within a row, the page index says with one"));
         }
         let rows = starts.ones();

@@ -30,7 +30,7 @@ impl<'s> BloomFilter<'s> {
     ///
     /// # Errors
     /// `Data` if it is damaged or lies outside of the file; `Source` if it can't be read.
-    pub fn open(source: &'s dyn ByteSource, offset: u64, told: Option<u64>) -> Result<Option<Self>> {
+    pub fn open(source: &'s dyn ByteSource, offset: u64, stated_length: Option<u64>) -> Result<Option<Self>> {
         let left = source.size().saturating_sub(offset);
         let bytes = source.read(offset, usize::try_from(left.min(HEADER_BYTES)).unwrap_or(usize::MAX))?;
         let (mut stated, mut known) = (-1, 0);
@@ -58,8 +58,10 @@ impl<'s> BloomFilter<'s> {
                 source.size()
             )));
         }
-        let is_so_long = match told {
-            Some(told) => told == length || told == length + walk.position() as u64,
+        let is_so_long = match stated_length {
+            Some(stated_length) => {
+                stated_length == length || stated_length == length + walk.position() as u64
+            }
             None => length.is_power_of_two(),
         };
         Ok(is_so_long.then_some(Self { source, start, blocks: length / BLOCK_BYTES as u64 }))

@@ -72,9 +72,9 @@ pub struct StatedChunk {
 impl StatedChunk {
     pub fn of(chunk: &ColumnChunkMetaData) -> Self {
         let (mut bounds, mut states_no_nulls) = ([None; 2], false);
-        if let Some(Statistics::Int64(told)) = chunk.statistics() {
-            bounds = [told.min_opt().copied(), told.max_opt().copied()];
-            states_no_nulls = told.null_count_opt() == Some(0);
+        if let Some(Statistics::Int64(statistics)) = chunk.statistics() {
+            bounds = [statistics.min_opt().copied(), statistics.max_opt().copied()];
+            states_no_nulls = statistics.null_count_opt() == Some(0);
         }
         let offsets = [chunk.offset_index_offset(), chunk.column_index_offset(), chunk.bloom_filter_offset()];
         let lengths = [chunk.offset_index_length(), chunk.column_index_length(), chunk.bloom_filter_length()];
@@ -92,8 +92,8 @@ impl StatedChunk {
         }
     }
 
-    /// That of rows of which nothing is told.
-    pub fn untold(rows: u64) -> Self {
+    /// That of rows whose values nothing describes.
+    pub fn unknown(rows: u64) -> Self {
         Self {
             start: 0,
             compressed_bytes: 0,
@@ -136,7 +136,7 @@ impl StatedChunk {
 pub struct Encodings {
     /// All that are listed; 0 if there is no list.
     listed: i32,
-    /// Those of data pages; 0 if that is not told.
+    /// Those of data pages; 0 if that is not stated.
     of_pages: i32,
 }
 
@@ -154,7 +154,7 @@ impl Encodings {
 
     /// Whether a page may have the encoding of this number.
     ///
-    /// Some writers list the same few for all columns, as Parquet.Net does. So where nothing is told of data pages, an encoding
+    /// Some writers list the same few for all columns, as Parquet.Net does. So where nothing is stated of data pages, an encoding
     /// need not be listed if values of another one would not end where its page does.
     pub fn has(self, number: i32) -> bool {
         let bit = u32::try_from(number).ok().and_then(|number| 1_i32.checked_shl(number)).unwrap_or(0);

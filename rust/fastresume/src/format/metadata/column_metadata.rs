@@ -98,7 +98,7 @@ impl ColumnMetadata {
         Ok(Self { each, writer, group_rows, chunks })
     }
 
-    /// The leaves of what has these rows in no file; nothing is told of their values.
+    /// The leaves of what has these rows in no file; nothing describes their values.
     ///
     /// # Errors
     /// `Data` if there are fewer leaves.
@@ -106,7 +106,7 @@ impl ColumnMetadata {
         let each = LeafColumn::all(footer.file(), numbers)?;
         let mut chunks = with_room(group_rows.len().saturating_mul(each.len()))?;
         for &rows in &group_rows {
-            chunks.extend(each.iter().map(|_| StatedChunk::untold(rows)));
+            chunks.extend(each.iter().map(|_| StatedChunk::unknown(rows)));
         }
         Ok(Self { each, writer: Writer::default(), group_rows, chunks })
     }
@@ -125,7 +125,7 @@ impl ColumnMetadata {
     /// `Data` if it is not among those that were read.
     pub fn chunk(&self, row_group: usize, number: usize) -> Result<&StatedChunk> {
         if let Some(why) = self.leaf(number)?.unreadable {
-            return Err(why.told());
+            return Err(why.error());
         }
         let place = row_group * self.each.len() + self.place(number)?;
         self.chunks.get(place).ok_or_else(|| not_there(number).in_row_group(row_group))

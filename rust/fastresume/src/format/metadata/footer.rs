@@ -78,8 +78,8 @@ impl FooterBytes {
         let size = source.size();
         if size < (TAIL_BYTES + MAGIC.len()) as u64 {
             let content = source.read(0, usize_of(size))?;
-            let told = lookalike::told(&content);
-            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12{told}")));
+            let hint = lookalike::hint(&content);
+            return Err(Error::data(format!("not a parquet file: {size} bytes, expected at least 12{hint}")));
         }
         let first_length = size.min(FIRST_READ_BYTES);
         let end = source.read(size - first_length, usize_of(first_length))?;
@@ -94,7 +94,7 @@ impl FooterBytes {
                 "no parquet footer: the file ends in {}, expected {}{}",
                 magic.escape_ascii(),
                 MAGIC.escape_ascii(),
-                lookalike::told(&start)
+                lookalike::hint(&start)
             )));
         }
         let length = u64::from(u32::from_le_bytes([length[0], length[1], length[2], length[3]]));

@@ -28,16 +28,16 @@ impl IntegerBounds {
     #[must_use]
     pub fn of_chunk(column: &Column, chunk: &ColumnChunkMetaData) -> Option<Self> {
         let Stored::Number(dtype) = column.stored else { return None };
-        let told = chunk.statistics().filter(|told| !told.is_min_max_deprecated())?;
-        if !dtype.is_integer() || is_contradictory(told, to_count(chunk.num_values())) {
+        let statistics = chunk.statistics().filter(|statistics| !statistics.is_min_max_deprecated())?;
+        if !dtype.is_integer() || is_contradictory(statistics, to_count(chunk.num_values())) {
             return None;
         }
         let is_signed = dtype.is_signed();
-        let [least, greatest] = match told {
-            Statistics::Int32(told) => [told.min_opt(), told.max_opt()].map(|bound| {
+        let [least, greatest] = match statistics {
+            Statistics::Int32(statistics) => [statistics.min_opt(), statistics.max_opt()].map(|bound| {
                 bound.map(|&bound| if is_signed { bound.into() } else { bound.cast_unsigned().into() })
             }),
-            Statistics::Int64(told) => [told.min_opt(), told.max_opt()].map(|bound| {
+            Statistics::Int64(statistics) => [statistics.min_opt(), statistics.max_opt()].map(|bound| {
                 bound.map(|&bound| if is_signed { bound.into() } else { bound.cast_unsigned().into() })
             }),
             _ => return None,

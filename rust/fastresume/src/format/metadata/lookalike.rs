@@ -36,7 +36,7 @@ const BEGINNINGS: [(&[u8], &str, &str); 20] = [
 
 /// What a file that begins so looks like, and what to do, to stand behind a message; empty if nothing is known.
 #[must_use]
-pub fn told(start: &[u8]) -> String {
+pub fn hint(start: &[u8]) -> String {
     looks_like(start).map(|(what, advice)| format!("; it looks like {what}: {advice}")).unwrap_or_default()
 }
 
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn what_is_no_text_and_known_by_no_beginning_is_not_guessed() {
         for start in [&b"\x01\x02"[..], b"abc\0", b"\xff", b"\xc3"] {
-            assert_eq!(told(start), "");
+            assert_eq!(hint(start), "");
         }
     }
 

@@ -39,9 +39,10 @@ impl NullCount {
             return Self::of_lists(column, chunk);
         }
         let is_own = i16::from(column.level) == max_level;
-        let told =
-            chunk.statistics().filter(|told| is_own && !is_contradictory(told, to_count(chunk.num_values())));
-        let least = told.and_then(Statistics::null_count_opt);
+        let statistics = chunk
+            .statistics()
+            .filter(|statistics| is_own && !is_contradictory(statistics, to_count(chunk.num_values())));
+        let least = statistics.and_then(Statistics::null_count_opt);
         least.map_or(Self::UNKNOWN, |least| Self { least, may_be_more: false })
     }
 
@@ -76,7 +77,7 @@ impl NullCount {
 }
 
 /// Whether statistics of so many values state more nulls than that, or nulls alone beside bounds: nulls have none.
-pub fn is_contradictory(told: &Statistics, values: u64) -> bool {
-    let is_bounded = told.min_bytes_opt().is_some();
-    told.null_count_opt().is_some_and(|nulls| nulls > values || nulls == values && is_bounded)
+pub fn is_contradictory(statistics: &Statistics, values: u64) -> bool {
+    let is_bounded = statistics.min_bytes_opt().is_some();
+    statistics.null_count_opt().is_some_and(|nulls| nulls > values || nulls == values && is_bounded)
 }

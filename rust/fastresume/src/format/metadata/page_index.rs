@@ -21,7 +21,7 @@ pub struct PagePlace {
     /// The first row that begins in it, counted within the row group.
     pub first_row: u64,
     /// How many rows it has, as an index tells.
-    pub told_rows: Option<u64>,
+    pub index_rows: Option<u64>,
 }
 
 /// The data pages of a chunk, in order, from its offset index.
@@ -70,7 +70,7 @@ pub fn read_index(source: &dyn ByteSource, place: Range<u64>, chunk: &ColumnChun
     if is_in_order && is_inside {
         let ends: Vec<u64> = pages.iter().skip(1).map(|page| page.first_row).chain([chunk.rows]).collect();
         for (page, end) in pages.iter_mut().zip(ends) {
-            page.told_rows = Some(end - page.first_row);
+            page.index_rows = Some(end - page.first_row);
         }
         Ok(pages)
     } else {
@@ -92,7 +92,7 @@ fn read_place(walk: &mut ThriftWalk<'_>) -> Result<Option<PagePlace>> {
         Ok(true)
     })?;
     let numbers = u64::try_from(offset).ok().zip(u64::try_from(first_row).ok());
-    Ok(numbers.map(|(offset, first_row)| PagePlace { offset, first_row, told_rows: None }))
+    Ok(numbers.map(|(offset, first_row)| PagePlace { offset, first_row, index_rows: None }))
 }
 
 /// The bounds of the pages of a column chunk, from its column index: plain values, which may be truncated.

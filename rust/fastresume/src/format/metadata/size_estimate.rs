@@ -183,14 +183,18 @@ mod tests {
             SizeEstimate { bytes: 4 * 12 + 8 * 5, densest: (4 * 10 + 8 * 3_u64).div_ceil(3), large: 0 };
         let texts = SizeEstimate { bytes: 570 + 8 * 5, densest: (500 + 8 * 3_u64).div_ceil(3), large: 0 };
         assert_eq!(found, [None, Some(lists), Some(texts)]);
-        let told = [500, 0].map(|entry_bytes| {
+        let estimates = [500, 0].map(|entry_bytes| {
             let edits: [Edit; 3] =
                 [|of| of, |of| of, |of| of.set_num_values(4).set_total_uncompressed_size(70)];
             let schema = Arc::new(SchemaDescriptor::new(Arc::new(parse_message_type(MESSAGE).unwrap())));
             let texts = &columns::columns(&schema, &ArrowSchema::default())[2];
             SizeEstimate::of_column(texts, &group(&schema, 4, edits), entry_bytes).bytes
         });
-        assert_eq!(told, [4 * (500 + 8), 70 + 4 * 8], "of a dictionary's entries, or as they are stored");
+        assert_eq!(
+            estimates,
+            [4 * (500 + 8), 70 + 4 * 8],
+            "of a dictionary's entries, or as they are stored"
+        );
         let lies = of_groups(&[(
             i64::MAX,
             [|of| of, |of| of.set_num_values(i64::MAX), |of| of.set_total_uncompressed_size(-1)],

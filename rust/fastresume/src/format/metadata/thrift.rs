@@ -81,7 +81,7 @@ type ThriftResult<T> = std::result::Result<T, ThriftDamage>;
 
 impl ThriftDamage {
     #[cold]
-    fn told(self) -> Error {
+    fn error(self) -> Error {
         Error::data(match self {
             Self::Truncated => "damaged metadata: it ends in the middle of a value".to_owned(),
             Self::LongNumber => "damaged metadata: a number of more than 64 bits".to_owned(),
@@ -94,7 +94,7 @@ impl ThriftDamage {
 
 /// That a message goes on behind the bytes that there are of it.
 pub fn truncated() -> Error {
-    ThriftDamage::Truncated.told()
+    ThriftDamage::Truncated.error()
 }
 
 /// A position in the bytes of a compact protocol message.
@@ -162,7 +162,7 @@ impl<'a> ThriftWalk<'a> {
 
     /// A signed integer (zigzag).
     pub fn integer(&mut self) -> Result<i64> {
-        self.zigzag().map_err(ThriftDamage::told)
+        self.zigzag().map_err(ThriftDamage::error)
     }
 
     /// A signed 32-bit integer.
@@ -174,8 +174,8 @@ impl<'a> ThriftWalk<'a> {
 
     /// The bytes of a binary value.
     pub fn binary(&mut self) -> Result<&'a [u8]> {
-        let length = self.varint().map_err(ThriftDamage::told)?;
-        self.advance(length).map_err(ThriftDamage::told)?;
+        let length = self.varint().map_err(ThriftDamage::error)?;
+        self.advance(length).map_err(ThriftDamage::error)?;
         let end = self.position;
         // That many bytes were passed.
         Ok(&self.bytes[end - usize::try_from(length).unwrap_or(end)..end])
@@ -183,7 +183,7 @@ impl<'a> ThriftWalk<'a> {
 
     /// A number of one byte.
     pub fn listed_byte(&mut self) -> Result<u8> {
-        self.byte().map_err(ThriftDamage::told)
+        self.byte().map_err(ThriftDamage::error)
     }
 
     /// The bytes from here on up to where another walk through them is.
@@ -193,12 +193,12 @@ impl<'a> ThriftWalk<'a> {
 
     /// A boolean in a list: a byte.
     pub fn listed_boolean(&mut self) -> Result<bool> {
-        self.byte().map(|byte| byte == 1).map_err(ThriftDamage::told)
+        self.byte().map(|byte| byte == 1).map_err(ThriftDamage::error)
     }
 
     /// The element type and the stated length of a list; the length is not checked yet.
     pub fn list(&mut self) -> Result<(Wire, u64)> {
-        self.list_head().map_err(ThriftDamage::told)
+        self.list_head().map_err(ThriftDamage::error)
     }
 
     fn list_head(&mut self) -> ThriftResult<(Wire, u64)> {
@@ -215,7 +215,7 @@ impl<'a> ThriftWalk<'a> {
     /// `visit` reads the field and returns true, or returns false to have it skipped.
     pub fn fields(&mut self, mut visit: impl FnMut(&mut Self, i16, Wire) -> Result<bool>) -> Result<()> {
         let mut number = 0_i16;
-        while let Some(wire) = self.field(&mut number).map_err(ThriftDamage::told)? {
+        while let Some(wire) = self.field(&mut number).map_err(ThriftDamage::error)? {
             if !visit(self, number, wire)? {
                 self.pass(wire)?;
             }
@@ -225,7 +225,7 @@ impl<'a> ThriftWalk<'a> {
 
     /// Skips a value of this wire type.
     pub fn pass(&mut self, wire: Wire) -> Result<()> {
-        self.skip(wire, MAX_DEPTH).map_err(ThriftDamage::told)
+        self.skip(wire, MAX_DEPTH).map_err(ThriftDamage::error)
     }
 
     #[inline]

@@ -118,7 +118,7 @@ pub enum Unreadable {
 
 impl Unreadable {
     /// The error for whoever reads the column.
-    pub fn told(self) -> Error {
+    pub fn error(self) -> Error {
         Error::data(match self {
             Self::Encrypted => {
                 "the column is encrypted, which is not supported: leave it out (columns=)".into()

@@ -4,7 +4,7 @@
 
 use parquet::basic::Type as Physical;
 
-/// A release, as far as its name and its version are told.
+/// A release, as far as its name and its version are stated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Writer {
     program: Program,
@@ -29,8 +29,8 @@ enum Program {
 impl Writer {
     /// The release that a footer names, as in `parquet-mr version 1.12.3 (build f8dced1)`.
     pub fn of(created_by: Option<&str>) -> Self {
-        let told = created_by.unwrap_or_default();
-        let (name, rest) = told.split_once(" version ").unwrap_or((told, ""));
+        let text = created_by.unwrap_or_default();
+        let (name, rest) = text.split_once(" version ").unwrap_or((text, ""));
         let program = match name.trim() {
             "parquet-cpp-arrow" => Program::Arrow,
             "parquet-cpp" => Program::Cpp,
@@ -110,9 +110,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_are_told_by_name_and_version() {
-        let writer = |told: &str| Writer::of(Some(told));
-        let arrow = |told: &str| writer(&format!("parquet-cpp-arrow version {told}")).version;
+    fn releases_are_read_by_name_and_version() {
+        let writer = |text: &str| Writer::of(Some(text));
+        let arrow = |text: &str| writer(&format!("parquet-cpp-arrow version {text}")).version;
         assert_eq!(arrow("4.0.1"), [4, 0, 1]);
         assert_eq!(arrow("12.0.0-SNAPSHOT"), [12, 0, 0]);
         assert_eq!(arrow("9.0"), [9, 0, 0]);
@@ -145,7 +145,7 @@ mod tests {
             assert!(java("1.10.0").knows_bounds(physical, is_signed));
         }
         assert!(java("1.2.9").counts_dictionary_headers() && !java("1.2.8").counts_dictionary_headers());
-        let indexes = |told: &str| Writer::of(Some(told)).indexes_list_rows();
+        let indexes = |text: &str| Writer::of(Some(text)).indexes_list_rows();
         assert!(indexes("parquet-mr version 1.13.1") && indexes("parquet-rs version 58.0.0"));
         assert!(!indexes("parquet-mr version 1.10.1") && !indexes("ClickHouse v25") && !indexes("by hand"));
     }

@@ -41,15 +41,15 @@ impl PageScanner<'_> {
         {
             return KnownPages::All(found.pages.clone());
         }
-        let told = index.and_then(|place| read_index(self.source(), place, self.chunk()).ok());
-        let fits = |told: &Vec<PagePlace>| match &stated {
+        let indexed = index.and_then(|place| read_index(self.source(), place, self.chunk()).ok());
+        let fits = |indexed: &Vec<PagePlace>| match &stated {
             Ok(found) if found.values == values && found.rows.is_none() => {
-                is_same_pages(told, &found.pages, values)
+                is_same_pages(indexed, &found.pages, values)
             }
-            _ => !told.is_empty(),
+            _ => !indexed.is_empty(),
         };
-        match (told.filter(fits), stated) {
-            (Some(told), _) => KnownPages::All(told),
+        match (indexed.filter(fits), stated) {
+            (Some(indexed), _) => KnownPages::All(indexed),
             (None, Ok(found)) if found.values != values => KnownPages::Nothing(Error::data(format!(
                 "the headers of the pages state {} values, the footer {values}",
                 found.values
@@ -69,7 +69,7 @@ impl PageScanner<'_> {
                 let count = header.values() as u64;
                 let begun = if is_flat { Some(count) } else { self.begun_rows(&header, offset + length) };
                 let first_row = rows.filter(|_| begun.is_some()).unwrap_or(values);
-                pages.push(PagePlace { offset, first_row, told_rows: begun });
+                pages.push(PagePlace { offset, first_row, index_rows: begun });
                 values = values.saturating_add(count);
                 rows = rows.zip(begun).map(|(rows, begun)| rows.saturating_add(begun));
             }

@@ -35,7 +35,7 @@ impl PageLocations {
             *known = KnownLocations::default();
         }
         let some = pages.iter().step_by(step);
-        known.pages.extend(some.map(|page| ((key(chunk), page.first_row), (page.offset, page.told_rows))));
+        known.pages.extend(some.map(|page| ((key(chunk), page.first_row), (page.offset, page.index_rows))));
     }
 
     /// Notes that all headers of a column chunk were looked at.
@@ -52,8 +52,8 @@ impl PageLocations {
     pub fn last(&self, chunk: &ColumnChunk, row: u64) -> Option<PagePlace> {
         let known = locked(&self.0);
         let mut pages = known.pages.range((key(chunk), 0)..=(key(chunk), row));
-        let (&(_, first_row), &(offset, told_rows)) = pages.next_back()?;
-        Some(PagePlace { offset, first_row, told_rows })
+        let (&(_, first_row), &(offset, index_rows)) = pages.next_back()?;
+        Some(PagePlace { offset, first_row, index_rows })
     }
 }
 
@@ -62,13 +62,13 @@ fn key(chunk: &ColumnChunk) -> ChunkKey {
 }
 
 /// Whether an index names these pages, which have so many values together, and in none more rows than it has values.
-pub fn is_same_pages(told: &[PagePlace], pages: &[PagePlace], values: u64) -> bool {
+pub fn is_same_pages(indexed: &[PagePlace], pages: &[PagePlace], values: u64) -> bool {
     let ends = pages.iter().skip(1).map(|page| page.first_row).chain([values]);
     let has_room =
         |rows: Option<u64>, values: u64| rows.is_some_and(|rows| (values.min(1)..=values).contains(&rows));
-    told.len() == pages.len()
-        && told.iter().zip(pages).zip(ends).all(|((told, page), end)| {
-            told.offset == page.offset && has_room(told.told_rows, end.saturating_sub(page.first_row))
+    indexed.len() == pages.len()
+        && indexed.iter().zip(pages).zip(ends).all(|((indexed, page), end)| {
+            indexed.offset == page.offset && has_room(indexed.index_rows, end.saturating_sub(page.first_row))
         })
 }
 
@@ -81,7 +81,7 @@ mod tests {
     use crate::format::metadata::writer::Writer;
 
     #[test]
-    fn the_last_page_up_to_a_row_is_told_of_each_chunk() {
+    fn the_last_page_up_to_a_row_is_known_of_each_chunk() {
         let chunk = |start, end, is_flat: bool| ColumnChunk {
             start,
             end,
@@ -97,7 +97,7 @@ mod tests {
             writer: Writer::default(),
         };
         let places = PageLocations::default();
-        let page = |first_row| PagePlace { offset: 1000 + first_row, first_row, told_rows: None };
+        let page = |first_row| PagePlace { offset: 1000 + first_row, first_row, index_rows: None };
         let (one, other) = (chunk(4, 5000, true), chunk(9, 5000, true));
         places.note(&one, &[page(0), page(10), page(30)]);
         places.note(&other, &[page(20)]);

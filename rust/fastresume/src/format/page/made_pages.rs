@@ -76,7 +76,7 @@ impl<'a> MadePages<'a> {
             definition_encoding: Encoding::RLE,
             levels,
             rows: None,
-            is_told: false,
+            is_indexed: false,
             is_doubtful: false,
             is_padded: false,
         }))

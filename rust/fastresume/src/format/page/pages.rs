@@ -20,7 +20,7 @@ impl Pages<'_> {
     /// Passes over whole data pages; see `PageScanner::pass_rows`.
     ///
     /// # Errors
-    /// As told there.
+    /// As there.
     pub fn pass_rows(&mut self, row: usize, rows: usize) -> Result<usize> {
         match self {
             Self::Stored(pages) => pages.pass_rows(row, rows),

@@ -119,7 +119,7 @@ pub struct PageStart {
     /// Its rows, if the header states them, or an index of the pages led to it.
     pub rows: Option<u64>,
     /// Whether an index led to it, which counts from where a row begins.
-    pub is_told: bool,
+    pub is_indexed: bool,
     /// Whether its values may have another encoding than its header states, for all that the footer tells.
     pub is_doubtful: bool,
     /// Whether some zeros may stand behind its values.
@@ -188,7 +188,7 @@ impl PageStart {
 }
 
 impl<'a> PageReader<'a> {
-    /// The pages of a chunk: whether their checksums are compared, and what is told of one that has none.
+    /// The pages of a chunk: whether their checksums are compared, and what is noted of one that has none.
     ///
     /// # Errors
     /// `Data` if the chunk lies outside of the file, or its codec is not known.
@@ -234,7 +234,7 @@ impl<'a> PageReader<'a> {
     /// Notes that the present page of a flat column was decoded; see [`PageScanner::note_decoded`].
     ///
     /// # Errors
-    /// As told there.
+    /// As there.
     pub fn note_decoded(&mut self, is_counted: bool) -> Result<()> {
         self.walk.note_decoded(is_counted)
     }
@@ -303,8 +303,8 @@ impl<'a> PageReader<'a> {
             levels: header.level_bytes().map_or(PageLevels::Before, |(repetition, definition)| {
                 PageLevels::Apart(repetition, definition)
             }),
-            rows: page.told_rows.or(header.stated_rows().filter(|_| counts_rows)),
-            is_told: page.told_rows.is_some(),
+            rows: page.index_rows.or(header.stated_rows().filter(|_| counts_rows)),
+            is_indexed: page.index_rows.is_some(),
             is_doubtful,
             is_padded,
         }))

@@ -35,7 +35,7 @@ pub struct PassedPage {
     pub offset: u64,
     pub header: PageHeader,
     /// Its rows, if an index of the pages led to it.
-    pub told_rows: Option<u64>,
+    pub index_rows: Option<u64>,
 }
 
 /// Walks the pages of one column chunk, which need not be decompressed for that.
@@ -65,7 +65,7 @@ pub struct PageScanner<'a> {
     /// Whether all headers were looked at, since others may read another part, or this one passes over some.
     is_checked: bool,
     /// The rows of the next page, if an index led to it.
-    told_rows: Option<u64>,
+    index_rows: Option<u64>,
     /// The first row of the next page, as far as it was found: there may be more rows in between.
     row_found: u64,
     places: Arc<PageLocations>,
@@ -108,7 +108,7 @@ impl<'a> PageScanner<'a> {
             deferred: None,
             has_dictionary: false,
             is_checked,
-            told_rows: None,
+            index_rows: None,
             row_found: 0,
             places,
             levels: Levels::default(),
@@ -226,9 +226,9 @@ impl<'a> PageScanner<'a> {
         if self.chunk.is_flat() {
             self.places.note(&self.chunk, &pages);
         } else if let Some(place) = self.chunk.index.clone().filter(|_| can_be_indexed) {
-            let told = read_index(self.source.as_ref(), place, &self.chunk)?;
-            if is_same_pages(&told, &pages, self.chunk.values) {
-                self.places.note(&self.chunk, &told);
+            let indexed = read_index(self.source.as_ref(), place, &self.chunk)?;
+            if is_same_pages(&indexed, &pages, self.chunk.values) {
+                self.places.note(&self.chunk, &indexed);
             }
         }
         self.places.note_checked(&self.chunk);
@@ -239,15 +239,16 @@ impl<'a> PageScanner<'a> {
     ///
     /// # Errors
     /// As for reading the pages.
-    pub fn are_pages(mut self, told: &[PagePlace]) -> Result<bool> {
+    pub fn are_pages(mut self, indexed: &[PagePlace]) -> Result<bool> {
         let (pages, _) = self.all_pages()?;
-        let is_same = is_same_pages(told, &pages, self.chunk.values);
-        let has_same_rows = || told.iter().zip(&pages).all(|(told, page)| told.first_row == page.first_row);
+        let is_same = is_same_pages(indexed, &pages, self.chunk.values);
+        let has_same_rows =
+            || indexed.iter().zip(&pages).all(|(indexed, page)| indexed.first_row == page.first_row);
         Ok(is_same && (!self.chunk.is_flat() || has_same_rows()))
     }
 
     /// All data pages, with their first values, which are the first rows of a flat column; and whether none is of version 2, whose
-    /// rows are told by its levels.
+    /// rows are known by its levels.
     fn all_pages(&mut self) -> Result<(Vec<PagePlace>, bool)> {
         let (start, end, stated) = (self.chunk.start, self.chunk.end, self.chunk.values);
         let was_skipping = std::mem::replace(&mut self.is_skipping, end - start > LEAST_READ_BYTES);
@@ -256,7 +257,7 @@ impl<'a> PageScanner<'a> {
         while offset < end && (values < stated || !self.chunk.is_flat()) {
             let (header, length) = self.parse_header(offset)?;
             if header.is_data() {
-                pages.push(PagePlace { offset, first_row: values, told_rows: None });
+                pages.push(PagePlace { offset, first_row: values, index_rows: None });
                 values = values.saturating_add(header.values() as u64);
                 are_old &= header.level_bytes().is_none();
             }
@@ -311,7 +312,7 @@ impl<'a> PageScanner<'a> {
     /// Moves past the page whose header was read.
     pub fn pass(&mut self) -> Option<PassedPage> {
         let header = self.next.take()?;
-        let page = PassedPage { offset: self.offset, header, told_rows: self.told_rows.take() };
+        let page = PassedPage { offset: self.offset, header, index_rows: self.index_rows.take() };
         self.offset += page.header.compressed_bytes();
         if page.header.is_dictionary() {
             self.has_dictionary = true;
@@ -323,13 +324,13 @@ impl<'a> PageScanner<'a> {
     }
 
     /// Notes which rows begin in the page of lists that was passed by last, before another header is read: all pages up to here
-    /// had to be decompressed for that. So it is told at once, for others may be on their way through them.
+    /// had to be decompressed for that. So it is noted at once, for others may be on their way through them.
     pub fn note_rows(&mut self, rows: Range<usize>) {
         self.row_found = rows.end as u64;
         if !rows.is_empty() && self.is_checked {
             let first_row = rows.start as u64;
             self.places
-                .note(&self.chunk, &[PagePlace { offset: self.header_start, first_row, told_rows: None }]);
+                .note(&self.chunk, &[PagePlace { offset: self.header_start, first_row, index_rows: None }]);
         }
     }
 
@@ -350,7 +351,7 @@ impl<'a> PageScanner<'a> {
             (*self.memory, self.ahead) = (held, ahead);
             return checked;
         }
-        let next = PagePlace { offset: self.offset, first_row: self.row_found, told_rows: None };
+        let next = PagePlace { offset: self.offset, first_row: self.row_found, index_rows: None };
         if self.offset < self.chunk.end {
             self.places.note(&self.chunk, &[next]);
         }
@@ -392,7 +393,7 @@ impl<'a> PageScanner<'a> {
         Ok(passed)
     }
 
-    /// How many rows begin in the next page, if that can be told without decompressing it.
+    /// How many rows begin in the next page, if that can be known without decompressing it.
     fn rows_of(&mut self, header: &PageHeader) -> Result<Option<usize>> {
         let count = header.values();
         if self.chunk.is_flat() {
@@ -440,7 +441,7 @@ impl<'a> PageScanner<'a> {
         }
         self.next = None;
         self.offset = page.offset;
-        self.told_rows = page.told_rows;
+        self.index_rows = page.index_rows;
         self.row_found = page.first_row;
         Ok(page.first_row - row)
     }
