@@ -133,9 +133,9 @@ if not TYPE_CHECKING:
             from fastresume.options.hints import OF_NAMES
 
             near = None if name.startswith("_") else nearest(name, __all__)
-            told = "" if near is None else f": did you mean fr.{near}?"
-            told = f": write {OF_NAMES[name]}" if name in OF_NAMES else told
-            raise AttributeError(f"module 'fastresume' has no attribute {name!r}{told}")
+            hint = "" if near is None else f": did you mean fr.{near}?"
+            hint = f": write {OF_NAMES[name]}" if name in OF_NAMES else hint
+            raise AttributeError(f"module 'fastresume' has no attribute {name!r}{hint}")
         globals()[name] = found
         return found
 

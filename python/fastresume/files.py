@@ -43,7 +43,7 @@ def is_there(path: Path) -> bool:
     """Whether there is something of that name, were it a link to nothing.
 
     Raises:
-        OSError: if that can't be told: it is not taken for a no.
+        OSError: if that can't be known: it is not taken for a no.
     """
     try:
         path.lstat()

@@ -251,7 +251,7 @@ class Loader:
         """Lets the dataset of a stream find the round of the next batch, which may take long."""
         if self._watchdog is None:
             return self.dataset._follow()
-        self._watchdog.begin(self.dataset._told_of_wait)
+        self._watchdog.begin(self.dataset._wait_in_words)
         try:
             return self.dataset._follow()
         finally:
@@ -388,8 +388,8 @@ class Loader:
         def __getattr__(self, name):
             """Says what to write for a method of others' loaders."""
             of_dataset = not name.startswith("_") and hasattr(ResumableDataset, name)
-            told = {name: f"loader.dataset.{name}"} if of_dataset else METHODS_OF_DATASETS
-            refuse_attribute(self, name, "a Loader", told)
+            hints = {name: f"loader.dataset.{name}"} if of_dataset else METHODS_OF_DATASETS
+            refuse_attribute(self, name, "a Loader", hints)
 
     def _put(self, batch: Batch) -> Batch:
         """The batch on this loader's device."""

@@ -43,7 +43,7 @@ Stages = Sequence[tuple[int, Mapping[str, float]]]
 
 _log = logging.getLogger("fastresume")
 
-_MOST_TOLD = 8
+_MOST_NAMED = 8
 """An error names this many differences between sources."""
 
 
@@ -236,9 +236,9 @@ class Mixture(ResumableDataset):
             )
         return super()._of_worker(worker, workers)
 
-    def _told_of_wait(self, seconds: float) -> str:
+    def _wait_in_words(self, seconds: float) -> str:
         stream = self._stream
-        return super()._told_of_wait(seconds) if stream is None else stream._told_of_wait(seconds)
+        return super()._wait_in_words(seconds) if stream is None else stream._wait_in_words(seconds)
 
     def _after_save(self) -> Callable[[], None] | None:
         return None if self._stream is None else self._stream._after_save()
@@ -418,8 +418,8 @@ def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: 
                 "leave world= out of the source, or write it of the Mixture"
             )
         if spec.has_batch_size and spec.batch_size != batch_size:
-            told = "source %r has batch_size=%d, and the mixture's own counts: %d"
-            _log.info(told, name, spec.batch_size, batch_size)
+            message = "source %r has batch_size=%d, and the mixture's own counts: %d"
+            _log.info(message, name, spec.batch_size, batch_size)
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:
@@ -456,10 +456,10 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
     """Refuses sources whose tensors differ, or that count others.
 
     Raises:
-        ValueError: telling all differences, up to some number.
+        ValueError: telling all unlike, up to some number.
     """
     (first_name, first), *others = datasets.items()
-    told: list[str] = []
+    unlike: list[str] = []
     for name, dataset in others:
         counted, of_first = dataset._spec.counted, first._spec.counted
         if counted != of_first:
@@ -471,27 +471,27 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
         for key in dict.fromkeys((*own, *its)):
             if key not in its or key not in own:
                 there, lacking = (first_name, name) if key in own else (name, first_name)
-                told.append(f"{key!r} is in {there!r}, and not in {lacking!r}")
-            elif _told(own[key]) != _told(its[key]):
-                told.append(
-                    f"{key!r} is {_told(own[key])} in {first_name!r}, and {_told(its[key])} in {name!r}"
+                unlike.append(f"{key!r} is in {there!r}, and not in {lacking!r}")
+            elif _form(own[key]) != _form(its[key]):
+                unlike.append(
+                    f"{key!r} is {_form(own[key])} in {first_name!r}, and {_form(its[key])} in {name!r}"
                 )
         codes = first.dictionaries
-        told += [
+        unlike += [
             f"the codes of {key!r} mean other values in {first_name!r} than in {name!r}: fix them, as "
             ".codes(values=[...])"
             for key, values in dataset.dictionaries.items()
             if key in codes and codes[key] != values
         ]
-    if told:
-        more = f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
+    if unlike:
+        more = f"; and {len(unlike) - _MOST_NAMED} more" if len(unlike) > _MOST_NAMED else ""
         raise ValueError(
-            f"the sources of a Mixture must have the same tensors: {'; '.join(told[:_MOST_TOLD])}{more}. Say "
-            "it by columns=[...] of each, as fr.col(name).cast(...)"
+            f"the sources of a Mixture must have the same tensors: {'; '.join(unlike[:_MOST_NAMED])}{more}. "
+            "Say it by columns=[...] of each, as fr.col(name).cast(...)"
         )
 
 
-def _told(field: Field) -> str:
+def _form(field: Field) -> str:
     shape = ", ".join(map(str, field.shape))
     parts: list[Any] = [f"{str(field.dtype).removeprefix('torch.')} [{shape}]"]
     parts += [field.kind if field.is_jagged else "", field.unit or "", "masked" if field.is_masked else ""]

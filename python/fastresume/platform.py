@@ -249,8 +249,8 @@ def reset_peak() -> None:
 
 def processor_facts() -> dict[str, str]:
     """What Linux says about the first processor, by its own names; nothing elsewhere."""
-    told = _PROCESSORS
-    first = told.read_text().partition("\n\n")[0].splitlines() if told.exists() else []
+    file = _PROCESSORS
+    first = file.read_text().partition("\n\n")[0].splitlines() if file.exists() else []
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first)}
 
 

@@ -242,7 +242,7 @@ class RowsDataset(FilesDataset):
         Raises:
             SourceError: if it has ended.
         """
-        if self._session is None or named is None or text_of(named) == present.told_session:
+        if self._session is None or named is None or text_of(named) == present.session_text:
             return None
         found = self._session.found(named)
         spec = dataclasses.replace(found.spec, transforms=self._spec.transforms, masking=self._spec.masking)

@@ -264,7 +264,7 @@ def test_what_is_asked_of_a_stream_is_asked_of_the_mixture(broker: Start) -> Non
     live = mixture.datasets["live"]
     assert isinstance(live, KafkaDataset)
     assert mixture.watermark is None
-    assert re.match(r"next\(\) has waited 1.5 s for round 0, on rank 0 of 1\n", mixture._told_of_wait(1.5))
+    assert re.match(r"next\(\) has waited 1.5 s for round 0, on rank 0 of 1\n", mixture._wait_in_words(1.5))
     assert repr(mixture).startswith("Mixture(old 60.0%, live 40.0%; 0 rows")
     first = mixture.peek()
     plan = mixture.plan()

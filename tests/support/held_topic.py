@@ -54,7 +54,7 @@ class HeldTopic:
             yield left[part][:count]
             del left[part][:count]
 
-    def told(self) -> str:
+    def wait_in_words(self) -> str:
         """Nobody is waited for."""
         return "in memory"
 

@@ -222,7 +222,7 @@ def test_handlers_are_those_from_before_in_the_end_and_in_children() -> None:
     before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
     with Preemption(signals=[signal.SIGTERM]) as preemption:
         assert signal.getsignal(signal.SIGINT) is before[1]
-        assert preemption.told is None
+        assert preemption.received is None
         assert not preemption.is_due()
         context = multiprocessing.get_context("fork")
         waits = context.Event()
@@ -232,9 +232,9 @@ def test_handlers_are_those_from_before_in_the_end_and_in_children() -> None:
         child.terminate()
         child.join(SECONDS)
         assert child.exitcode == -signal.SIGTERM, "it is nobody's but its own"
-        assert preemption.told is None, "nor did the parent hear of it"
+        assert preemption.received is None, "nor did the parent hear of it"
         os.kill(os.getpid(), signal.SIGTERM)
-        assert preemption.told is signal.SIGTERM
+        assert preemption.received is signal.SIGTERM
         assert preemption.is_due()
         with pytest.raises(SystemExit) as ended:
             preemption.exit()

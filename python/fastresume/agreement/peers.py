@@ -112,8 +112,8 @@ class Peers:
                 f"{torch.distributed.get_world_size()} ranks: make it after"
             )
         if self._lost is not None:
-            told = f"{step}: " if step else ""
-            raise self.failed(f"{told}ranks don't answer since an earlier call: {self._lost}")
+            prefix = f"{step}: " if step else ""
+            raise self.failed(f"{prefix}ranks don't answer since an earlier call: {self._lost}")
 
     def each(self, step: str, work: Callable[[], T], join: Callable[[list[T]], list[R]]) -> R:
         """Does work on every rank, joins the results on rank 0, and returns to each rank its joined result.
@@ -134,7 +134,7 @@ class Peers:
         raised: list[BaseException] = []
         try:
             done = work()
-        except BaseException as error:  # noqa: BLE001  (told to all ranks, and raised below)
+        except BaseException as error:  # noqa: BLE001  (sent to all ranks, and raised below)
             done = self._failure(error)
             raised.append(error)
         gathered = self._answer(step, partial(self.gathered, (step, done)))
@@ -150,7 +150,7 @@ class Peers:
             if not failures:
                 try:
                     shares = join(results)
-                except BaseException as error:  # noqa: BLE001  (told to all ranks, and raised below)
+                except BaseException as error:  # noqa: BLE001  (sent to all ranks, and raised below)
                     failures = {0: self._failure(error, of_all=True)}
                     raised.append(error)
             if failures:
@@ -194,12 +194,12 @@ class Peers:
     def _raise(self, step: str, failures: dict[int, _Failure], raised: list[BaseException]) -> None:
         """Raises the failure; on the rank where it arose, with its traceback."""
         own = raised.pop() if raised else None
-        told = "; ".join(
+        message = "; ".join(
             one.text if self.world_size == 1 or one.is_of_all else f"rank {rank}: {one.text}"
             for rank, one in sorted(failures.items())[:_NAMED]
         )
         kind = next(iter(failures.values())).kind
-        error = self._kinds().get(kind, self.failed)(told if kind else f"{step}: {told}")
+        error = self._kinds().get(kind, self.failed)(message if kind else f"{step}: {message}")
         try:
             if own is None:
                 raise error

@@ -57,7 +57,7 @@ def _read(state: Mapping[str, Any] | Cursor) -> tuple[Cursor | None, str]:
 def _compare(texts: list[str]) -> None:
     by_text = ranks_by(enumerate(texts))
     if len(by_text) > 1:
-        each = (f"{named(ranks)}: {_told(text)}" for text, ranks in by_text.items())
+        each = (f"{named(ranks)}: {_in_words(text)}" for text, ranks in by_text.items())
         raise _core.StateError("ranks have states that differ: " + "; ".join(each))
 
 
@@ -75,5 +75,5 @@ def named(ranks: list[int]) -> str:
     return f"rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks[:MOST_NAMED])) + more
 
 
-def _told(text: str) -> str:
+def _in_words(text: str) -> str:
     return text if text.startswith("unreadable: ") else repr(Cursor(_core.Cursor.parse(text)))

@@ -60,8 +60,8 @@ class Account:
         blame.tell()
         self._tell_unproven_ends()
         # Rank 0 may be killed before it describes a round that others began: no later run counts that one.
-        told = (of.place for of in self._stretches if of.place.is_told_by_rank_0)
-        self._descriptions.tell_missing(told, self._report)
+        places = (of.place for of in self._stretches if of.place.is_described_by_rank_0)
+        self._descriptions.tell_missing(places, self._report)
         own = np.concatenate([np.empty(0, np.int64), *(stretch.index for stretch in self._stretches)])
         self._proof.check(own)
         is_member = np.isin(graph.records.start, list(graph.states))
@@ -109,14 +109,14 @@ class Account:
 
     def _tell_gaps(self, rounds: Iterable[StreamRound]) -> None:
         """Reports what was removed before it was read."""
-        for part, first, end in dict.fromkeys(gap for told in rounds for gap in told.gaps):
+        for part, first, end in dict.fromkeys(gap for each in rounds for gap in each.gaps):
             self._report.note(f"messages [{first}, {end}) of {part} were removed before they were read")
 
     def _is_plain(self, stretches: Sequence[Stretch]) -> bool:
         """Whether of a round no more is to be said than that it is finished."""
         is_masked = any(found for of in stretches for found in self._graph.records.masked[of.index])
-        is_told = not is_masked and not self._untold(stretches)
-        return stretches[-1].is_last and all(map(self._is_sound, stretches)) and is_told
+        is_known = not is_masked and not self._unknown(stretches)
+        return stretches[-1].is_last and all(map(self._is_sound, stretches)) and is_known
 
     def _tell_pass(self, stretches: Sequence[Stretch]) -> bool:
         """Reports a pass; returns whether it was finished and is proven."""
@@ -158,7 +158,7 @@ class Account:
         if dataset is None or dataset.units is None:
             return ""
         what = dataset.units.what
-        if trusted or self._untold(stretches):
+        if trusted or self._unknown(stretches):
             return f"; whether {what} is in them can't be told"
         return f"; {'with these ' if any(len(of.dropped) for of in stretches) else ''}{what} exactly once"
 
@@ -201,13 +201,13 @@ class Account:
     def _tell_mixture(self) -> None:
         of_stages = [list(group) for _, group in groupby(self._stretches, lambda each: each.place.stage)]
 
-        def is_told_with(stretches: Sequence[Stretch]) -> str | None:
+        def plain_shares(stretches: Sequence[Stretch]) -> str | None:
             """The shares of a pass that is a round of a stream, if nothing else is to be said of it."""
             place = stretches[0].place
             is_whole = place.rounds and not place.number and self._is_plain(stretches)
             return place.shares if is_whole else None
 
-        for shares, alike in groupby(of_stages, is_told_with):
+        for shares, alike in groupby(of_stages, plain_shares):
             if shares is None:
                 for stretches in alike:
                     self._tell_stage(stretches)
@@ -217,7 +217,7 @@ class Account:
         moved = [stand.names for stand in self._way]
         gone = {old for each in moved for old in each} - {new for each in moved for new in each.values()}
         for name in (name for name in names if name not in gone):
-            read = [stand.told.place for stand in self._way if name in stand.told.place.names]
+            read = [stand.logged.place for stand in self._way if name in stand.logged.place.names]
             place = next((place for place in reversed(read) if place.weights[place.names.index(name)]), None)
             self._report.finished.append(self._tell_source(name, place or (read[-1] if read else None)))
         self._report.counted = self._report.counted or {"rows"}
@@ -227,9 +227,9 @@ class Account:
         place, report, last = stretches[0].place, self._report, stretches[-1].place
         counted = self._descriptions.counted(place)
         report.counted.add(counted)
-        is_sound, untold = all(map(self._is_sound, stretches)), self._untold(stretches)
+        is_sound, unknown = all(map(self._is_sound, stretches)), self._unknown(stretches)
         what = "each exactly once" if is_sound else "not proven"
-        if counted != "rows" and is_sound and not untold:
+        if counted != "rows" and is_sound and not unknown:
             what += f", with all its {'tokens' if CUT_FROM_LISTS.get(counted) else 'rows'}"
         passes, batches = f"pass {place.epoch}", self._batches(stretches)
         if last.epoch != place.epoch:
@@ -239,8 +239,8 @@ class Account:
             f"  {passes}, stage {place.number}: {place.shares}: "
             f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {batches}"
         )
-        if untold:
-            report.tell([f"what the {counted} of {untold} batches held can't be told"])
+        if unknown:
+            report.tell([f"what the {counted} of {unknown} batches held can't be told"])
         self._tell_masked(stretches)
 
     def _tell_source(self, name: str, place: Place | None) -> int:
@@ -254,13 +254,13 @@ class Account:
         passes = dict(by_pass(taken.spans))
         if name in place.rounds:
             return self._tell_stream(name, place.rounds[name], passes, is_sound=is_sound)
-        told = []
+        counts = []
         for number in range(max(passes, default=-1) + 1):
             spans = passes.get(number, NOTHING)
             # A pass that was done before files came has as many rows as there were then.
             is_done = len(spans) == 1 and spans[0, 0] == 0 and int(spans[0, 1]) in taken.sizes
-            told.append((is_done, size(spans)))
-        for (is_done, count), group in groupby(enumerate(told), lambda each: each[1]):
+            counts.append((is_done, size(spans)))
+        for (is_done, count), group in groupby(enumerate(counts), lambda each: each[1]):
             numbers = [number for number, _ in group]
             span = f"pass {numbers[0]}" if len(numbers) == 1 else f"passes {numbers[0]}-{numbers[-1]}"
             how = "finished" if is_done else f"unfinished ({count / rows:.0%})"
@@ -271,7 +271,7 @@ class Account:
                 is_done
                 and is_sound
                 and units is not None
-                and not self._untold(self._stretches)
+                and not self._unknown(self._stretches)
                 and not trusted
             ):
                 once += f", with {units.what}" if count == rows else ""
@@ -279,7 +279,7 @@ class Account:
         if trusted:
             text = f"{name}: {trusted} of these {counted} on trust, before the declared start"
             self._report.lines.append(f"  {text}")
-        return sum(is_done for is_done, _ in told) if is_sound else 0
+        return sum(is_done for is_done, _ in counts) if is_sound else 0
 
     def _tell_stream(
         self, name: str, last: StreamRound, rounds: Mapping[int, Intervals], *, is_sound: bool
@@ -299,7 +299,7 @@ class Account:
             given = size(rounds[number])
             how = f"unfinished ({given / rows:.0%}): {given} rows, {once}"
             self._report.lines.append(f"  {name}: round {number} {how}")
-        self._tell_gaps(of for stand in self._way for of in stand.told.place.rounds.values())
+        self._tell_gaps(of for stand in self._way for of in stand.logged.place.rounds.values())
         return len(done) if is_sound else 0
 
     # ------------------------------------------------------------------------------------------- of both
@@ -307,9 +307,9 @@ class Account:
     def _is_sound(self, stretch: Stretch) -> bool:
         return stretch.is_sound and stretch.place.order_key not in self._proof.wrong
 
-    def _untold(self, stretches: Sequence[Stretch]) -> int:
+    def _unknown(self, stretches: Sequence[Stretch]) -> int:
         """The number of batches whose units have unknown contents."""
-        return sum(each in self._proof.untold for of in stretches for each in of.index.tolist())
+        return sum(each in self._proof.unknown for of in stretches for each in of.index.tolist())
 
     def _trusted(self) -> Mapping[str, Taken]:
         """What is taken on trust of each source, by its name at the end of the way."""
@@ -326,8 +326,8 @@ class Account:
                 spans[-1] = spans[-1][0], edge.step, ranks
             else:
                 spans.append((edge.step, edge.step, ranks))
-        told = (f"{first}-{last} on {ranks} rank{'s' if ranks > 1 else ''}" for first, last, ranks in spans)
-        return f"batches {', '.join(told)}"
+        texts = (f"{first}-{last} on {ranks} rank{'s' if ranks > 1 else ''}" for first, last, ranks in spans)
+        return f"batches {', '.join(texts)}"
 
     def _tell_masked(self, stretches: Sequence[Stretch]) -> None:
         """Lists the rows that were handed over as not valid: they count as delivered."""

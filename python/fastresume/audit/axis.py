@@ -111,7 +111,7 @@ class Axis:
         return found[:, 1:] + (found[:, :1] + self.first) * PASS
 
     @property
-    def told(self) -> Intervals:
+    def all_taken(self) -> Intervals:
         """The spans of all that counts as taken, with those of the passes before the first one."""
         early = np.arange(0 if self.is_round else self.first) * PASS
         return union(np.column_stack([early, early + self.rows]), self.spans(self.taken))
@@ -176,7 +176,7 @@ class Taken(NamedTuple):
     @classmethod
     def of(cls, axis: Axis) -> Self:
         """What counts as taken of an axis."""
-        return cls(axis.told, frozenset((axis.rows, *(end for end, _ in axis.ends))))
+        return cls(axis.all_taken, frozenset((axis.rows, *(end for end, _ in axis.ends))))
 
     def plus(self, spans: Intervals, rows: int) -> Taken:
         """These and more, of passes of `rows` rows."""
@@ -188,10 +188,10 @@ class Taken(NamedTuple):
         In a pass that was done, rows that were added later count as taken. Of a stream, only the present
         round is compared.
         """
-        told, spans = axis.told, self.spans
+        all_taken, spans = axis.all_taken, self.spans
         if axis.is_round:
             spans = common(spans, np.array([[axis.first * PASS, ENDLESS]]))
-        lacking = common(told, without(spans, ENDLESS))
+        lacking = common(all_taken, without(spans, ENDLESS))
         passes, first = np.divmod(lacking[:, 0], PASS)
         is_later = np.isin(first, sorted(self.sizes)) & (lacking[:, 1] == passes * PASS + axis.rows)
         if is_later.any():  # if the pass was whole before they came
@@ -199,4 +199,4 @@ class Taken(NamedTuple):
             of = np.searchsorted(spans[:, 0], whole[:, 0])
             own = np.concatenate([spans, [[-1, -1]]])[of]
             is_later &= (own == whole).all(axis=1)
-        return lacking[~is_later], common(spans, without(told, ENDLESS))
+        return lacking[~is_later], common(spans, without(all_taken, ENDLESS))

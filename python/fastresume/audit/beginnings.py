@@ -37,10 +37,10 @@ def tell_beginnings(graph: BatchGraph, history: History, way: Sequence[Stand], r
     if len(others) == 1 and (number := runs.index(next(iter(others)))) < len(ORDINALS):
         whose = ORDINALS[number]
     do = "batch of the {} does not count" if lost == 1 else "batches of the {} do not count"
-    told = f"{len(runs)} runs began at the start of pass 0; {lost} {do.format(whose)}"
+    note = f"{len(runs)} runs began at the start of pass 0; {lost} {do.format(whose)}"
     if len({graph.states[run] for run in runs}) > 1:
-        told += "; their sources or weights differ: give another job a directory of its own"
-    report.note(told)
+        note += "; their sources or weights differ: give another job a directory of its own"
+    report.note(note)
 
 
 def _batches_of_runs(graph: BatchGraph, history: History) -> Mapping[int, int]:

@@ -1,4 +1,4 @@
-"""Why states are not proven, told once each: logs that are missing, batches that a rank never delivered."""
+"""Why states are not proven, each cause once: logs that are missing, batches that a rank never delivered."""
 
 from __future__ import annotations
 

@@ -44,9 +44,9 @@ class Descriptions:
             if start.units is not None:
                 self._units[place.fingerprint, place.selection] = start.units
             for name, weight in zip(place.names, place.weights, strict=True):
-                told = (start.sources or {}).get(name)
-                if place.is_mixture and weight and told is not None and name not in place.rounds:
-                    files = json.dumps(list(told))
+                named = (start.sources or {}).get(name)
+                if place.is_mixture and weight and named is not None and name not in place.rounds:
+                    files = json.dumps(list(named))
                     if self._named.setdefault(place.files[name], files) != files:
                         self.contradictions.append(
                             f"{start.file} names other files of {name} than another log"
@@ -71,8 +71,8 @@ class Descriptions:
         if key not in self._loaded:
             found = None
             with contextlib.suppress(ValueError, KeyError, TypeError):
-                told = self._units[place.fingerprint, place.selection]
-                found = rows.of_units(told, base64.b64decode(told["contents"]))
+                described = self._units[place.fingerprint, place.selection]
+                found = rows.of_units(described, base64.b64decode(described["contents"]))
             self._loaded[key] = found if found is not None and found.starts[-1] == place.positions else None
         return self._loaded[key]
 
@@ -106,11 +106,11 @@ class Descriptions:
 
         Names that change places do so together.
         """
-        told = {old: new for old, new in renamed.items() if old in one.files and new in other.files}
-        moved = {old for old in told if not self.are_related(one, old, other, old)}
-        while more := {old for old in told if old in map(told.get, moved) or told[old] in moved} - moved:
+        kept = {old: new for old, new in renamed.items() if old in one.files and new in other.files}
+        moved = {old for old in kept if not self.are_related(one, old, other, old)}
+        while more := {old for old in kept if old in map(kept.get, moved) or kept[old] in moved} - moved:
             moved |= more
-        names = {name: told[name] or name if name in moved else name for name in one.names}
+        names = {name: kept[name] or name if name in moved else name for name in one.names}
         return names if len(set(names.values())) == len(names) else {name: name for name in one.names}
 
     def share_a_source(self, one: Place, other: Place, renamed: Renamed) -> bool:

@@ -22,10 +22,10 @@ from fastresume.audit.axis import Taken
 from fastresume.audit.batch_graph import BatchGraph, Edge
 from fastresume.audit.descriptions import Descriptions, Renamed
 from fastresume.audit.log_format import Integers
+from fastresume.audit.logged_state import LoggedState
 from fastresume.audit.place import Place
 from fastresume.audit.ranges import NOTHING, common, coverage, size, union, without
 from fastresume.audit.report import Report
-from fastresume.audit.told import Told
 from fastresume.buffers import Intervals
 
 Places = Mapping[int, Place]
@@ -64,8 +64,8 @@ class Stand:
     Args:
         delivered: what was delivered of each source on the way to it, or is taken on trust.
         rows: how many rows these are.
-        told: what the logs say of the state.
-        given: the positions of the stage that were delivered after the place that `told` names.
+        logged: what the logs say of the state.
+        given: the positions of the stage that were delivered after the place that `logged` names.
         is_sound: whether the state says what was delivered.
         next: the pass and the number of the batch that follows; None if they are not known.
         before: the state before; None where a way begins.
@@ -75,7 +75,7 @@ class Stand:
 
     delivered: Mapping[str, Taken]
     rows: int
-    told: Told
+    logged: LoggedState
     given: Intervals = field(default_factory=lambda: NOTHING)
     is_sound: bool = True
     next: tuple[int, int] | None = None
@@ -139,15 +139,15 @@ class History:
         ]
         if not unknown:
             return
-        told, by_mark = self._told(), {self.known[state].mark: list[int]() for state in unknown}
-        for state, found in told.items():
+        logged, by_mark = self._logged(), {self.known[state].mark: list[int]() for state in unknown}
+        for state, found in logged.items():
             if found.mark in by_mark:
                 by_mark[found.mark].append(state)
 
         def joins(state: int, other: int) -> bool:
             if other == state:
                 return False
-            place, before = self.known[state], told[other]
+            place, before = self.known[state], logged[other]
             names = self._descriptions.names_now(before.place, place, self._renamed.get(state, {}))
             self._new_names[state] = {old: new for old, new in names.items() if old != new}
             return self._are_one(before, place, names)
@@ -166,52 +166,52 @@ class History:
                 graph.joined[state] = other  # which tells why it is not proven
                 break
 
-    def _told(self) -> dict[int, Told]:
+    def _logged(self) -> dict[int, LoggedState]:
         """What the logs say of all states to which batches lead from known ones."""
         graph = self._graph
-        told = {state: Told(place) for state, place in self.known.items()}
-        queue = deque(told)
+        logged = {state: LoggedState(place) for state, place in self.known.items()}
+        queue = deque(logged)
         while queue:
             state = queue.popleft()
             for number in graph.leaving.get(state, ()):
                 edge = graph.edges[number]
-                if edge.after not in told:
-                    told[edge.after] = self._after(self._leaving(told[state], edge), [edge])
+                if edge.after not in logged:
+                    logged[edge.after] = self._after(self._leaving(logged[state], edge), [edge])
                     queue.append(edge.after)
-        return told
+        return logged
 
-    def _leaving(self, told: Told, edge: Edge) -> Told:
+    def _leaving(self, logged: LoggedState, edge: Edge) -> LoggedState:
         """What the logs say of the state before a batch: the batch's own stage, if a log names it there."""
         start = int(self._graph.records.start[self._graph.kept[edge.first]])
         stage = self._stages.get(edge.before, {}).get(int(self._graph.topology_of[start]))
-        return told if stage is None else Told(stage)
+        return logged if stage is None else LoggedState(stage)
 
-    def _after(self, told: Told, edges: Sequence[Edge]) -> Told:
+    def _after(self, logged: LoggedState, edges: Sequence[Edge]) -> LoggedState:
         last = edges[-1]
-        return told.after(
+        return logged.after(
             self._graph.start_of(last).cut, len(edges), self._dropped(last) if last.is_last else None
         )
 
     def _dropped(self, edge: Edge) -> Intervals:
         return self._graph.dropped(int(self._graph.kept[edge.first]))
 
-    def _are_one(self, told: Told, place: Place, names: Mapping[str, str]) -> bool:
+    def _are_one(self, logged: LoggedState, place: Place, names: Mapping[str, str]) -> bool:
         """Whether a state says that the same was taken of the same sources as the logs say of another one.
 
         `names` has how these are named in it.
         """
-        if told.place.is_mixture != place.is_mixture:
+        if logged.place.is_mixture != place.is_mixture:
             return False
-        if place.round is not None and told.place.round is not None:
-            is_over = told.dropped is not None or told.place.is_between_rounds
+        if place.round is not None and logged.place.round is not None:
+            is_over = logged.dropped is not None or logged.place.is_between_rounds
             if place.is_start or is_over:
-                return place.is_start and is_over and place.round.follows(told.place.round)
-            if not place.round.grows(told.place.round):
+                return place.is_start and is_over and place.round.follows(logged.place.round)
+            if not place.round.grows(logged.place.round):
                 return False
-        before = {names[name]: axis for name, axis in told.place.taken_without(told.left).items()}
+        before = {names[name]: axis for name, axis in logged.place.taken_without(logged.left).items()}
         old_names = {new: old for old, new in names.items()}
         for name, axis in place.taken.items():
-            own, earlier = place.rounds.get(name), told.place.rounds.get(old_names.get(name, name))
+            own, earlier = place.rounds.get(name), logged.place.rounds.get(old_names.get(name, name))
             if place.is_mixture and own is not None and earlier is not None:
                 if own.number != earlier.number:
                     if len(axis.taken) or not before[name].is_done or not own.follows(earlier):
@@ -222,9 +222,9 @@ class History:
             taken = Taken.of(before[name]) if name in before else Taken()
             if any(map(len, taken.differences(axis))):
                 return False
-        taken_of = [name for name, axis in before.items() if len(axis.told)]
+        taken_of = [name for name, axis in before.items() if len(axis.all_taken)]
         return all(
-            self._descriptions.are_related(told.place, old_names[name], place, name) for name in taken_of
+            self._descriptions.are_related(logged.place, old_names[name], place, name) for name in taken_of
         )
 
     # --------------------------------------------------------------------------------------------- the ways
@@ -261,14 +261,14 @@ class History:
             delivered = {name: Taken.of(axis) for name, axis in place.taken.items()}
             is_root = state in self.roots
             return Stand(
-                delivered, place.mark[1] * (not is_root), Told(place), next=(0, 0) if is_root else None
+                delivered, place.mark[1] * (not is_root), LoggedState(place), next=(0, 0) if is_root else None
             )
         if graph.proven[state] is None:
             stand, names = self.stands[before], self._new_names[state]
             if self.known[state].round is not None and self.known[state].is_start:  # with rows of its own
-                return Stand({}, stand.rows, Told(self.known[state]), before=before)
+                return Stand({}, stand.rows, LoggedState(self.known[state]), before=before)
             delivered = {names.get(name, name): taken for name, taken in stand.delivered.items()}
-            return Stand(delivered, stand.rows, Told(self.known[state]), before=before, names=names)
+            return Stand(delivered, stand.rows, LoggedState(self.known[state]), before=before, names=names)
         at, edges = self._from_stand(state)
         return self._follow(at, edges)
 
@@ -285,12 +285,12 @@ class History:
     def _follow(self, state: int, edges: Sequence[Edge]) -> Stand:
         """How far the job had come after the batches that follow a state; checks what they delivered."""
         graph, stand, problems = self._graph, self.stands[state], self._report.problems
-        told = self._leaving(stand.told, edges[0])
-        before = stand.given if told is stand.told else NOTHING
-        place, last = told.place, edges[-1]
-        if told.dropped is not None:
+        logged = self._leaving(stand.logged, edges[0])
+        before = stand.given if logged is stand.logged else NOTHING
+        place, last = logged.place, edges[-1]
+        if logged.dropped is not None:
             self._report.problem(f"pass {last.epoch}: no log says from which state its batches follow")
-        after = self._after(told, edges)
+        after = self._after(logged, edges)
         index = graph.records_of(edges)
         ranges, dropped = graph.positions(index), after.dropped if after.dropped is not None else NOTHING
         whole = np.array([[0, place.positions]])

@@ -263,12 +263,12 @@ def _parse_masked(at: int, text: bytes) -> Masked:
 
 def masked_body(masked: Iterable[tuple[str, Integers]]) -> bytes:
     """The body of a record of rows that are masked, by cause."""
-    told = []
+    ranges = []
     for cause, rows in masked:
         ordered = np.unique(rows)
         parts = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1)
-        told.append([cause, [[int(part[0]), int(part[-1]) + 1] for part in parts if len(part)]])
-    return bytes([MASKED]) + json.dumps(told).encode()
+        ranges.append([cause, [[int(part[0]), int(part[-1]) + 1] for part in parts if len(part)]])
+    return bytes([MASKED]) + json.dumps(ranges).encode()
 
 
 def _parse_batches(
@@ -303,9 +303,9 @@ def _parse_batches(
         raise DamageError("a record is malformed")
     pairs = values[is_range].reshape(-1, 2)
     masks, contents = (np.full(len(spans), None, np.object_) for _ in range(2))
-    told: tuple[tuple[npt.NDArray[np.object_], Mapping[int, object]], ...]
-    told = (masks, masked), (contents, content)
-    for column, of_batches in told:
+    kinds: tuple[tuple[npt.NDArray[np.object_], Mapping[int, object]], ...]
+    kinds = (masks, masked), (contents, content)
+    for column, of_batches in kinds:
         for number, found in of_batches.items():
             if number < len(spans):  # else the batch was not handed over
                 column[number] = found

@@ -9,7 +9,7 @@ from fastresume.audit.ranges import NOTHING, size, union
 from fastresume.buffers import Intervals
 
 
-class Told(NamedTuple):
+class LoggedState(NamedTuple):
     """What the logs say of a state: a number of batches under a cut after a place.
 
     `dropped` is what the tail policy drops if the last of them ends the pass.
@@ -20,9 +20,9 @@ class Told(NamedTuple):
     batches: int = 0
     dropped: Intervals | None = None
 
-    def after(self, cut: Cut, batches: int, dropped: Intervals | None) -> Told:
+    def after(self, cut: Cut, batches: int, dropped: Intervals | None) -> LoggedState:
         """The same after more batches."""
-        return Told(self.place, cut, self.batches + batches, dropped)
+        return LoggedState(self.place, cut, self.batches + batches, dropped)
 
     @property
     def left(self) -> Intervals:

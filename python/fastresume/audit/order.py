@@ -95,12 +95,14 @@ class Dataset:
         """
         try:
             path = directory / units_file(fingerprint, selection or "")
-            told = json.loads(path.read_text()) if path.exists() else None
-            found = cls._of_rows(directory, fingerprint, selection if told is None else told["selection"])
-            if told is not None:
+            described = json.loads(path.read_text()) if path.exists() else None
+            found = cls._of_rows(
+                directory, fingerprint, selection if described is None else described["selection"]
+            )
+            if described is not None:
                 path = directory / contents_file(fingerprint, selection or "")
-                found = found.of_units(told, path.read_bytes() if path.exists() else b"")
-                if (told["fingerprint"], told["hash"]) != (fingerprint, selection):
+                found = found.of_units(described, path.read_bytes() if path.exists() else b"")
+                if (described["fingerprint"], described["hash"]) != (fingerprint, selection):
                     raise ValueError(f"the description is not that of {fingerprint} and {selection}")
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -121,21 +123,21 @@ class Dataset:
             raise ValueError("rows are selected that there are not")
         return cls(names, groups.astype(np.int64), starts.astype(np.int64), selected)
 
-    def of_units(self, told: Mapping[str, Any], contents: bytes) -> Self:
+    def of_units(self, description: Mapping[str, Any], contents: bytes) -> Self:
         """The units of these rows by their description, and by the digest of what each one holds, as bytes.
 
         Raises:
             ValueError, KeyError, TypeError: if it describes none.
         """
-        starts = np.array(told["starts"], np.int64)
-        groups = np.arange(len(self.files) + 1) if CUT_FROM_LISTS[told["counted"]] else self.groups
+        starts = np.array(description["starts"], np.int64)
+        groups = np.arange(len(self.files) + 1) if CUT_FROM_LISTS[description["counted"]] else self.groups
         if len(starts) != groups[-1] + 1 or starts[0] or (starts[1:] < starts[:-1]).any():
             raise ValueError("units have no such numbers")
         selected = np.array([[0, starts[-1]]], np.int64)
-        content = None if told["content"] is None else int(told["content"])
+        content = None if description["content"] is None else int(description["content"])
         each = _contents(contents, content, int(starts[-1]))
-        how = str(told["counted"]), str(told["unit"])
-        units = Units(*how, each, int(told["dropped_tokens"]), self)
+        how = str(description["counted"]), str(description["unit"])
+        units = Units(*how, each, int(description["dropped_tokens"]), self)
         return replace(self, groups=groups, starts=starts, selected=selected, units=units)
 
     @property

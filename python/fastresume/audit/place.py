@@ -57,17 +57,17 @@ class Place:
         except (ValueError, TypeError, LookupError, ArithmeticError, AttributeError) as cause:
             raise StateError(f"a state is not understood: {cause!r}") from None
 
-    def _read(self, told: Mapping[str, Any]) -> None:
-        order: dict[str, Any] = told["order"]
-        self.epoch: int = told["epoch"]
-        self.positions: int = told["dataset"]["rows"]
+    def _read(self, state: Mapping[str, Any]) -> None:
+        order: dict[str, Any] = state["order"]
+        self.epoch: int = state["epoch"]
+        self.positions: int = state["dataset"]["rows"]
         self.is_mixture = "mixture" in order
-        self.rounds = _rounds(told.get("round") or {})
-        self.fingerprint: str = told["dataset"]["fingerprint"]
-        self.selection: str | None = told["selection"]
-        self._cuts: list[list[int]] = told["cuts"]
-        self._consumed = np.array(told["consumed"], np.int64).reshape(-1, 2)
-        self._generations: list[list[int]] = told.get("generations", [])
+        self.rounds = _rounds(state.get("round") or {})
+        self.fingerprint: str = state["dataset"]["fingerprint"]
+        self.selection: str | None = state["selection"]
+        self._cuts: list[list[int]] = state["cuts"]
+        self._consumed = np.array(state["consumed"], np.int64).reshape(-1, 2)
+        self._generations: list[list[int]] = state.get("generations", [])
         self._stages: list[tuple[list[int], int, list[list[int]]]] = []
         if self.is_mixture:
             self._sources: list[list[Any]] = order["sources"]
@@ -84,7 +84,7 @@ class Place:
             self.orders, self.files = {ALONE: order}, {ALONE: files}
         self.names: list[str] = list(self.orders)
         self.rows: dict[str, int] = {source[0]: source[2] for source in self._sources}
-        self._order = json.dumps([self.epoch, told["dataset"], told["selection"], order])
+        self._order = json.dumps([self.epoch, state["dataset"], state["selection"], order])
 
     def _check(self) -> None:
         """Refuses numbers that no state has."""
@@ -130,7 +130,7 @@ class Place:
         return self.rounds.get(ALONE)
 
     @property
-    def is_told_by_rank_0(self) -> bool:
+    def is_described_by_rank_0(self) -> bool:
         """Whether it is a round of units, which rank 0's log describes and no file."""
         return self.round is not None and self.selection is not None
 
@@ -220,10 +220,10 @@ class Place:
             ends_before = [(end, self.epoch) for end, _ in self._generations]
             return [Axis(self.positions, self.epoch, ends_before, is_round=self.round is not None)]
         axes, came = [], []
-        for name, _, rows, _, told, *grown in self._sources:
+        for name, _, rows, _, taken_form, *grown in self._sources:
             first, balance, ends, in_pass = grown[0] if grown else (0, 0, [], [])
-            holes = np.array(told[1:], np.int64).reshape(-1, 2)
-            taken = without(holes, told[0]) if told else NOTHING
+            holes = np.array(taken_form[1:], np.int64).reshape(-1, 2)
+            taken = without(holes, taken_form[0]) if taken_form else NOTHING
             sizes = [*(of[1] for of in in_pass), rows]
             generations, is_round = [(end, last) for end, last in ends], name in self.rounds
             axes.append(Axis(sizes[0], first, generations, balance, taken, is_round))
@@ -270,12 +270,12 @@ def taken_in(axes: Sequence[Axis], weights: Sequence[int], positions: Intervals)
 
 def _rounds(named: Mapping[str, Any]) -> dict[str, StreamRound]:
     """The rounds of streams that a state names; a source's session is none."""
-    each = {ALONE: named, **{unquote(name): told for name, told in named.get("sessions", {}).items()}}
+    each = {ALONE: named, **{unquote(name): found for name, found in named.get("sessions", {}).items()}}
     keys = {"number", "parts", "topics", "watermarks"}
     return {
-        name: StreamRound.of(told)
-        for name, told in each.items()
-        if isinstance(told, Mapping) and keys <= set(told)
+        name: StreamRound.of(found)
+        for name, found in each.items()
+        if isinstance(found, Mapping) and keys <= set(found)
     }
 
 

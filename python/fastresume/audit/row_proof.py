@@ -35,7 +35,7 @@ class RowProof:
 
     Attributes:
         wrong: the `order_key`s of the places under which a batch is wrong.
-        untold: the batches of units whose contents are not known.
+        unknown: the batches of units whose contents are not known.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RowProof:
         self._everything: dict[tuple[int, int], int] = {}
         self._are_whole: dict[int, bool] = {}
         self.wrong: set[object] = set()
-        self.untold: set[int] = set()
+        self.unknown: set[int] = set()
 
     def check(self, index: Integers) -> None:
         """Checks records; tells which are wrong."""
@@ -63,9 +63,9 @@ class RowProof:
             self._compare(place, some, records.digest, self._rows, rows)
             if counted != "rows":
                 held = f"what the {counted} held is not what those of their places hold"
-                is_told = np.array([records.content[each] is not None for each in some], np.bool_)
-                is_known = self._compare(place, some[is_told], records.content, self._content, held)
-                self.untold.update((some[~is_told] if is_known else some).tolist())
+                has_content = np.array([records.content[each] is not None for each in some], np.bool_)
+                is_known = self._compare(place, some[has_content], records.content, self._content, held)
+                self.unknown.update((some[~has_content] if is_known else some).tolist())
 
     def place_of(self, edge: Edge) -> Place:
         """The place that a batch was logged under."""
@@ -87,12 +87,12 @@ class RowProof:
             self._report.problem(f"pass {place.epoch}: {span}, where there are {there}", details)
         return np.setdiff1d(index, beyond)
 
-    def _compare(self, place: Place, index: Integers, told: Any, expected: Expected, what: str) -> bool:
-        """Compares what batches told with what is expected; says whether that is known."""
+    def _compare(self, place: Place, index: Integers, digests: Any, expected: Expected, what: str) -> bool:
+        """Compares the digests of batches with what is expected; says whether that is known."""
 
         def differs(some: Integers) -> bool | None:
             due = expected(place, some)
-            return None if due is None else (sum(map(int, told[some])) - due) % (1 << 64) != 0
+            return None if due is None else (sum(map(int, digests[some])) - due) % (1 << 64) != 0
 
         def wrong(some: Integers) -> Iterator[Integers]:
             if differs(some):

@@ -40,17 +40,19 @@ class StreamRound:
     rows: Dataset
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Self:
+    def of(cls, described: Mapping[str, Any]) -> Self:
         """The round that the state of a stream has.
 
         Raises:
             ValueError, TypeError, KeyError, IndexError: if it is none.
         """
-        topics = tuple(str(name) for name, _ in told["topics"])
-        count = (len(told["parts"][0]) - 4) // 3
+        topics = tuple(str(name) for name, _ in described["topics"])
+        count = (len(described["parts"][0]) - 4) // 3
         parts = dict[str, tuple[int, ...]]()
-        no_tokens = [[0] * (count + 1)] * len(told["parts"])
-        for (topic, number, *each), tokens in zip(told["parts"], told.get("tokens", no_tokens), strict=True):
+        no_tokens = [[0] * (count + 1)] * len(described["parts"])
+        for (topic, number, *each), tokens in zip(
+            described["parts"], described.get("tokens", no_tokens), strict=True
+        ):
             found = [*each[:2], tokens[0]]
             for generation in range(count):
                 offset, row, rows = each[3 * generation + 2 : 3 * generation + 5]
@@ -70,9 +72,11 @@ class StreamRound:
         starts = np.cumsum([0, *(rows for each in of_groups for rows in each)]).astype(np.int64)
         first_groups = np.cumsum([0, *map(len, of_groups)])
         whole = np.array([[0, starts[-1]]], np.int64)
-        gaps = tuple((f"{topics[topic]}:{of}", first, end) for topic, of, first, end in told.get("gaps", []))
+        gaps = tuple(
+            (f"{topics[topic]}:{of}", first, end) for topic, of, first, end in described.get("gaps", [])
+        )
         rows_of = Stretches(tuple(names), first_groups, starts, whole)
-        return cls(int(told["number"]), topics, parts, gaps, rows_of)
+        return cls(int(described["number"]), topics, parts, gaps, rows_of)
 
     def follows(self, before: StreamRound) -> bool:
         """Whether it begins where another round ends, or after what was removed between."""
@@ -86,8 +90,8 @@ class StreamRound:
             for of, first, after in sorted(self.gaps):
                 place = (after, 0, 0) if (of, first) == (part, place[0]) else place
             if begin != place:
-                told = (".".join(map(str, place[: 3 if any(place[2:]) else 2])) for place in (end, begin))
-                yield "{}: the round before ends at {}, and this one begins at {}".format(part, *told)
+                texts = (".".join(map(str, place[: 3 if any(place[2:]) else 2])) for place in (end, begin))
+                yield "{}: the round before ends at {}, and this one begins at {}".format(part, *texts)
 
     def grows(self, before: StreamRound) -> bool:
         """Whether it is another round with more rows after its own, or that round itself."""

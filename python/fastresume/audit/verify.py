@@ -151,7 +151,7 @@ def _introduce(
             f"dataset {last.fingerprint[:16]}: {last.positions} {counted}{of_files}, {how}; "
             f"{plural(logs, 'log')}"
         )
-    descriptions.tell_missing((place for place in places if not place.is_told_by_rank_0), report)
+    descriptions.tell_missing((place for place in places if not place.is_described_by_rank_0), report)
     for contradiction in descriptions.contradictions:
         report.problem(contradiction)
 

@@ -26,12 +26,12 @@ def of_tensor(tensor: Tensor, *marks: Tensor | None) -> Any:
     if tensor.ndim == 0:
         raise TypeError("a tensor without dimensions has no rows")
     values = _numpy(tensor)
-    told = {mark.ndim: _numpy(mark).reshape(-1) for mark in marks if mark is not None}
-    array = _primitive(arrow, values.reshape(-1), told.get(tensor.ndim))
+    masks = {mark.ndim: _numpy(mark).reshape(-1) for mark in marks if mark is not None}
+    array = _primitive(arrow, values.reshape(-1), masks.get(tensor.ndim))
     for axis in range(tensor.ndim - 1, 0, -1):
         rows = int(np.prod(values.shape[:axis]))
         lists = arrow.list_(array.type, values.shape[axis])
-        array = arrow.Array.from_buffers(lists, rows, [_bits(arrow, told.get(axis))], children=[array])
+        array = arrow.Array.from_buffers(lists, rows, [_bits(arrow, masks.get(axis))], children=[array])
     return array
 
 

@@ -391,10 +391,10 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         def __getattr__(self, name):
             """Says how a tensor is taken."""
             is_tensor = not name.startswith("_") and name in self._tensors
-            told = {name: f"batch[{name!r}]"} if is_tensor else METHODS_OF_BATCHES
-            if name not in told and not name.startswith("_") and hasattr(Tensor, name):
-                told = {name: f"batch['name'].{name}, of one tensor"}
-            refuse_attribute(self, name, "a Batch", told)
+            hints = {name: f"batch[{name!r}]"} if is_tensor else METHODS_OF_BATCHES
+            if name not in hints and not name.startswith("_") and hasattr(Tensor, name):
+                hints = {name: f"batch['name'].{name}, of one tensor"}
+            refuse_attribute(self, name, "a Batch", hints)
 
     def __copy__(self) -> Self:
         return self._like(dict(self._tensors))
@@ -476,8 +476,8 @@ def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
     """The error for a key that a batch does not have."""
     if isinstance(key, str):
         return KeyError(bounded(f"no tensor {key!r} in the batch; there are: {', '.join(there)}"))
-    told = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
-    return TypeError(told) if isinstance(key, slice) else KeyError(bounded(told))
+    message = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
+    return TypeError(message) if isinstance(key, slice) else KeyError(bounded(message))
 
 
 def of_delivered(

@@ -433,10 +433,10 @@ class Jagged:
 
         def __getattr__(self, name):
             """Says what to write for what a tensor has."""
-            told = METHODS_OF_JAGGED
-            if name not in told and not name.startswith("_") and hasattr(Tensor, name):
-                told = {name: f".values.{name}, of the values of all rows"}
-            refuse_attribute(self, name, "a Jagged", told)
+            hints = METHODS_OF_JAGGED
+            if name not in hints and not name.startswith("_") and hasattr(Tensor, name):
+                hints = {name: f".values.{name}, of the values of all rows"}
+            refuse_attribute(self, name, "a Jagged", hints)
 
     def __repr__(self) -> str:
         marks = "" if self.valid is None else f", valid=bool[{len(self.valid)}]"

@@ -193,10 +193,10 @@ class Origin(NamedTuple):
         """Which source of a mixture each row, or unit, is of: int64 `[B]`; None for one dataset."""
         if not isinstance(self.sources, _core.Written):
             return self.sources
-        told = self.sources.row_sources()
-        if told is None:
+        found = self.sources.row_sources()
+        if found is None:
             return None
-        each = of_words(told)
+        each = of_words(found)
         return each if self.units is None else each[self.units.offsets[:-1]]
 
     @property
@@ -233,8 +233,8 @@ class Origin(NamedTuple):
             before, times = share.before(step), share.event_time(runs, self.row_sources)
             share = Sent(share.rank, share.seed, share.spans(step), *counts, before, times)
         place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        told = (self.damage, self.place_sources, self.units, self.marks)
-        return Origin, (*place, runs, self.masked, share, *told)
+        extras = (self.damage, self.place_sources, self.units, self.marks)
+        return Origin, (*place, runs, self.masked, share, *extras)
 
 
 def of_a_pass(value: Value | None) -> Value:

@@ -156,22 +156,22 @@ class Schema(Mapping[str, Field]):
 
     def __init__(self, layout: _core.Layout) -> None:
         self._fields: dict[str, Field] = {}
-        for told in layout.fields:
-            shape = told.shape
+        for planned in layout.fields:
+            shape = planned.shape
             field = Field(
-                name=told.name,
-                dtype=getattr(torch, told.dtype),
-                columns=tuple(told.columns),
-                is_stacked=told.is_stacked,
-                kind=told.kind,
-                is_masked=told.is_masked,
+                name=planned.name,
+                dtype=getattr(torch, planned.dtype),
+                columns=tuple(planned.columns),
+                is_stacked=planned.is_stacked,
+                kind=planned.kind,
+                is_masked=planned.is_masked,
                 size=prod(shape) if shape else None,
-                unit=told.unit,
+                unit=planned.unit,
                 sizes=tuple(shape) if len(shape) > 1 else (),
-                marks_values=told.mark_shape is not None,
-                mark_shape=tuple(told.mark_shape or ()),
-                null_count=told.null_count,
-                expression=told.expression,
+                marks_values=planned.mark_shape is not None,
+                mark_shape=tuple(planned.mark_shape or ()),
+                null_count=planned.null_count,
+                expression=planned.expression,
             )
             self._fields[field.name] = field
             if field.is_masked and not field.is_jagged:

@@ -14,8 +14,8 @@ MOST_LINES = 3
 
 def in_one_line(cause: Exception) -> str:
     """The error's type and text; for a long one, which may hold a traceback, its first and last line."""
-    told = "".join(traceback.format_exception_only(cause)).splitlines()
-    lines = [line.strip() for line in told if line.strip()]
+    texts = "".join(traceback.format_exception_only(cause)).splitlines()
+    lines = [line.strip() for line in texts if line.strip()]
     return " ".join(lines if len(lines) <= MOST_LINES else [lines[0], "...", lines[-1]])
 
 

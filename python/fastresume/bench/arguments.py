@@ -149,9 +149,9 @@ def _packing(text: str) -> tuple[str, int]:
 
 def _source(text: str) -> tuple[str, float]:
     """The path and the weight in PATH:WEIGHT."""
-    path, _, told = text.rpartition(":")
+    path, _, share = text.rpartition(":")
     try:
-        weight = float(told)
+        weight = float(share)
     except ValueError:
         weight = 0.0
     if not path or not 0 < weight < float("inf"):

@@ -141,9 +141,9 @@ def resumes(task: Task, contender: Contender, places: list[int], path: str) -> o
         seconds[str(place)] = time.perf_counter() - began
         if num_rows(batch) == 0:
             raise ValueError("the first batch after a resume has no rows")
-        if following is not None and (told := difference(_sum_of(batch, task), following)):
+        if following is not None and (found := difference(_sum_of(batch, task), following)):
             raise ValueError(
-                f"the first batch after a resume at {place} % is not the one that followed: {told}"
+                f"the first batch after a resume at {place} % is not the one that followed: {found}"
             )
         _end(reading)
         del reading, batch

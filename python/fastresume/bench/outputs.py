@@ -104,5 +104,5 @@ def _attempt(option: str, path: Path, write: Callable[[Path], None]) -> list[str
 
 def _reason(cause: Exception) -> str:
     """The error in one line."""
-    told = (cause.strerror if isinstance(cause, OSError) else None) or str(cause).strip()
-    return told.partition("\n")[0] or type(cause).__name__
+    text = (cause.strerror if isinstance(cause, OSError) else None) or str(cause).strip()
+    return text.partition("\n")[0] or type(cause).__name__

@@ -98,8 +98,8 @@ class Report:
         if not title or seconds[title] >= TELLING_SECONDS:
             return []
         rows = ceil(self.task.num_rows * TELLING_SECONDS / max(seconds[title], 1e-6))
-        told = f"a pass of {title} takes {1000 * seconds[title]:.0f} ms, much of it to open files"
-        return ["", f"too small to tell: {told}; some {rows} rows take {1000 * TELLING_SECONDS:.0f} ms"]
+        text = f"a pass of {title} takes {1000 * seconds[title]:.0f} ms, much of it to open files"
+        return ["", f"too small to tell: {text}; some {rows} rows take {1000 * TELLING_SECONDS:.0f} ms"]
 
     def pass_table(self) -> list[str]:
         """A line for each contender's passes."""
@@ -140,8 +140,8 @@ class Report:
         lines = table(heads, rows)
         stateless = [one.contender.name for one in self.measured if one.is_fit and not one.contender.resumes]
         if stateless:
-            told = f"no resumes of {', '.join(stateless)}: they have no state to resume from"
-            lines += ["", f"{told}; what reading up to a place takes them, their rows/s tell"]
+            text = f"no resumes of {', '.join(stateless)}: they have no state to resume from"
+            lines += ["", f"{text}; what reading up to a place takes them, their rows/s tell"]
         return lines
 
     def to_json(self) -> dict[str, Any]:
@@ -218,12 +218,12 @@ class Report:
         if self.faults:
             return [*absent, *(f"!!! {one.contender.name}: {one.problem}" for one in self.faults)]
         checked = sum(one.checksum is not None for one in self.measured)
-        told = f"all {checked} delivered" if checked > 1 else "it delivered"
+        text = f"all {checked} delivered" if checked > 1 else "it delivered"
         fine = {
-            "read": f"same rows: {told} what {REFERENCE} reads, every value of all {self.task.num_rows} rows",
-            "pack": f"same tokens: {told} each of the {self.task.num_rows} tokens once; what fills up a "
+            "read": f"same rows: {text} what {REFERENCE} reads, every value of all {self.task.num_rows} rows",
+            "pack": f"same tokens: {text} each of the {self.task.num_rows} tokens once; what fills up a "
             "sequence does not count",
-            "mix": f"by weight: {told} rows of the sources alone, whole, none more often than it is there, "
+            "mix": f"by weight: {text} rows of the sources alone, whole, none more often than it is there, "
             "and of each source its share",
         }
         return [*absent, fine[self.task.job]]

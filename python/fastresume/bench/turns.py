@@ -110,8 +110,8 @@ class Turns:
         try:
             for number, one in self._in_turns(found, "a pass of", step):
                 self._attempt(one, one.passes, what="pass", seconds=self.seconds)
-                told = _told(one, self.task.unit)
-                step.tell(f"round {number} of {self.rounds}: {one.contender.name}: {told}")
+                text = _in_words(one, self.task.unit)
+                step.tell(f"round {number} of {self.rounds}: {one.contender.name}: {text}")
             if self.places:
                 self._resume(resuming, step)
         except KeyboardInterrupt:
@@ -147,9 +147,9 @@ class Turns:
                 step.tell(f"checked: {one.contender.name}: {one.problem}")
                 continue
             is_mixture = self.task.job == "mix"  # whose contenders each have rows of their own
-            told = fault(one.checksum, self.task) if is_mixture else difference(one.checksum, expected, unit)
-            if told:
-                one.problem = f"OTHER {unit.upper()}S: {told}"
+            wrong = fault(one.checksum, self.task) if is_mixture else difference(one.checksum, expected, unit)
+            if wrong:
+                one.problem = f"OTHER {unit.upper()}S: {wrong}"
             fine = "rows by weight" if is_mixture else f"the same {unit}s"
             step.tell(f"checked: {one.contender.name}: {one.problem or fine}")
         return expected
@@ -165,7 +165,9 @@ class Turns:
             for number, one in self._in_turns(found, "resumes of", step):
                 path = paths[one.contender.name]
                 self._attempt(one, one.resumes, what="resumes", places=self.places, path=path)
-                step.tell(f"resumes {number} of {self.rounds}: {one.contender.name}: {_told_resumes(one)}")
+                step.tell(
+                    f"resumes {number} of {self.rounds}: {one.contender.name}: {_resumes_in_words(one)}"
+                )
 
     def _in_turns(self, found: Sequence[Measured], doing: str, step: Step) -> Iterator[tuple[int, Measured]]:
         for number in range(self.rounds):
@@ -182,7 +184,7 @@ class Turns:
             one.problem = f"failed: {cause}"
 
 
-def _told(one: Measured, unit: str) -> str:
+def _in_words(one: Measured, unit: str) -> str:
     """The last pass of a contender in words."""
     if one.problem:
         return one.problem
@@ -190,7 +192,7 @@ def _told(one: Measured, unit: str) -> str:
     return f"{turn['rows'] / turn['seconds'] / 1e6:.2f} million {unit}s/s"
 
 
-def _told_resumes(one: Measured) -> str:
+def _resumes_in_words(one: Measured) -> str:
     """The last resumes of a contender in words."""
     if one.problem:
         return one.problem

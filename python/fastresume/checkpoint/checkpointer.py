@@ -455,8 +455,8 @@ def _hear(pending: list[Future[Saved]], directory: Path, process: int) -> None:
     def tell(save: Future[Saved]) -> None:
         error = save.exception()
         if error is not None:
-            told = f"the last save into {directory} failed, and its Checkpointer was not closed: {error}"
-            warnings.warn(told, RuntimeWarning, stacklevel=2)
+            message = f"the last save into {directory} failed, and its Checkpointer was not closed: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     for save in pending:
         save.add_done_callback(tell)

@@ -20,7 +20,7 @@ CONFIG = "config"
 _OF_PLACE = {"global_batch_size", "paths", "version", "rows", "on_iter", "lanes", "groups"}
 """What may well differ, or is compared with the place in the data."""
 
-_MOST_TOLD = 6
+_MOST_NAMED = 6
 
 
 def allowed(names: Iterable[str]) -> frozenset[str]:
@@ -80,17 +80,17 @@ def compare(
     differing = []
     terms, warning = dict(seat.terms(saved.terms)), None
     if texts := _changes(terms.pop(CONFIG, None), present[CONFIG]):
-        more = f"; and {len(texts) - _MOST_TOLD} more" * (len(texts) > _MOST_TOLD)
+        more = f"; and {len(texts) - _MOST_NAMED} more" * (len(texts) > _MOST_NAMED)
         warning = (
             f"the job resumes from step {saved.step} with another dataset: "
-            f"{'; '.join(texts[:_MOST_TOLD])}{more}"
+            f"{'; '.join(texts[:_MOST_NAMED])}{more}"
         )
     for name, was in terms.items():
         now = present.get(name)
-        # What is not asked for, or not told by the loader, can't differ.
+        # What is not asked for, or not known by the loader, can't differ.
         if was is None or now is None or was == now or (name == "accumulation" and partial):
             continue
-        differing.append((name, f"{name} was {_told(was)}, and is {_told(now)}"))
+        differing.append((name, f"{name} was {_in_words(was)}, and is {_in_words(now)}"))
     refused = [text for name, text in differing if name not in allow]
     if refused:
         names = ", ".join(repr(name) for name, _ in differing if name not in allow)
@@ -119,8 +119,8 @@ def _changes(was: Any, now: Any, within: str = "") -> list[str]:
         elif key == "transforms":
             found.append(f"transforms were {_names(old)}, and are {_names(new)}")
         else:
-            was_told, is_told = (_argument(key, value) for value in (old, new))
-            found.append(f"{within}{key} was {was_told}, and is {is_told}")
+            past, present = (_argument(key, value) for value in (old, new))
+            found.append(f"{within}{key} was {past}, and is {present}")
     return found
 
 
@@ -136,5 +136,5 @@ def _names(transforms: Any) -> list[str]:
     return [one["name"] for one in transforms or ()]
 
 
-def _told(value: Any) -> str:
+def _in_words(value: Any) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value)

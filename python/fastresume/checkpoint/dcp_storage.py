@@ -192,16 +192,18 @@ class Reading:
         planner.set_up_planner(arranged, self.metadata, is_coordinator=True)
         saved = {name: path for name, path in self.paths().items() if path[0] in state}
         lacking = sorted(
-            _told(path)
+            _dotted(path)
             for name, path in saved.items()
             if is_whole(str(path[0])) and name not in planner.state_dict and self.is_needed(path)
         )
-        excess = sorted(_told(planner.mappings[name]) for name in planner.state_dict.keys() - saved.keys())
+        excess = sorted(_dotted(planner.mappings[name]) for name in planner.state_dict.keys() - saved.keys())
         if lacking or excess:
-            told = [f"it had {name!r}" for name in lacking[:1]] + [
+            differences = [f"it had {name!r}" for name in lacking[:1]] + [
                 f"it had no {name!r}" for name in excess[:1]
             ]
-            raise _core.StateError(f"what the checkpoint holds is not what there is now: {', '.join(told)}")
+            raise _core.StateError(
+                f"what the checkpoint holds is not what there is now: {', '.join(differences)}"
+            )
         self._reader.set_up_storage_reader(self.metadata, is_coordinator=True)
         try:
             local = self._reader.prepare_local_plan(planner.create_local_plan())
@@ -221,7 +223,7 @@ class Reading:
             leaves.put_back(self._state, self._arranged)
 
 
-def _told(path: tuple[str | int, ...]) -> str:
+def _dotted(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path))
 
 

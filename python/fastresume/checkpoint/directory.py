@@ -151,7 +151,7 @@ class CheckpointDirectory:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._unsettled: OSError | None = None
-        self._is_told = False
+        self._is_reported = False
 
     def make(self) -> None:
         """Makes the directory, durable as far as its file system can.
@@ -271,8 +271,8 @@ class CheckpointDirectory:
 
     def unsettled(self) -> Iterator[str]:
         """Yields once that a directory can't be synced."""
-        if self._unsettled is not None and not self._is_told:
-            self._is_told = True
+        if self._unsettled is not None and not self._is_reported:
+            self._is_reported = True
             yield (
                 f"{self.directory} is on a file system that can't sync directories "
                 f"({self._unsettled.strerror}): a power cut may take the last checkpoint"
@@ -293,8 +293,8 @@ class CheckpointDirectory:
         try:
             return sorted(os.listdir(self.directory))  # noqa: PTH208  (names, not paths)
         except FileNotFoundError:
-            told = "the directory of checkpoints is gone, which was there when its Checkpointer was made"
-            raise FileNotFoundError(errno.ENOENT, told, str(self.directory)) from None
+            message = "the directory of checkpoints is gone, which was there when its Checkpointer was made"
+            raise FileNotFoundError(errno.ENOENT, message, str(self.directory)) from None
 
     def _note(self, error: OSError | None) -> None:
         self._unsettled = self._unsettled or error

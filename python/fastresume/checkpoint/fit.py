@@ -57,16 +57,16 @@ class Fit:
         Raises:
             StateError: naming them, and how to resume all the same.
         """
-        if self._told:
-            told = f"the checkpoint's {self.part} is another one: {self._told}"
-            raise _core.StateError(told + self._way())
+        if self._differences:
+            message = f"the checkpoint's {self.part} is another one: {self._differences}"
+            raise _core.StateError(message + self._way())
 
     def left(self) -> list[str]:
         """What to warn of if only a part of it is restored: one text, or none."""
-        if not self._told:
+        if not self._differences:
             return []
-        told = f"allow={{'{self.part}'}} restored {self._count()}, and left the others as they were: "
-        return ["; ".join([told + self._told, *filter(None, [self._prefix])])]
+        message = f"allow={{'{self.part}'}} restored {self._count()}, and left the others as they were: "
+        return ["; ".join([message + self._differences, *filter(None, [self._prefix])])]
 
     def rounded(self) -> list[str]:
         """What to warn of if values are rounded, which torch does without a word: one text, or none."""
@@ -79,12 +79,12 @@ class Fit:
                 narrower.append(f"{key!r} was {was}, and is {value.dtype}")
         if not narrower:
             return []
-        told = (
+        warning = (
             f"{len(narrower)} of {len(self.common)} tensors of the {self.part} have another dtype than in "
             f"the checkpoint, and their values are rounded: {listed(narrower)}. To keep them, restore into a "
             f"{self.part} of the saved dtypes, as before {self.part}.half()"
         )
-        return [told]
+        return [warning]
 
     def _way(self) -> str:
         """How to resume all the same; nothing for parts that must fit."""
@@ -110,12 +110,12 @@ class Fit:
         return found
 
     @cached_property
-    def _told(self) -> str:
+    def _differences(self) -> str:
         """In what it differs, in words; empty if in nothing."""
         new = self.present.keys() - self.saved.keys()
-        told = [f"it had no {_listed(new)}"] if new else []
-        told += [f"it had {_listed(self.lost)}, which is not there now"] if self.lost else []
-        return "; ".join([*told, *list(self._other_shapes.values())[:_NAMED]])
+        found = [f"it had no {_listed(new)}"] if new else []
+        found += [f"it had {_listed(self.lost)}, which is not there now"] if self.lost else []
+        return "; ".join([*found, *list(self._other_shapes.values())[:_NAMED]])
 
     @cached_property
     def _prefix(self) -> str:

@@ -91,10 +91,10 @@ class Layout:
             return None
         numbers: dict[Ranks, int] = {}
 
-        def told(found: Mapping[str, Ranks]) -> dict[str, int]:
+        def numbered(found: Mapping[str, Ranks]) -> dict[str, int]:
             return {name: numbers.setdefault(ranks, len(numbers)) for name, ranks in found.items()}
 
-        named = {name: told(getattr(self, name)) for name in ("parts", "leaves", "own")}
+        named = {name: numbered(getattr(self, name)) for name in ("parts", "leaves", "own")}
         return {
             **named,
             "ranks": [list(ranks) for ranks in numbers],

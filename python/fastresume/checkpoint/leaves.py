@@ -53,8 +53,8 @@ class Leaf(NamedTuple):
             place = mesh.get_coordinate()
             # Where the mesh is not of all ranks, another one may have a tensor of the same name.
             digest = b"" if mesh.size() == ranks or place is None else digest_of(value.to_local())
-            told = f"{tuple(mesh.shape)} by {value.placements}"
-            return cls(_form(value), digest, told, str(place))
+            layout = f"{tuple(mesh.shape)} by {value.placements}"
+            return cls(_form(value), digest, layout, str(place))
         return cls(_form(value), b"" if counts_of_one else digest_of(value))
 
 

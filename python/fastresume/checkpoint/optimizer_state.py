@@ -138,7 +138,7 @@ def restore(optimizers: Sequence[Any], model: Module | None, filled: Mapping[str
         past = [group["params"] for group in groups]
         if present != past:
             raise _core.StateError(
-                f"the groups of the optimizer were {_told(past)}, and are {_told(present)}"
+                f"the groups of the optimizer were {_in_words(past)}, and are {_in_words(present)}"
             )
         numbers = {name: number for number, name in own.items()}
         optimizer.load_state_dict(
@@ -205,7 +205,7 @@ def _wraps(module: Module, part: str) -> bool:
     return isinstance(module, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel)
 
 
-def _told(groups: Sequence[Sequence[str]]) -> str:
+def _in_words(groups: Sequence[Sequence[str]]) -> str:
     return ", ".join(
         f"{len(group)} parameters from {group[0]!r}" if group else "no parameters" for group in groups
     )

@@ -63,8 +63,8 @@ class Restored:
     def __repr__(self) -> str:
         metrics = _some([f"{name!r}: {value}" for name, value in self.metrics.items()])
         names = _some([*map(repr, self.extra)])
-        told = f"metrics={{{metrics}}}, extra=[{names}], world_size={self.world_size}"
-        return f"Restored(step={self.step}, path={str(self.path)!r}, {told})"
+        parts = f"metrics={{{metrics}}}, extra=[{names}], world_size={self.world_size}"
+        return f"Restored(step={self.step}, path={str(self.path)!r}, {parts})"
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Restoring:
             "restore", lambda: parts.names, lambda found: {one for own in found for one in own}
         )
         planned: list[tuple[JobParts, dict[str, Any]]] = []
-        warnings: list[str] = []  # told once nothing is refused
+        warnings: list[str] = []  # given once nothing is refused
 
         def check() -> set[str]:
             others, warning = compatibility.compare(saved, parts, accumulation, partial, allow, seat, asked)
@@ -199,13 +199,13 @@ class Restoring:
         whole = next((one for one in others if self._damage(one, or_unreadable=True) is None), None)
         if whole is None:
             return "no other one there is whole"
-        told = f"the newest one that is whole is of step {whole.step}: "
+        newest = f"the newest one that is whole is of step {whole.step}: "
         newer = [one.path.name for one in others if one.step == whole.step and one.serial > whole.serial]
         if damaged.step == whole.step and damaged.serial > whole.serial:
             newer.append(damaged.path.name)
         if newer:  # they have its step, and would be taken for it
-            return f"{told}remove {', '.join(newer)}, and restore(step={whole.step}) takes it"
-        return f"{told}restore(step={whole.step}) takes it"
+            return f"{newest}remove {', '.join(newer)}, and restore(step={whole.step}) takes it"
+        return f"{newest}restore(step={whole.step}) takes it"
 
     def _choice(
         self, step: int | str | None, began_with: int | None, seen: Survey

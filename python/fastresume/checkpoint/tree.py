@@ -81,7 +81,7 @@ def packed(value: Any) -> bytes:
         unpacked(content)
     except (AttributeError, RuntimeError, pickle.PicklingError, pickle.UnpicklingError) as error:
         raise TypeError(
-            f"a state must hold tensors, numbers, texts and containers of these: {str(error)[:_TOLD]}"
+            f"a state must hold tensors, numbers, texts and containers of these: {str(error)[:_LONGEST]}"
         ) from None
     return content
 
@@ -91,7 +91,7 @@ def unpacked(content: bytes) -> Any:
     return torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
 
 
-_TOLD = 500
+_LONGEST = 500
 """An error of torch's is shown up to this many characters."""
 
 

@@ -70,8 +70,8 @@ class ColumnRequest(NamedTuple):
     @staticmethod
     def warn_of_misfits(layout: _core.Layout) -> None:
         """Warns of integers that a cast does not hold, where footers tell of some."""
-        for told in layout.misfits:
-            warn(told)
+        for misfit in layout.misfits:
+            warn(misfit)
 
     @property
     def optional(self) -> list[str]:

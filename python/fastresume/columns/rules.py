@@ -98,9 +98,11 @@ class Rules:
             calls.append(f".split({self.split!r})")
         if self.clip is not None:
             low, high = self.clip
-            told = [] if low is None else [_number(low)]
-            told += [] if high is None else [_number(high) if low is not None else f"high={_number(high)}"]
-            calls.append(f".clip({', '.join(told)})")
+            arguments = [] if low is None else [_number(low)]
+            arguments += (
+                [] if high is None else [_number(high) if low is not None else f"high={_number(high)}"]
+            )
+            calls.append(f".clip({', '.join(arguments)})")
         if self.cast is not None:
             calls.append(f".cast(torch.{self.cast}{', rounding=True' * self.rounding})")
         if self.hash is not None:
@@ -108,8 +110,10 @@ class Rules:
             calls.append(f".hash({buckets}{f', seed={seed}' if seed else ''})")
         if self.codes is not None:
             values, unknown = self.codes
-            told = [] if values is None else [repr(list(values))]
-            calls.append(f".codes({', '.join(told + ([] if unknown is None else [f'unknown={unknown}']))})")
+            arguments = [] if values is None else [repr(list(values))]
+            calls.append(
+                f".codes({', '.join(arguments + ([] if unknown is None else [f'unknown={unknown}']))})"
+            )
         if self.fixed is not None:
             sizes = self.fixed if len(self.fixed) != 1 else self.fixed[0]
             calls.append(f".fixed({sizes or None!r})")
@@ -117,11 +121,11 @@ class Rules:
             calls.append(".mask_null()" if self.nulls == "mask" else f".fill_null({_number(self.nulls)})")
         if self.pad is not None:
             length, value, side, kept = self.pad
-            told = [str(length)]
-            told += [f"value={_number(value)}"] * (value is not False and repr(value) != "0")
-            told += [f"side={side!r}"] * (side != "right")
-            told += [f"truncate={kept!r}"] * (kept is not None)
-            calls.append(f".pad({', '.join(told)})")
+            arguments = [str(length)]
+            arguments += [f"value={_number(value)}"] * (value is not False and repr(value) != "0")
+            arguments += [f"side={side!r}"] * (side != "right")
+            arguments += [f"truncate={kept!r}"] * (kept is not None)
+            calls.append(f".pad({', '.join(arguments)})")
         return "".join(calls)
 
 

@@ -24,7 +24,7 @@ BATCH_SIZE = 512
 
 
 @dataclass(frozen=True)
-class _Told:
+class _ShownTensor:
     """What is shown of a tensor: its column's type in the files, its dtype and unit, its rows and nulls."""
 
     name: str
@@ -70,7 +70,7 @@ def inspected(paths: Sequence[str], batch_size: int | None) -> dict[str, Any]:
     layout = column_request(entries, "error").layout(manifest)
     types = dict(zip(manifest.column_names, manifest.column_types, strict=True))
     tensors = [
-        _Told(
+        _ShownTensor(
             field.name,
             types.get(field.name),
             field.dtype,
@@ -91,7 +91,7 @@ def inspected(paths: Sequence[str], batch_size: int | None) -> dict[str, Any]:
         "row_bytes": layout.row_bytes,
         "batch_bytes": layout.row_bytes * batch_size,
         "fingerprint": manifest.fingerprint,
-        "columns": [asdict(told) for told in tensors],
+        "columns": [asdict(shown) for shown in tensors],
         "drift": drift,
         "in_paths": _in_paths(manifest),
         "python": call,
@@ -109,10 +109,10 @@ def shown(found: dict[str, Any]) -> str:
         "",
     ]
     rows: list[tuple[str, ...]] = [("tensor", "in files", "dtype", "rows are", "unit", "nulls")]
-    for told in found["columns"]:
-        nulls = "not counted in footers" if told["nulls"] is None else f"{told['nulls']:,}"
-        unit = "" if told["unit"] in (None, told["type"]) else told["unit"]
-        rows.append((told["name"], told["type"] or "", told["dtype"], told["kind"], unit, nulls))
+    for tensor in found["columns"]:
+        nulls = "not counted in footers" if tensor["nulls"] is None else f"{tensor['nulls']:,}"
+        unit = "" if tensor["unit"] in (None, tensor["type"]) else tensor["unit"]
+        rows.append((tensor["name"], tensor["type"] or "", tensor["dtype"], tensor["kind"], unit, nulls))
     if not any(row[4] for row in rows[1:]):
         rows = [(*row[:4], row[5]) for row in rows]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
@@ -182,8 +182,8 @@ def _with_nulls(entry: Entry, nulls: dict[str, int | None]) -> Entry:
 
 def _in_floats(entry: Entry, fields: Sequence[_core.Field]) -> Entry:
     """The column; decimals as their numbers, and not as their unscaled integers."""
-    told = next((field for field in fields if field.name == _name(entry)), None)
-    if told is None or not (told.unit or "").startswith("decimal(") or told.kind != "scalar":
+    found = next((field for field in fields if field.name == _name(entry)), None)
+    if found is None or not (found.unit or "").startswith("decimal(") or found.kind != "scalar":
         return entry
     column = col(entry) if isinstance(entry, str) else entry
     is_plain = isinstance(column, Column) and column.rules.cast is column.rules.decimal is None

@@ -24,7 +24,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         path = newest(Path(given.file))
         cursor = read(path)
-        found = {"file": str(path), **told(cursor)}
+        found = {"file": str(path), **described(cursor)}
         if given.path:
             found |= compared(cursor, given.path)
     except (_core.FastresumeError, OSError, ValueError, ImportError) as cause:
@@ -35,11 +35,11 @@ def run(given: argparse.Namespace) -> int:
     return FITS if found.get("fits", True) else FITS_NOT
 
 
-def told(cursor: Cursor) -> dict[str, Any]:
+def described(cursor: Cursor) -> dict[str, Any]:
     """What a state says, by name."""
     text = cursor._core.values()
     if "mixture" in text["order"]:
-        return told_of_mixture(cursor, text)
+        return described_mixture(cursor, text)
     return {
         "dataset": text["dataset"],
         "selection": text["selection"],
@@ -54,7 +54,7 @@ def told(cursor: Cursor) -> dict[str, Any]:
     }
 
 
-def told_of_mixture(cursor: Cursor, text: Mapping[str, Any]) -> dict[str, Any]:
+def described_mixture(cursor: Cursor, text: Mapping[str, Any]) -> dict[str, Any]:
     """What the state of a mixture says: its sources, the rows of each that were delivered, and its stages."""
     order, core = text["order"], cursor._core
     names = [name for name, *_ in order["sources"]]

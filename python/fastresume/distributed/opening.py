@@ -53,14 +53,14 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     if not has_process_group() or torch.distributed.get_world_size(group) == 1:
         return ParquetDataset(paths, **how)
     mine: ParquetDataset | BaseException | None = None
-    told: list[Any] = [None]
+    shared: list[Any] = [None]
     if torch.distributed.get_rank(group) == 0:
-        mine, told = _opened(paths, how)
+        mine, shared = _opened(paths, how)
     source = torch.distributed.get_global_rank(group, 0) if group is not None else 0
-    torch.distributed.broadcast_object_list(told, src=source, group=group)
+    torch.distributed.broadcast_object_list(shared, src=source, group=group)
     if isinstance(mine, ParquetDataset):
         return mine
-    (found,) = told
+    (found,) = shared
     if mine is not None or isinstance(found, Exception):
         raise mine or found
     # Its own place, not that of rank 0; a mistake in it is raised when no rank waits here.

@@ -279,9 +279,9 @@ class IsNull(ColumnCondition):
 
     def of_groups(self, facts: Mapping[str, Facts]) -> Truth:
         """Whether it may be true of a row, for each range of rows."""
-        told = list(zip(facts[self.name].nulls, facts[self.name].rows, strict=True))
-        yes = np.array([nulls != 0 for nulls, _ in told], np.bool_)
-        no = np.array([nulls is None or nulls < rows for nulls, rows in told], np.bool_)
+        counts = list(zip(facts[self.name].nulls, facts[self.name].rows, strict=True))
+        yes = np.array([nulls != 0 for nulls, _ in counts], np.bool_)
+        no = np.array([nulls is None or nulls < rows for nulls, rows in counts], np.bool_)
         return Truth(yes, no, np.zeros_like(yes))
 
     def __repr__(self) -> str:

@@ -32,7 +32,7 @@ class DamagedRows:
     def __init__(self, most: int | None, by: str = "the filter", of: str = "what the filter keeps") -> None:
         self._most = most
         self._by, self._of = by, of
-        self._told: dict[Range, None] = {}
+        self._reported: dict[Range, None] = {}
         self.count = 0
 
     @property
@@ -48,13 +48,13 @@ class DamagedRows:
         """
         found = among(damage, rows)
         for one in of_rows(damage, rows):
-            if one not in self._told:
-                self._told[one] = None
+            if one not in self._reported:
+                self._reported[one] = None
                 start, end, cause, *_ = one
                 _log.warning("left out of %s: rows [%d, %d): %s", self._of, start, end, cause)
         self.count += int(found.sum())
         if self._most is not None and self.count > self._most:
-            causes = "; ".join(told[2] for told in list(self._told)[:_NAMED])
+            causes = "; ".join(each[2] for each in list(self._reported)[:_NAMED])
             raise _core.DataError(
                 f"bad_rows= allows {self._most} rows to be left out since {self._by} can't read them, and "
                 f"there are {self.count} by now: {causes}. Mend the files, or allow more: "

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.filter.condition import Condition
-from fastresume.filter.truth import Bound, Facts, Sought, Told, Truth
+from fastresume.filter.truth import Bound, Facts, PlainValue, Sought, Truth
 
 GROUPS_AT_A_TIME = 256
 """The number of row groups whose page indexes and bloom filters are in memory at a time."""
@@ -50,7 +50,7 @@ def decide(
 ) -> Decision:
     """The selected rows that are known to fulfil a condition, and those that have to be read.
 
-    `partitions` are the columns in the files' paths. Row groups whose details can't be told are read, if it
+    `partitions` are the columns in the files' paths. Row groups whose details can't be known are read, if it
     `reads_damaged`.
 
     Raises:
@@ -60,11 +60,14 @@ def decide(
     bounds = np.column_stack([starts[:-1], starts[1:]])
     fields = [Asked(field.name, field.dtype.startswith("float")) for field in layout.fields]
     facts = {}
-    for field, told in zip(fields, layout.statistics(manifest), strict=True):
-        limits, nulls = [(each.min, each.max) for each in told], [each.null_count for each in told]
+    for field, statistics in zip(fields, layout.statistics(manifest), strict=True):
+        limits, nulls = (
+            [(each.min, each.max) for each in statistics],
+            [each.null_count for each in statistics],
+        )
         rows = (bounds[:, 1] - bounds[:, 0]).tolist()
-        facts[field.name] = Facts(limits, nulls, rows, [frozenset()] * len(told), field.is_float)
-    of_paths = {name: told if name in partitions else told.unknown() for name, told in facts.items()}
+        facts[field.name] = Facts(limits, nulls, rows, [frozenset()] * len(statistics), field.is_float)
+    of_paths = {name: each if name in partitions else each.unknown() for name, each in facts.items()}
     by_paths = _count(selected, bounds[~wanted.of_groups(of_paths).yes])
     truth = wanted.of_groups(facts)
     by_statistics = _count(selected, bounds[~truth.yes]) - by_paths
@@ -88,7 +91,7 @@ def decide(
             else:
                 left.append(bounds[some])
             continue
-        of_pages = {name: told.without_absent() for name, told in of_spans.items()}
+        of_pages = {name: each.without_absent() for name, each in of_spans.items()}
         by_pages += _count(selected, spans[~wanted.of_groups(of_pages).yes])
         truth = wanted.of_groups(of_spans)
         by_details += _count(selected, spans[~truth.yes])
@@ -122,8 +125,8 @@ def _details(
     starts = of_words(manifest.group_starts)
     facts = {field.name: Facts([], [], [], [], field.is_float) for field in fields}
     spans = []
-    told = layout.details(manifest, groups.tolist(), [[*map(_as_told, some)] for some in values])
-    for group, columns in zip(groups.tolist(), told, strict=True):
+    details = layout.details(manifest, groups.tolist(), [[*map(_as_plain, some)] for some in values])
+    for group, columns in zip(groups.tolist(), details, strict=True):
         first, count = int(starts[group]), int(starts[group + 1] - starts[group])
         firsts = [np.array(column.first_rows, np.int64) for column in columns]
         # Ranges of rows in which no column begins a new page.
@@ -167,7 +170,7 @@ def _count(selected: Intervals, rows: Intervals) -> int:
     return int((found[:, 1] - found[:, 0]).sum())
 
 
-def _as_told(value: Sought) -> Told:
+def _as_plain(value: Sought) -> PlainValue:
     """The value in the form that the core takes; NaN, which equals nothing, if no column has such a value."""
     if isinstance(value, Fraction):
         return math.nan

@@ -33,7 +33,7 @@ OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": 
 class FilterReport:
     """How many rows a filter kept, and by what evidence the others were left out.
 
-    `kept` and all `left_out_by_...` are `rows` together. Where `is_cached`, a file of `cache=` told what is
+    `kept` and all `left_out_by_...` are `rows` together. Where `is_cached`, a file of `cache=` held what is
     kept, and nothing else is known: the other rows are in `left_out_by_cache`.
 
     Attributes:
@@ -47,7 +47,7 @@ class FilterReport:
         left_out_by_scan: since their values were read.
         left_out_by_damage: since their values can't be read, under `bad_rows="mask"`.
         left_out_by_cache: as the file of `cache=` says.
-        is_cached: whether the file of `cache=` told it all.
+        is_cached: whether the file of `cache=` held it all.
     """
 
     rows: int
@@ -115,10 +115,10 @@ def select_filtered(
         except _core.SourceError as cause:
             warn(str(cause))
     evidence = replace(report, kept=found.num_selected, left_out_by_damage=damaged.count)
-    told = sum(
+    known = sum(
         getattr(evidence, field.name) for field in fields(evidence) if field.name.startswith("left_out")
     )
-    return found, replace(evidence, left_out_by_scan=rows - evidence.kept - told)
+    return found, replace(evidence, left_out_by_scan=rows - evidence.kept - known)
 
 
 # --------------------------------------------------------------------------------------- what a user may pass

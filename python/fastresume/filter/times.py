@@ -50,8 +50,8 @@ def number_of(name: str, value: Any, type_: tuple[str, str, str | None]) -> Any:
         return value
     form, _, rest = (unit or "").rstrip("]").partition("[")
     step, _, zone = rest.partition(", ")
-    told = f"column '{name}' of the type {unit or (dtype if kind == 'scalar' else kind)}"
-    refusal = f"{told} can't be compared with {value!r}"
+    named = f"column '{name}' of the type {unit or (dtype if kind == 'scalar' else kind)}"
+    refusal = f"{named} can't be compared with {value!r}"
     if value != value:
         raise TypeError(f"{refusal}: ask is_null()")
     if kind == "string":

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 Marks = npt.NDArray[np.bool_]
-Told = bool | int | float | bytes
-Bound = Told | None
-Sought = Told | Fraction
+PlainValue = bool | int | float | bytes
+Bound = PlainValue | None
+Sought = PlainValue | Fraction
 
 COMPARED_BYTES = 1 << 22
 """The bytes of strings that are compared at a time: each takes nine more bytes of memory."""

@@ -81,7 +81,7 @@ class _SteppedState(ResumeState):
             super().trained(batch)
         else:
             self._follow()
-            self._is_told = True
+            self._has_trained = True
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
         """Makes the next `iter()` of the loader resume from a state; a step of the optimizer begins there."""

@@ -19,7 +19,7 @@ from fastresume.state.cursor import Cursor
 Reader = Loader | ResumableDataset | DataLoader[Any]
 """What batches are drawn from: a DataLoader is one over a `ParquetDataset`."""
 
-_UNTOLD = 16
+_READ_AHEAD = 16
 """This many batches may be drawn before the first one is trained: frameworks read ahead, gradients add up."""
 
 
@@ -80,7 +80,7 @@ class ResumeState:
     def trained_to(self, cursor: Cursor) -> None:
         """The same of a batch whose cursor was kept."""
         self._follow()
-        self._cursor, self._is_told = cursor, True
+        self._cursor, self._has_trained = cursor, True
 
     def state_dict(self) -> dict[str, str]:
         """The state after the batch that was trained last: one leaf under the key "fastresume".
@@ -91,7 +91,7 @@ class ResumeState:
             UserWarning: if many batches were drawn and none of them was reported by `trained`.
         """
         self._follow()
-        if not self._is_told and (drawn := self._drawn() - self._drawn_before) > _UNTOLD:
+        if not self._has_trained and (drawn := self._drawn() - self._drawn_before) > _READ_AHEAD:
             warnings.warn(
                 f"a state is asked for after {drawn} batches, but no batch was reported as "
                 "trained: call trained(batch) after each step of the optimizer",
@@ -133,7 +133,7 @@ class ResumeState:
     def _begin(self, cursor: _core.Cursor) -> None:
         self._cursor = Cursor(cursor)
         self._given = self.dataset._shared_cursor.given
-        self._is_told = False
+        self._has_trained = False
         self._drawn_before = self._drawn()
 
     def _follow(self) -> None:

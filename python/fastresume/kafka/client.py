@@ -116,7 +116,7 @@ class Client(Protocol):
     def in_flight_bytes(self) -> int:
         """The most that messages take which brokers have sent ahead."""
 
-    def told(self) -> str:
+    def wait_in_words(self) -> str:
         """What brokers are waited for, in words."""
 
     def close(self) -> None:
@@ -169,7 +169,9 @@ class ConfluentClient:
             _handles.add(handle)
             return handle
         except (kafka.KafkaException, TypeError, ValueError) as error:
-            raise ValueError(f"librdkafka refuses the settings: {self._settings.told(error)}") from None
+            raise ValueError(
+                f"librdkafka refuses the settings: {self._settings.without_secrets(error)}"
+            ) from None
 
     def _hear(self, error: Any) -> None:
         self._trouble = error
@@ -186,8 +188,8 @@ class ConfluentClient:
             lambda admin: admin.describe_topics(asked, request_timeout=self._ask_seconds), "the topics"
         )
         return {
-            name: Topic(str(told.topic_id), tuple(sorted(Part(name, each.id) for each in told.partitions)))
-            for name, told in found.items()
+            name: Topic(str(topic.topic_id), tuple(sorted(Part(name, each.id) for each in topic.partitions)))
+            for name, topic in found.items()
         }
 
     def bounds(self, parts: Iterable[Part]) -> dict[Part, tuple[int, int]]:
@@ -222,10 +224,10 @@ class ConfluentClient:
     def commit(self, offsets: Mapping[Part, int], group: str) -> None:
         """Lets a consumer group have these offsets."""
         kafka = confluent_kafka()
-        told = [kafka.TopicPartition(*part, offset) for part, offset in sorted(offsets.items())]
+        positions = [kafka.TopicPartition(*part, offset) for part, offset in sorted(offsets.items())]
         consumer = self._made(lambda: kafka.Consumer({**self._config(), "group.id": group}))
         try:
-            consumer.commit(offsets=told, asynchronous=False)
+            consumer.commit(offsets=positions, asynchronous=False)
         except kafka.KafkaException as error:
             raise self._failed(f"a commit to the group '{group}'", error.args[0]) from None
         finally:
@@ -243,7 +245,7 @@ class ConfluentClient:
             ),
             "the offsets",
         )
-        return {Part(of.topic, of.partition): told.offset for of, told in found.items()}
+        return {Part(of.topic, of.partition): answer.offset for of, answer in found.items()}
 
     def _asked(self, ask: Callable[[Any], dict[Any, Any]], what: str) -> dict[Any, Any]:
         """What brokers answer; they are asked again as long as an outage may last."""
@@ -260,13 +262,13 @@ class ConfluentClient:
         finally:
             del waits[threading.get_ident()]
 
-    def told(self) -> str:
+    def wait_in_words(self) -> str:
         """What brokers are waited for, in words."""
         what, since = min(self._waits.copy().values(), key=lambda each: each[1], default=("", math.inf))
         silent = time.monotonic() - since
         if silent < _SILENT_SECONDS:
             return f"{self._settings.name} answers"
-        heard = "" if self._trouble is None else f": {self._settings.told(self._trouble)}"
+        heard = "" if self._trouble is None else f": {self._settings.without_secrets(self._trouble)}"
         return f"{self._settings.name} has not given {what} for {silent:.1f} s{heard}"
 
     @property
@@ -300,11 +302,11 @@ class ConfluentClient:
                 self._has_answered = True
                 return found
             except kafka.KafkaException as error:
-                told = error.args[0]
-                if self._is_final(told) or time.monotonic() > ends:
-                    raise self._failed(what, told) from None
-                self._trouble = told
-                if told.code() in (
+                trouble = error.args[0]
+                if self._is_final(trouble) or time.monotonic() > ends:
+                    raise self._failed(what, trouble) from None
+                self._trouble = trouble
+                if trouble.code() in (
                     kafka.KafkaError.FENCED_LEADER_EPOCH,
                     kafka.KafkaError.UNKNOWN_LEADER_EPOCH,
                 ):
@@ -438,13 +440,13 @@ class ConfluentClient:
 
     def _failed(self, what: str, error: Any) -> Exception:
         heard = "" if self._trouble is None or self._trouble is error else f"; {self._trouble}"
-        told = self._settings.told(f"{error}{heard}")
+        reason = self._settings.without_secrets(f"{error}{heard}")
         advice = (
             ""
             if self._has_answered or self._is_final(error)
             else ". No broker has answered yet: is the address right? connect_seconds= says how long to wait"
         )
-        return _core.SourceError(f"{self._settings.name} does not give {what}: {told}{advice}")
+        return _core.SourceError(f"{self._settings.name} does not give {what}: {reason}{advice}")
 
     def close(self) -> None:
         """Ends what waits, and lets connections go; later calls make new ones."""

@@ -294,11 +294,11 @@ class KafkaDataset(RowsDataset):
             self._shared_cursor.follow(cursor)
         return True
 
-    def _told_of_wait(self, seconds: float) -> str:
+    def _wait_in_words(self, seconds: float) -> str:
         """What `_follow` waits for, for the watchdog of a `Loader`."""
         round_ = self._spec.round
         is_alone, next_one = self._mixed_as is None, round_.number + (round_.rows > 0)
-        return self._stream.told(seconds, self._shared_cursor.cursor.epoch if is_alone else next_one)
+        return self._stream.wait_in_words(seconds, self._shared_cursor.cursor.epoch if is_alone else next_one)
 
     def _of_worker(self, worker: int, workers: int) -> Iterator[Batch]:
         """The batches of a worker in one round, which the main process found with the DataLoader's iterator.
@@ -432,8 +432,8 @@ class KafkaDataset(RowsDataset):
             raise _core.StateError("the state is of a dataset of files or tables, and this is a Kafka stream")
         self._check_topics(Round.parse(cursor.round))
         if cursor.values()["selection"] != self._spec.hash_of_selection:
-            told = self._spec.unit_told
-            raise _core.StateError(f"the state does not fit this stream: it needs the same topics{told}")
+            hint = self._spec.unit_hint
+            raise _core.StateError(f"the state does not fit this stream: it needs the same topics{hint}")
         return cursor
 
     def _check_topics(self, round_: Round) -> None:

@@ -132,12 +132,12 @@ class Decoder:
 
     def _bad(self, message: Message, cause: Exception) -> tuple[pa.Table, Numbers]:
         where = f"message {message.offset} of {message.part}"
-        told = bounded(f"{type(cause).__name__}: {cause}")
+        reason = bounded(f"{type(cause).__name__}: {cause}")
         if self._bad_rows == "skip":
-            _log.warning("skips %s, which can't be decoded as %r: %s", where, self._value, told)
+            _log.warning("skips %s, which can't be decoded as %r: %s", where, self._value, reason)
             return self.schema.empty_table(), np.zeros(1, np.int64)
         raise _core.DataError(
-            f"{where} can't be decoded as {self._value!r}: {told}. Write bad_rows='skip' to leave "
+            f"{where} can't be decoded as {self._value!r}: {reason}. Write bad_rows='skip' to leave "
             "it out, or value= for what the message is"
         ) from cause
 

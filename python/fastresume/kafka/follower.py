@@ -115,7 +115,7 @@ class Follower:
         """Whether there is a place to stop."""
         return self._stops is not None
 
-    def told(self) -> str:
+    def rows_in_words(self) -> str:
         """What there is for the next round, in words."""
         buffers = list(self._buffers.values())
         rows = plural(sum(buffer.rows for buffer in buffers), "row")
@@ -268,9 +268,9 @@ class Follower:
 
     def _look_at_topics(self, topics: Topics) -> None:
         """Refuses topics that were created again; new partitions begin at their first offset."""
-        told = self._client.topics()
-        check_topics(topics, told)
-        found = [part for topic in told.values() for part in topic.parts]
+        present = self._client.topics()
+        check_topics(topics, present)
+        found = [part for topic in present.values() for part in topic.parts]
         self._topics_asked = time.monotonic()
         if new := [part for part in found if part not in self._buffers]:
             for part, (low, _) in self._client.bounds(new).items():

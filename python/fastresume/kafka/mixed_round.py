@@ -148,13 +148,13 @@ class MixedRound(MixtureSpec):
         """How many offsets of each partition were gone before they were read, before this round or in it."""
         return self.round_spec.skipped
 
-    def told(self) -> bytes:
+    def packed_round(self) -> bytes:
         """What a worker that has the spec of an earlier round needs to make this one of it."""
-        return self.round_spec.told()
+        return self.round_spec.packed_round()
 
-    def of_told(self, told: bytes) -> Self:
-        """The spec of the round that `told` describes. Its messages are fetched here."""
-        return self.with_round(self.round_spec.of_told(told))
+    def of_packed_round(self, packed: bytes) -> Self:
+        """The spec of the round that `packed` describes. Its messages are fetched here."""
+        return self.with_round(self.round_spec.of_packed_round(packed))
 
     def at_epoch(self, present: _core.Cursor, epoch: int, workers: int) -> _core.Cursor:
         """The beginning of the present pass.

@@ -123,15 +123,15 @@ class Round:
                 numbers += [*one.end[:2], one.rows]
             parts.append(numbers)
             tokens.append([first.begin.tokens, *(one.end.tokens for one in stretches)])
-        told: dict[str, object] = {"number": self.number, "parts": parts, "topics": self.topics}
+        state: dict[str, object] = {"number": self.number, "parts": parts, "topics": self.topics}
         if any(map(any, tokens)):
-            told["tokens"] = tokens
-        told["watermarks"] = self.watermarks
+            state["tokens"] = tokens
+        state["watermarks"] = self.watermarks
         if self.gaps:
-            told["gaps"] = [
+            state["gaps"] = [
                 (names.index(gap.part.topic), gap.part.partition, gap.first, gap.end) for gap in self.gaps
             ]
-        return json.dumps(told, separators=(",", ":"))
+        return json.dumps(state, separators=(",", ":"))
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -141,30 +141,30 @@ class Round:
             StateError: if it is none.
         """
         try:
-            told = json.loads(text)
+            state = json.loads(text)
         except ValueError as cause:
             raise _core.StateError(f"damaged state: its round is {quoted(text)} ({cause})") from None
-        return cls.of(told)
+        return cls.of(state)
 
     @classmethod
-    def of(cls, told: Any) -> Self:
+    def of(cls, state: Any) -> Self:
         """The round that JSON in a state describes.
 
         Raises:
             StateError: if it is none.
         """
         try:
-            return cls._of(told)
+            return cls._of(state)
         except (KeyError, IndexError, TypeError, ValueError) as cause:
-            raise _core.StateError(f"damaged state: its round is {quoted(told)} ({cause})") from None
+            raise _core.StateError(f"damaged state: its round is {quoted(state)} ({cause})") from None
 
     @classmethod
-    def _of(cls, told: dict[str, Any]) -> Self:
-        topics = tuple((str(name), str(id_)) for name, id_ in told["topics"])
-        count = (len(told["parts"][0]) - 4) // 3
+    def _of(cls, state: dict[str, Any]) -> Self:
+        topics = tuple((str(name), str(id_)) for name, id_ in state["topics"])
+        count = (len(state["parts"][0]) - 4) // 3
         generations: list[list[Stretch]] = [[] for _ in range(count)]
-        no_tokens = [[0] * (count + 1)] * len(told["parts"])
-        for numbers, tokens in zip(told["parts"], told.get("tokens", no_tokens), strict=True):
+        no_tokens = [[0] * (count + 1)] * len(state["parts"])
+        for numbers, tokens in zip(state["parts"], state.get("tokens", no_tokens), strict=True):
             topic, partition, offset, row, *ends = numbers
             part, begin = Part(topics[topic][0], int(partition)), Place(int(offset), int(row), int(tokens[0]))
             if len(ends) != 3 * count or len(tokens) != count + 1:
@@ -176,10 +176,10 @@ class Round:
                     raise ValueError(f"partition {part} ends before it begins")
                 generation.append(Stretch(part, begin, end, rows))
                 begin = end
-        before, after = told["watermarks"]
+        before, after = state["watermarks"]
         gaps = (
             Gap(Part(topics[topic][0], int(of)), int(first), int(end))
-            for topic, of, first, end in told.get("gaps", [])
+            for topic, of, first, end in state.get("gaps", [])
         )
         of_round = tuple(map(tuple, generations))
-        return cls(int(told["number"]), topics, of_round, (before, after), tuple(gaps))
+        return cls(int(state["number"]), topics, of_round, (before, after), tuple(gaps))

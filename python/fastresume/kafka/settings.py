@@ -69,7 +69,7 @@ class Settings:
         """The address, without settings."""
         return f"kafka://{self.config['bootstrap.servers']}/{','.join(self.topics)}"
 
-    def told(self, problem: object) -> str:
+    def without_secrets(self, problem: object) -> str:
         """What went wrong, in words without a secret."""
         text = str(problem)
         for name, value in self.config.items():

@@ -68,7 +68,7 @@ class RoundSpec(FilesSpec):
         return len(self.source.indices) == len(self.round.stretches)
 
     @property
-    def told_session(self) -> str:
+    def session_text(self) -> str:
         """What the state of a mixture has of it: the round."""
         return text_of(json.loads(self.round.text()))
 
@@ -136,21 +136,21 @@ class RoundSpec(FilesSpec):
         ends = np.concatenate([left.ravel(), [self.round.rows]])
         done = np.concatenate([[0], ends]).reshape(-1, 2)
         found = self.source.watermark(done[done[:, 0] < done[:, 1]])
-        told = [one for one in (before, found) if one is not None]
-        return max(told) if told else None
+        known = [one for one in (before, found) if one is not None]
+        return max(known) if known else None
 
     def offsets(self, left: Intervals) -> dict[Part, int]:
         """Of each partition, the offset before which all rows were delivered if these are left."""
         ends = {part: place.offset for part, place in self.round.ends.items()}
         return {**ends, **self.source.first_offsets(left)}
 
-    def told(self) -> bytes:
+    def packed_round(self) -> bytes:
         """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
         return pickle.dumps((self.round, self.source.indices, self.lag_then, self.tail))
 
-    def of_told(self, told: bytes) -> Self:
-        """The spec of the round that `told` describes. Its messages are fetched here."""
-        round_, indices, *others = pickle.loads(told)  # noqa: S301  (of the main process)
+    def of_packed_round(self, packed: bytes) -> Self:
+        """The spec of the round that `packed` describes. Its messages are fetched here."""
+        round_, indices, *others = pickle.loads(packed)  # noqa: S301  (of the main process)
         source = self.source.of_round(round_, indices)
         manifest = source.described()
         layout = self.columns.layout(manifest).masking_damage(self.masks_damage)
@@ -181,8 +181,8 @@ class RoundSpec(FilesSpec):
 
     def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
         """What has to be the same on all ranks."""
-        told = super().read_by_all(cursor, workers)
-        return {**told, "round": self.round.text()}
+        same = super().read_by_all(cursor, workers)
+        return {**same, "round": self.round.text()}
 
     def config(self) -> dict[str, Any]:
         """What was asked for, as plain values."""
@@ -214,10 +214,10 @@ class UnitRoundSpec(RoundSpec, UnitsSpec):
         each = base64.b64encode(contents.astype("<u8").tobytes()).decode()
         return {"units": {**self.described(contents), "contents": each}}
 
-    def told(self) -> bytes:
+    def packed_round(self) -> bytes:
         """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
-        told = self.round, self.source.indices, self.lag_then, self.tail, self.units_table, self.is_audited
-        return pickle.dumps(told)
+        parts = self.round, self.source.indices, self.lag_then, self.tail, self.units_table, self.is_audited
+        return pickle.dumps(parts)
 
     def _others(  # type: ignore[override]
         self,
@@ -228,12 +228,12 @@ class UnitRoundSpec(RoundSpec, UnitsSpec):
         is_audited: bool,
     ) -> dict[str, Any]:
         rows = Schema(layout)
-        told = {
+        others = {
             **super()._others(layout, lag, tail),
             "schema": schema_of(self.unit, rows),
             "row_schema": rows,
         }
-        return {**told, "units_table": table, "is_audited": is_audited}
+        return {**others, "units_table": table, "is_audited": is_audited}
 
 
 def round_spec(

@@ -233,13 +233,13 @@ class Stream:
         read, tables = self._together("read a round again", lambda: self._again(round_))
         return self._spec_of(round_, read, tables)
 
-    def told(self, seconds: float, number: int) -> str:
+    def wait_in_words(self, seconds: float, number: int) -> str:
         """What is waited for while there is no round of this number, in words."""
         world = self._asked.world
         by = "" if world.rank == 0 else ": rank 0 looks for it"
         waits = f"next() has waited {seconds:.1f} s for round {number}"
         of = f"on rank {world.rank} of {world.world_size}{by}"
-        return f"{waits}, {of}\n  {self._client.told()}; {self._follower.told()}"
+        return f"{waits}, {of}\n  {self._client.wait_in_words()}; {self._follower.rows_in_words()}"
 
     def held_bytes(self, spec: RoundSpec) -> int:
         """The most that this rank holds of rounds in decoded rows, and of messages on their way.
@@ -265,12 +265,12 @@ class Stream:
         if self._peers is None or (self._latest is not None and not self._latest.goes_on):
             return  # or they know of an error already
 
-        def told() -> None:
+        def fail() -> None:
             if error is not None:
                 raise error
 
         with contextlib.nullcontext() if error is None else contextlib.suppress(Exception):
-            self._peers.together(_LOOK, told, lambda _: None)
+            self._peers.together(_LOOK, fail, lambda _: None)
 
     def close(self) -> None:
         """Ends the search for the next round, and lets connections go."""
@@ -307,8 +307,8 @@ class Stream:
         """The same with the watermark after it."""
         everything = spec.source.watermark(spec.source.all_rows)
         before = round_.watermarks[0]
-        told = [one for one in (before, everything) if one is not None]
-        watermarks = (before, max(told) if told else None)
+        known = [one for one in (before, everything) if one is not None]
+        watermarks = (before, max(known) if known else None)
         return dataclasses.replace(spec, round=dataclasses.replace(round_, watermarks=watermarks))
 
     def _spec_of(
@@ -370,9 +370,9 @@ class Stream:
             return found._replace(tables=None)
 
         while True:
-            told = self._lead(_LOOK, gather)
-            if told.counted is not None or told.is_end or told.is_cancelled:
-                return own[-1] if own else told
+            found = self._lead(_LOOK, gather)
+            if found.counted is not None or found.is_end or found.is_cancelled:
+                return own[-1] if own else found
 
     def _again(self, round_: Round) -> Found:
         try:

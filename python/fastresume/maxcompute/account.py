@@ -123,7 +123,7 @@ class Account(Rebuilt):
             raise ValueError(f"endpoint must be an address as 'https://host/api', found {quoted(found)}")
         return found
 
-    def told(self, problem: object) -> str:
+    def without_secrets(self, problem: object) -> str:
         """What went wrong, in a line without a secret."""
         text = " ".join(str(problem).split())
         for secret in sorted(self._known, key=len, reverse=True):

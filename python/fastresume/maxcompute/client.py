@@ -52,8 +52,8 @@ class _RefusedError(Exception):
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status} {text}")
-        is_told = any(word in text.lower() for word in ("session", "expire"))
-        self.is_of_session = status in (404, 410) or is_told
+        is_named = any(word in text.lower() for word in ("session", "expire"))
+        self.is_of_session = status in (404, 410) or is_named
 
 
 class Client(Rebuilt):
@@ -119,11 +119,11 @@ class Client(Rebuilt):
             required_partition_columns=[name for name in columns or () if name in of_partitions],
             required_partitions=list(address.partitions),
         )
-        told = f"can't open a session of {address.text}"
-        made = self._asked(told, lambda: self._client(address).create_read_session(request))
+        what = f"can't open a session of {address.text}"
+        made = self._asked(what, lambda: self._client(address).create_read_session(request))
         found = self.session(address, made.session_id)
         if found is None:
-            raise _core.SourceError(f"{told}: {made.session_id} ended before it began")
+            raise _core.SourceError(f"{what}: {made.session_id} ended before it began")
         return found._replace(changed=changed, version=version)
 
     def session(self, address: Address, session: str, refresh: bool = False) -> Scan | None:
@@ -134,13 +134,13 @@ class Client(Rebuilt):
         """
         api = odps("odps.apis.storage_api")
         request = api.SessionRequest(session_id=session, refresh=refresh)
-        told = f"can't look up the session {session} of {address.text}"
+        what = f"can't look up the session {session} of {address.text}"
 
         def ask() -> Any:
             return self._client(address).get_read_session(request)
 
         for poll in range(_MOST_POLLS):
-            found = self._asked(told, ask, may_be_gone=True)
+            found = self._asked(what, ask, may_be_gone=True)
             if found is None:
                 return None
             status = found.session_status
@@ -149,9 +149,9 @@ class Client(Rebuilt):
             if status == api.SessionStatus.EXPIRED:
                 return None
             if status != api.SessionStatus.INIT:
-                raise _core.SourceError(f"{told}: its status is {getattr(status, 'name', status)}")
+                raise _core.SourceError(f"{what}: its status is {getattr(status, 'name', status)}")
             time.sleep(min(_FIRST_POLL_SECONDS * 2 ** min(poll, 10), _LONGEST_POLL_SECONDS))
-        raise _core.SourceError(f"{told}: it is not ready after {_MOST_POLLS} looks")
+        raise _core.SourceError(f"{what}: it is not ready after {_MOST_POLLS} looks")
 
     def rows(self, scan: Scan, start: int, stop: int) -> list[pa.RecordBatch]:
         """The rows `[start, stop)` of a session; the first of them if the answer ends early.
@@ -241,7 +241,7 @@ class Client(Rebuilt):
             version = table.cdc_latest_version if table.is_transactional else None
         except (errors.ODPSError, OSError, ValueError) as error:
             # Then only the number of rows and the columns are compared.
-            _log.info("%s: when it was changed last is not told: %s", address.text, type(error).__name__)
+            _log.info("%s: when it was changed last is not known: %s", address.text, type(error).__name__)
             return None, None
         return changed, None if version is None or version < 0 else int(version)
 
@@ -265,7 +265,7 @@ class Client(Rebuilt):
     def _fault(self, error: Exception) -> Exception:
         """What went wrong, by what helps: waiting (OSError), little (RuntimeError), nothing (others)."""
         errors, urllib3 = odps("odps.errors"), odps_http()
-        text = self._account.told(error)
+        text = self._account.without_secrets(error)
         status = getattr(error, "status_code", None)
         if isinstance(error, errors.ODPSError) and status is not None:
             if status in _REFUSED:

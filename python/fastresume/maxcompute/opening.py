@@ -90,16 +90,16 @@ def open(  # noqa: A001  (fr.maxcompute.open, as users call it)
     each = [one for address in named for one in (address.each_partition() if by_partition else [address])]
     if len({one.text for one in each}) < len(each):
         raise ValueError("a partition is named twice, in two addresses")
-    told, paths = _sessions(state, named, by_partition)
+    sessions, paths = _sessions(state, named, by_partition)
     client = Client(Account(credentials, endpoint), quota, compression, tunnel_endpoint)
 
     def scan(of: Address) -> Scan:
         def anew() -> Scan:
             return client.opened(of, columns)
 
-        if of.key not in told:
+        if of.key not in sessions:
             return anew()
-        return resumed(of, told[of.key], client.session(of, told[of.key][0]), same_order, anew)
+        return resumed(of, sessions[of.key], client.session(of, sessions[of.key][0]), same_order, anew)
 
     def scans() -> list[Scan]:
         client.log_in()
@@ -126,11 +126,11 @@ def _peers(group: ProcessGroup | None) -> Peers | None:
     return None
 
 
-Told = dict[str, list[Any]]
+Sessions = dict[str, list[Any]]
 """What a state has of sessions, by the keys of addresses."""
 
 
-def _sessions(state: Any, named: list[Address], by_partition: bool) -> tuple[Told, dict[str, str]]:
+def _sessions(state: Any, named: list[Address], by_partition: bool) -> tuple[Sessions, dict[str, str]]:
     """The sessions that a state names, and the segments by how offsets name them.
 
     Raises:
@@ -143,12 +143,12 @@ def _sessions(state: Any, named: list[Address], by_partition: bool) -> tuple[Tol
     cursor = Cursor.from_state(state)._core
     own = session_of(cursor)
     each = [own] if own else list(sessions_of(cursor).values())
-    return {key: told for sessions in each for key, told in sessions.items()}, {}
+    return {key: facts for sessions in each for key, facts in sessions.items()}, {}
 
 
 def _of_offsets(
     offsets: Mapping[str, Any], named: list[Address], by_partition: bool
-) -> tuple[Told, dict[str, str]]:
+) -> tuple[Sessions, dict[str, str]]:
     sessions: dict[str, list[str]] = {}
     for key in offsets:
         path, is_named, session = str(key).rpartition(":")[0].rpartition("#")
@@ -156,7 +156,7 @@ def _of_offsets(
             sessions[path].append(session)
     if unknown := sorted(sessions.keys() - {address.text for address in named}):
         raise _core.StateError(f"offsets name {quoted(unknown[0])}, which is none of the addresses")
-    told: Told = {}
+    of_keys: Sessions = {}
     paths: dict[str, str] = {}
     for address in named:
         each = address.each_partition() if by_partition else [address]
@@ -168,7 +168,7 @@ def _of_offsets(
             )
         # Partitions are read in their order, so the first ones have sessions already.
         for one, session in zip(each, found, strict=False):
-            told[one.key] = [session]
+            of_keys[one.key] = [session]
             if one.text != address.text:
                 paths[f"{address.text}#{session}"] = f"{one.text}#{session}"
-    return told, paths
+    return of_keys, paths

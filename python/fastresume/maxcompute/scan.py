@@ -18,7 +18,7 @@ class Scan(NamedTuple):
         rows: how many there are.
         columns: their names, and their types as the service writes them.
         expires: when the session ends unless it is refreshed, in seconds since 1970; None if nothing tells.
-        changed: when the rows were changed last, in seconds since 1970; None if that is not told.
+        changed: when the rows were changed last, in seconds since 1970; None if that is not known.
         version: the version of the rows, of tables that have one.
     """
 
@@ -37,14 +37,14 @@ class Scan(NamedTuple):
         return f"{self.address.text}#{self.named}"
 
     @property
-    def told(self) -> list[Any]:
+    def in_state(self) -> list[Any]:
         """What a state has of it."""
         return [self.named, self.rows, self.changed, self.version]
 
 
 def resumed(
     address: Address,
-    told: list[Any],
+    in_state: list[Any],
     found: Scan | None,
     same_order: bool,
     new: Callable[[], Scan],
@@ -53,7 +53,7 @@ def resumed(
 
     Args:
         address: the table, or its partitions.
-        told: what the state has of them; see `Scan.told`.
+        in_state: what the state has of them; see `Scan.in_state`.
         found: the session that it names, if that is still there.
         same_order: the user's word that a new session of the same rows has the same order.
         new: opens a new session.
@@ -61,7 +61,7 @@ def resumed(
     Raises:
         SourceError: if the session has ended; it says what can be done.
     """
-    named, *facts = [*told, None, None, None][:4]
+    named, *facts = [*in_state, None, None, None][:4]
     if found is not None:
         return found._replace(changed=facts[1], version=facts[2])
     if not same_order:

@@ -90,7 +90,7 @@ class MaxComputeSource(Rebuilt):
 
     def session(self) -> dict[str, list[Any]]:
         """What a state has of the sessions, by a short hash of each address."""
-        return {scan.address.key: scan.told for scan in self._scans}
+        return {scan.address.key: scan.in_state for scan in self._scans}
 
     def in_session(self, session: Mapping[str, list[Any]]) -> MaxComputeSource:
         """The same rows in the sessions that a state names.
@@ -100,11 +100,11 @@ class MaxComputeSource(Rebuilt):
         """
 
         def of(scan: Scan) -> Scan:
-            told = session.get(scan.address.key)
-            if told is None or told == scan.told:
+            in_state = session.get(scan.address.key)
+            if in_state is None or in_state == scan.in_state:
                 return scan
-            found = self._client.session(scan.address, told[0])
-            return resumed(scan.address, told, found, self._same_order, lambda: scan)
+            found = self._client.session(scan.address, in_state[0])
+            return resumed(scan.address, in_state, found, self._same_order, lambda: scan)
 
         scans = [of(scan) for scan in self._scans]
         return MaxComputeSource(scans, self._client, self._same_order, self._paths)

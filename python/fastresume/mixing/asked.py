@@ -18,7 +18,7 @@ from fastresume.options.checks import at_least, quoted, scalar
 _MOST_WEIGHT = 1e300
 """A weight is less."""
 
-_MOST_TOLD = 8
+_MOST_NAMED = 8
 """An error names this many sources."""
 
 
@@ -100,6 +100,6 @@ def renamed_of(renamed: object, names: Collection[str]) -> tuple[tuple[str, str 
             hint = f": write {new!r}: {old!r}, the old name first" if old in names else ""
             raise ValueError(
                 f"renamed says that {quoted(old)} is {quoted(new)} now, which is no source{hint}; the "
-                f"sources are {', '.join(list(names)[:_MOST_TOLD])}"
+                f"sources are {', '.join(list(names)[:_MOST_NAMED])}"
             )
     return tuple(renamed.items())

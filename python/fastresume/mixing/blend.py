@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 _MUCH = 0.01
 """A share that is off by such a part of itself was rounded much."""
 
-_MOST_TOLD = 8
+_MOST_NAMED = 8
 """One message has this many shares."""
 
 
@@ -27,7 +27,7 @@ class Blend(NamedTuple):
     stop: Literal["first", "all"] | int | RoundOf
 
     @property
-    def told_stop(self) -> str | int:
+    def plain_stop(self) -> str | int:
         """Where it ends, as a plain value."""
         return f"round of {self.stop.source}" if isinstance(self.stop, RoundOf) else self.stop
 
@@ -36,7 +36,7 @@ class Blend(NamedTuple):
         """Whether all weights are integers."""
         return all(isinstance(weight, int) for weight in self.weights.values())
 
-    def told_weights(self) -> list[float]:
+    def core_weights(self) -> list[float]:
         """The weights as the core takes them; integers without their common divisor."""
         weights = list(self.weights.values())
         if self.are_integers:
@@ -66,7 +66,7 @@ class Blend(NamedTuple):
         if not off:
             return "", False
         most = sorted(off, key=lambda name: -off[name])
-        each = [f"{name!r} has {shares[name]:.6%} for {asked[name]:.6%}" for name in most[:_MOST_TOLD]]
-        more = f"; and {len(most) - _MOST_TOLD} more" if len(most) > _MOST_TOLD else ""
+        each = [f"{name!r} has {shares[name]:.6%} for {asked[name]:.6%}" for name in most[:_MOST_NAMED]]
+        more = f"; and {len(most) - _MOST_NAMED} more" if len(most) > _MOST_NAMED else ""
         text = f"the weights are rounded to parts of {sum(whole)}: {'; '.join(each)}{more}"
         return text, self.are_integers or off[most[0]] > _MUCH

@@ -37,7 +37,7 @@ def _of_each(texts: Iterable[tuple[str, str | None]]) -> str | None:
     return "; ".join(found) or None
 
 
-def _told(
+def _named_source(
     name: str, spec: FilesSpec
 ) -> tuple[str, _core.Cursor, OrderChoice, _core.Manifest | _core.Units | None, bool]:
     """What the core has to know of a source."""
@@ -66,13 +66,13 @@ class MixtureSpec(ReadSpec):
         self._prepare()
 
     def _prepare(self) -> None:
-        told = {name: _told(name, spec) for name, spec in self.sources}
+        named = {name: _named_source(name, spec) for name, spec in self.sources}
         cores = [
             _core.Mixture(
-                [told[name] for name in blend.weights],
-                blend.told_weights(),
+                [named[name] for name in blend.weights],
+                blend.core_weights(),
                 blend.stop,
-                [each for name, each in told.items() if name not in blend.weights],
+                [each for name, each in named.items() if name not in blend.weights],
                 self.renamed,
             )
             for blend in self.blends
@@ -82,13 +82,13 @@ class MixtureSpec(ReadSpec):
     def config(self) -> dict[str, Any]:
         """What was asked for, as plain values."""
         own = ("paths", "version", "rows", "columns", "nulls", "shuffle", "on_change", "bad_rows", "unit")
-        told = {name: spec.config() for name, spec in self.sources}
+        configs = {name: spec.config() for name, spec in self.sources}
         return {
             **super().config(),
             "sources": {
-                name: {key: config[key] for key in own if key in config} for name, config in told.items()
+                name: {key: config[key] for key in own if key in config} for name, config in configs.items()
             },
-            "stages": [{"weights": dict(blend.weights), "stop": blend.told_stop} for blend in self.blends],
+            "stages": [{"weights": dict(blend.weights), "stop": blend.plain_stop} for blend in self.blends],
         }
 
     @property
@@ -155,8 +155,8 @@ class MixtureSpec(ReadSpec):
     @property
     def fingerprint(self) -> str:
         """A hash of the names of the sources and of their files."""
-        told = json.dumps([[name, spec.fingerprint] for name, spec in self.sources])
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        sources = json.dumps([[name, spec.fingerprint] for name, spec in self.sources])
+        return hashlib.sha256(sources.encode()).hexdigest()[:32]
 
     @property
     def num_rows(self) -> int:
@@ -277,8 +277,8 @@ class MixtureSpec(ReadSpec):
     @property
     def named_session(self) -> str | None:
         """What states name of the sessions of the sources."""
-        told = ((name, spec.told_session) for name, spec in self.sources)
-        named = {name: session for name, session in told if session is not None}
+        texts = ((name, spec.session_text) for name, spec in self.sources)
+        named = {name: session for name, session in texts if session is not None}
         return text_of_each(named) if named else None
 
     def pass_from(self, cursor: _core.Cursor, workers: int) -> _core.Pass:
@@ -347,7 +347,7 @@ class MixtureSpec(ReadSpec):
                 for name, spec in self.sources
             },
             "weights": dict(zip(blend.weights, core.weights, strict=True)),
-            "stop": blend.told_stop,
+            "stop": blend.plain_stop,
             "renamed": dict(self.renamed),
             "batch_size": self.batch_size,
             "tail": self.tail,

@@ -372,9 +372,9 @@ OF_CALLS = {
         **dict.fromkeys(("random_state", "generator"), "seed="),
     },
     **{
-        f"{of}.{name}": told
+        f"{of}.{name}": hint
         for of in ("dataset", "loader")
-        for name, told in (
+        for name, hint in (
             ("map", OF_MAP),
             ("load_state_dict", OF_STATES),
             ("batch_at", OF_BATCH_AT),

@@ -50,7 +50,7 @@ def ask(credentials: Credentials, answer: Callable[[object, BaseException | None
     """Tells `answer` what a function gave, or what it failed with; a thread of its own calls this."""
     try:
         given = credentials()
-    except BaseException as error:  # noqa: BLE001  (told by the request that needs them)
+    except BaseException as error:  # noqa: BLE001  (raised by the request that needs them)
         answer(None, error)
     else:
         answer(given, None)

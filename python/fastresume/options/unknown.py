@@ -87,40 +87,40 @@ def _check_call(
     unknown = [name for name in options if name not in there and inspect.Parameter.VAR_KEYWORD not in kinds]
     example = f": write {EXAMPLES[what]}" if what in EXAMPLES else ""
     if unknown:
-        told = _unknown(unknown[0], OF_CALLS.get(what, {}), there)
+        wrong = _unknown(unknown[0], OF_CALLS.get(what, {}), there)
     elif len(args) > len(placed) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         found = quoted(args[len(placed)])
         free = [name for name in there if name not in named]
         others = " without a name" if len(there) > len(placed) else ""
         takes = ", ".join(placed) or ("nothing" if others else "no argument")
         name = f": write its name, as {free[0]}={found}" if free else ""
-        told = f"takes {takes}{others}, found {found} too{example or name}"
+        wrong = f"takes {takes}{others}, found {found} too{example or name}"
     elif twice := [name for name in placed[: len(args)] if name in options]:
         found = f"{quoted(args[placed.index(twice[0])])} and {twice[0]}={quoted(options[twice[0]])}"
-        told = f"takes {twice[0]} once, found {found}"
+        wrong = f"takes {twice[0]} once, found {found}"
     else:
         needed = [one.name for one in parameters if one.name in there and one.default is one.empty]
         lacking = [name for name in needed if name not in named]
-        told = f"lacks {', '.join(lacking)}{example or f': write {lacking[0]}=...'}"
-    raise TypeError(f"{what} {told}") from None
+        wrong = f"lacks {', '.join(lacking)}{example or f': write {lacking[0]}=...'}"
+    raise TypeError(f"{what} {wrong}") from None
 
 
-def refuse_attribute(of: object, name: str, what: str, told: Mapping[str, str]) -> NoReturn:
+def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str]) -> NoReturn:
     """Refuses a method that there is not.
 
     Raises:
         AttributeError: naming it, and what to write instead.
     """
     hint = ""
-    if name in told:
-        hint = _instead(told[name])
+    if name in hints:
+        hint = _instead(hints[name])
     elif not name.startswith("_"):
         close = _core.nearest(name, [each for each in dir(of) if not each.startswith("_")])
         hint = "" if close is None else f": did you mean .{close}?"
     raise AttributeError(bounded(f"{what} has no attribute {name!r}{hint}"), name=name, obj=of)
 
 
-def refuse_setting(of: object, name: str, value: object, told: Mapping[str, str]) -> None:
+def refuse_setting(of: object, name: str, value: object, hints: Mapping[str, str]) -> None:
     """Refuses to set what is an argument of an object's class: it would change nothing.
 
     Other attributes are its user's own, and so are those of the user's own classes.
@@ -133,8 +133,8 @@ def refuse_setting(of: object, name: str, value: object, told: Mapping[str, str]
         return
     there = _arguments(kind)
     close = name if name in there else _core.nearest(name, there)
-    if name not in there and name in told:
-        hint = _instead(told[name])
+    if name not in there and name in hints:
+        hint = _instead(hints[name])
     elif close is not None:
         hint = f": write {kind.__name__}(..., {close}={quoted(value)})"
     else:
@@ -152,16 +152,16 @@ def _arguments(kind: Any) -> list[str]:
     return list(inspect.signature(kind).parameters)
 
 
-def _instead(told: str) -> str:
+def _instead(hint: str) -> str:
     """What to write, in words that follow a name."""
-    needless = told.removeprefix("nothing: ")
-    return f": write {told}" if needless == told else f", and needs none: {needless}"
+    needless = hint.removeprefix("nothing: ")
+    return f": write {hint}" if needless == hint else f", and needs none: {needless}"
 
 
-def _unknown(name: str, told: Mapping[str, str], there: list[str]) -> str:
+def _unknown(name: str, hints: Mapping[str, str], there: list[str]) -> str:
     """The words for an argument that there is not."""
-    if name in told:
-        return f"has no argument {name}={_instead(told[name])}"
+    if name in hints:
+        return f"has no argument {name}={_instead(hints[name])}"
     close = _core.nearest(name, there)
     listed = f"there are {', '.join(there)}" if there else "it takes none"
     return f"has no argument {name}={f'; {listed}' if close is None else f': did you mean {close}=?'}"

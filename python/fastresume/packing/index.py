@@ -107,10 +107,10 @@ class _Progress:
     """Logs how many row groups were read, now and then."""
 
     def __init__(self) -> None:
-        self._told = time.monotonic()
+        self._logged_at = time.monotonic()
 
     def __call__(self, done: int, total: int) -> None:
         """Takes note of how far it is."""
-        if time.monotonic() - self._told > _SECONDS:
-            self._told = time.monotonic()
+        if time.monotonic() - self._logged_at > _SECONDS:
+            self._logged_at = time.monotonic()
             _log.info("the index of units: read %d of %d row groups", done, total)

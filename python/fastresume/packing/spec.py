@@ -134,7 +134,7 @@ class UnitsSpec(FilesSpec):
         return self._units.fitted(cursor, self.order_choice, self.on_change == "append")
 
     @property
-    def unit_told(self) -> str:
+    def unit_hint(self) -> str:
         """What to add where a state counts others than these units."""
         return f", and the same unit=; here it is {self.unit!r}"
 

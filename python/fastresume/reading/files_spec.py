@@ -82,7 +82,7 @@ class FilesSpec(ReadSpec):
         return self.session
 
     @property
-    def told_session(self) -> str | None:
+    def session_text(self) -> str | None:
         """What the state of a mixture names of the session, as `text_of` makes it; None if in none."""
         return self.session
 
@@ -155,16 +155,16 @@ class FilesSpec(ReadSpec):
                 raise _core.StateError(
                     "the state is of a mixture, and this is one dataset: load it into the Mixture"
                 ) from None
-            told = self.unit_told if error.differs_in == "selection of rows" else ""
-            told += "" if self.table is None else f". {self.table.told}"
+            hint = self.unit_hint if error.differs_in == "selection of rows" else ""
+            hint += "" if self.table is None else f". {self.table.hint}"
             if self.door.part == "segment" and error.differs_in == "dataset":
-                told += ". Files are the segments here: other names or rows of them, other columns, or what "
-                told += "snapshot() returns of a source of rows"
-            error.args = (f"{error}{told}",)
+                hint += ". Files are the segments here: other names or rows of them, other columns, or what "
+                hint += "snapshot() returns of a source of rows"
+            error.args = (f"{error}{hint}",)
             raise
 
     @property
-    def unit_told(self) -> str:
+    def unit_hint(self) -> str:
         """What to add where a state counts others than these rows."""
         return ", and the same unit= if it counted sequences or bins; here are rows"
 

@@ -197,10 +197,10 @@ class MaskedRows:
                 of,
             )
 
-    def _is_new(self, told: object) -> bool:
-        if told in self._logged or len(self._logged) >= _MOST_LOGGED:
+    def _is_new(self, warning: object) -> bool:
+        if warning in self._logged or len(self._logged) >= _MOST_LOGGED:
             return False
-        self._logged.add(told)
+        self._logged.add(warning)
         return True
 
     def _text(self, one: Range) -> str:

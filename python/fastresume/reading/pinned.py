@@ -14,7 +14,7 @@ _DRIVER = "libcuda.so.1"
 _FUNCTIONS = ("cuCtxPushCurrent_v2", "cuCtxPopCurrent_v2", "cuMemHostRegister_v2", "cuMemHostUnregister")
 
 _locks: list[_core.PageLock] = []
-_told: list[_core.PageLock] = []
+_reported: list[_core.PageLock] = []
 
 
 def page_lock(device: torch.device) -> _core.PageLock | None:
@@ -53,9 +53,9 @@ def _address(function: object) -> int:
 
 def tell_failure(lock: _core.PageLock | None, stacklevel: int) -> None:
     """Warns, once for each lock, if it could not lock pages."""
-    if lock is None or lock.failure == 0 or lock in _told:
+    if lock is None or lock.failure == 0 or lock in _reported:
         return
-    _told.append(lock)
+    _reported.append(lock)
     limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     found = "unlimited" if limit == resource.RLIM_INFINITY else f"{limit >> 10} KiB"
     warnings.warn(

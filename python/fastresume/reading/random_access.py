@@ -38,18 +38,18 @@ def batch_at(
     `readers` read the passes that were not read yet.
     """
     step = at_least(0, "step", step)
-    told = _told(spec, shared, epoch, state, readers)
-    planned = told.planned
+    known = _known_pass(spec, shared, epoch, state, readers)
+    planned = known.planned
     batch = step - planned.step_of(0)
     if batch < 0:
-        planned, batch = told.at_step(spec, step)
+        planned, batch = known.at_step(spec, step)
     if batch >= planned.batches:
         raise IndexError(
             f"step {step} is beyond the pass, which has {planned.step_of(planned.batches)} steps"
             + ("" if state is None else " by this state")
         )
     _check_shared(spec, planned, step)
-    return made_again(spec, planned, batch, told.readers.are_seeded)
+    return made_again(spec, planned, batch, known.readers.are_seeded)
 
 
 def batch_of_row(
@@ -71,17 +71,17 @@ def batch_of_row(
             "and source tell what it has"
         )
     row = int(checked_numbers(spec.manifest, [row_number])[0])
-    told = _told(spec, shared, epoch, state, readers)
-    position = spec.row_order(told.cursor).position_of(row)
+    known = _known_pass(spec, shared, epoch, state, readers)
+    position = spec.row_order(known.cursor).position_of(row)
     if position is None:
         raise IndexError(f"row {row} is not among the {spec.row_text()} that are selected")
-    planned, (batch, rank, place) = _slot_of(spec, told, position, row)
+    planned, (batch, rank, place) = _slot_of(spec, known, position, row)
     if rank != spec.world.rank:
         spec = dataclasses.replace(spec, world=World(rank, spec.world.world_size))
-    return made_again(spec, planned, batch, told.readers.are_seeded), place
+    return made_again(spec, planned, batch, known.readers.are_seeded), place
 
 
-class _Told(NamedTuple):
+class _KnownPass(NamedTuple):
     """What is known of a pass: a cursor in it, how it continues from there, and who reads it."""
 
     cursor: _core.Cursor
@@ -94,26 +94,26 @@ class _Told(NamedTuple):
         return _core.Pass.at_step(self.cursor, step, cut, spec.tail, spec.world.world_size)
 
 
-def _told(
+def _known_pass(
     spec: ReadSpec,
     shared: SharedCursor,
     epoch: int,
     state: Mapping[str, Any] | Cursor | None,
     readers: Readers,
-) -> _Told:
+) -> _KnownPass:
     """What a state says about its pass, or this process of one that it has read; else these read it."""
     epoch = at_least(0, "epoch", epoch)
     if epoch >= MAX_EPOCH:
         raise IndexError(f"epoch {epoch} is not below {MAX_EPOCH}, the last that a state can hold")
     if state is None:
-        known = shared.begun(epoch)
-        cursor, readers = known or (spec.at_epoch(shared.cursor, epoch, readers.workers), readers)
-        return _Told(cursor, spec.pass_from(cursor, readers.workers), readers)
+        begun = shared.begun(epoch)
+        cursor, readers = begun or (spec.at_epoch(shared.cursor, epoch, readers.workers), readers)
+        return _KnownPass(cursor, spec.pass_from(cursor, readers.workers), readers)
     cursor = spec.fitted(Cursor.from_state(state)._core)
     if cursor.epoch != epoch:
         raise _core.StateError(f"the state is of epoch {cursor.epoch}, asked for was epoch {epoch}")
-    told = _Told(cursor, spec.pass_from(cursor, readers.workers), readers)
-    return told._replace(planned=told.at_step(spec, _steps_done(told.planned))[0])
+    known = _KnownPass(cursor, spec.pass_from(cursor, readers.workers), readers)
+    return known._replace(planned=known.at_step(spec, _steps_done(known.planned))[0])
 
 
 def _steps_done(planned: _core.Pass) -> int:
@@ -121,12 +121,14 @@ def _steps_done(planned: _core.Pass) -> int:
     return planned.step_of(planned.batches - planned.batches_left)
 
 
-def _slot_of(spec: ReadSpec, told: _Told, position: int, row: int) -> tuple[_core.Pass, tuple[int, int, int]]:
+def _slot_of(
+    spec: ReadSpec, known: _KnownPass, position: int, row: int
+) -> tuple[_core.Pass, tuple[int, int, int]]:
     """The cut of a pass that delivers a position, and there the batch, the rank, and the row in it."""
     step = 0
-    while step <= told.planned.step_of(0):
-        is_last = step == told.planned.step_of(0)
-        planned = told.planned if is_last else told.at_step(spec, step)[0]
+    while step <= known.planned.step_of(0):
+        is_last = step == known.planned.step_of(0)
+        planned = known.planned if is_last else known.at_step(spec, step)[0]
         _check_shared(spec, planned, step)
         slot = planned.slot_of(position)
         step = _steps_done(planned)
@@ -135,8 +137,8 @@ def _slot_of(spec: ReadSpec, told: _Told, position: int, row: int) -> tuple[_cor
         if is_last:
             break
     raise IndexError(
-        f"row {row} is in no batch of pass {told.planned.epoch}: it was consumed before the steps that are "
-        f"known, or is among the {told.planned.rest} rows of its end that tail={spec.tail!r} drops"
+        f"row {row} is in no batch of pass {known.planned.epoch}: it was consumed before the steps that are "
+        f"known, or is among the {known.planned.rest} rows of its end that tail={spec.tail!r} drops"
     )
 
 

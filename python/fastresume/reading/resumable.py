@@ -247,7 +247,7 @@ class ResumableDataset(IterableDataset[Batch]):
             StateError: it says what to do.
         """
 
-    def _told_of_wait(self, seconds: float) -> str:
+    def _wait_in_words(self, seconds: float) -> str:
         """What `_follow` waits for, in words, after some seconds of it."""
         return f"next() has waited {seconds:.1f} s"
 

@@ -165,12 +165,12 @@ class ReadSpec(Rebuilt, ABC):
         """How many offsets of each partition were gone before they were read, of a stream; None of others."""
         return None
 
-    def told(self) -> bytes:
+    def packed_round(self) -> bytes:
         """What a worker that has the spec of an earlier round of a stream needs to make this one of it."""
         return b""
 
-    def of_told(self, _told: bytes) -> Self:
-        """The spec of the round that `told` describes."""
+    def of_packed_round(self, _packed: bytes) -> Self:
+        """The spec of the round that `packed_round` describes."""
         return self
 
     @property

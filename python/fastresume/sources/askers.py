@@ -79,7 +79,7 @@ def _ask(
         take(None, str(error), "data")
     except _core.SourceError as error:
         take(None, str(error), "source")
-    except BaseException as error:  # noqa: BLE001  (told by the batch that needs the rows)
+    except BaseException as error:  # noqa: BLE001  (raised by the batch that needs the rows)
         take(None, f"read() failed: {type(error).__name__}: {error}", "source")
     else:
         take(given, None, None)

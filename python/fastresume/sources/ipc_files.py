@@ -102,8 +102,8 @@ def rows_of(files: IpcFiles) -> _core.Rows:
 
 def _in_file(error: _core.DataError, path: os.PathLike[str], what: str = "") -> _core.DataError:
     """The error with the file, if it doesn't name one yet."""
-    told = str(error)
-    return error if "(file '" in told else _core.DataError(f"{what}{told} (file '{os.fspath(path)}')")
+    message = str(error)
+    return error if "(file '" in message else _core.DataError(f"{what}{message} (file '{os.fspath(path)}')")
 
 
 def _schema(message: bytes, path: os.PathLike[str]) -> pa.Schema:

@@ -96,7 +96,7 @@ def _table(given: Any) -> pa.Table:
         raise TypeError(f"Arrow has no columns of what this {kind} holds: {text}") from None
     if reader is not None:
         # It is read once, and kept: some streams can't be read again.
-        return _told_of_index(reader.read_all(), given)
+        return _with_warning_of_index(reader.read_all(), given)
     if isinstance(given, str | os.PathLike):
         raise TypeError(f"source names both tables and the path {quoted(str(given))}: name one kind")
     raise TypeError(
@@ -119,7 +119,7 @@ def _check_objects(given: Any) -> None:
             )
 
 
-def _told_of_index(table: pa.Table, given: Any) -> pa.Table:
+def _with_warning_of_index(table: pa.Table, given: Any) -> pa.Table:
     """The same table, with a warning if it has the index of a pandas frame as a column."""
     index = [name for name in table.column_names if name.startswith("__index_level_")]
     if index and type(given).__module__.partition(".")[0] == "pandas":

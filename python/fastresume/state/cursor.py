@@ -144,7 +144,7 @@ class Cursor:
             paths: where directories are now, by where they were when the offsets were written.
 
         Raises:
-            StateError: if a path names no files of the dataset, or several whose order is not told; if a
+            StateError: if a path names no files of the dataset, or several whose order is not known; if a
                 value is not an integer or out of range; the key is named. If the dataset is shuffled, or has
                 units.
             TypeError: if it is a Mixture: offsets are of one dataset.

@@ -31,15 +31,15 @@ def text_of_each(sessions: Mapping[str, str]) -> str:
 
 def session_of(cursor: _core.Cursor) -> Any:
     """The session that a dataset's state names; None if it names none."""
-    return _told(cursor).get(_ONE)
+    return _named(cursor).get(_ONE)
 
 
 def sessions_of(cursor: _core.Cursor) -> dict[str, Any]:
     """The sessions that a mixture's state names, by the names of the sources."""
-    return {unquote(name): session for name, session in _told(cursor).get(_EACH, {}).items()}
+    return {unquote(name): session for name, session in _named(cursor).get(_EACH, {}).items()}
 
 
-def _told(cursor: _core.Cursor) -> dict[str, Any]:
+def _named(cursor: _core.Cursor) -> dict[str, Any]:
     found = json.loads(cursor.round or "{}")
     return found if isinstance(found, dict) else {}  # it may be the round of a stream
 

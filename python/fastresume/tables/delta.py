@@ -60,7 +60,7 @@ FEATURES = {
 ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
 """Where the environment says that a store's server is."""
 
-UNTOLD = {"binary"}
+UNPARSED = {"binary"}
 """Types that writers write as text into logs, each in its own way."""
 
 OLD_DATES = '"fromType":"date"'
@@ -160,9 +160,9 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     place_of = {number: place for place, number in enumerate(order)}
     lost_before = f"its log reaches back to commit {log.first} alone"
     files = [_file(root, paths[number]) for number in order]
-    told: list[Mapping[str, Any]] = [{}] * len(paths)
+    partition_values: list[Mapping[str, Any]] = [{}] * len(paths)
     if partitions:
-        told = actions.column("partition").to_pylist()
+        partition_values = actions.column("partition").to_pylist()
     parts = [field for field in fields if field["name"] in partitions]
     physical = {_physical(field, mode): field["name"] for field in parts}
     types = {field["name"]: _type_of_partition(field["type"]) for field in parts}
@@ -170,7 +170,7 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
         SnapshotName("Delta", root, table.version(), log.rewritten_by, lost_before if lost else None),
         files,
         columns,
-        [_values(told[number], physical, types) for number in order],
+        [_values(partition_values[number], physical, types) for number in order],
         # Asked where there may be none, deltalake refuses features that say nothing of them.
         _deleted(table, [paths[number] for number in order]) if "deletionVectors" in features else {},
         own,
@@ -195,14 +195,14 @@ def _of_deltalake(root: str, options: Mapping[str, str]) -> dict[str, str]:
     """The options for deltalake, which takes http:// for a mistake unless an option allows it."""
     if not is_address(root):
         return dict(options)
-    told = {name.lower() for name in options}
+    names = {name.lower() for name in options}
     # What it does not read itself.
     of_s3 = os.environ.get("AWS_ENDPOINT_URL_S3")
-    if of_s3 and root.startswith("s3") and not any("endpoint" in name for name in told):
+    if of_s3 and root.startswith("s3") and not any("endpoint" in name for name in names):
         options = {**options, "aws_endpoint_url": of_s3}
     of_environment = [os.environ.get(name, "") for name in ENDPOINTS]
     is_plain = any(value.startswith("http://") for value in [*options.values(), *of_environment])
-    named = any(name.endswith("allow_http") for name in told)
+    named = any(name.endswith("allow_http") for name in names)
     return {**options, "allow_http": "true"} if is_plain and not named else dict(options)
 
 
@@ -233,7 +233,7 @@ def _type_of(kind: str) -> str:
 
 
 def _type_of_partition(kind: str) -> str:
-    return f"{kind} of partitions" if kind in UNTOLD else _type_of(kind)
+    return f"{kind} of partitions" if kind in UNPARSED else _type_of(kind)
 
 
 def _below(kind: Any, of: TableColumn, mode: str) -> Iterator[TableColumn]:
@@ -257,11 +257,11 @@ def _below(kind: Any, of: TableColumn, mode: str) -> Iterator[TableColumn]:
 
 
 def _values(
-    told: Mapping[str, Any], physical: Mapping[str, str], types: Mapping[str, str]
+    values: Mapping[str, Any], physical: Mapping[str, str], types: Mapping[str, str]
 ) -> dict[str, FileValue]:
     """The values of partition columns, as columns of files have them."""
     names = set(physical.values())
-    named = ((physical.get(name, name), value) for name, value in told.items())
+    named = ((physical.get(name, name), value) for name, value in values.items())
     return {name: file_value(value, types[name]) for name, value in named if name in names}
 
 

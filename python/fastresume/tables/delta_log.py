@@ -74,9 +74,9 @@ class DeltaLog:
             if path not in again:
                 self.added_by.setdefault(path, number)
         if removed:
-            told: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
+            info: dict[str, Any] = next((one["commitInfo"] for one in actions if "commitInfo" in one), {})
             self.rewritten_by = (
-                f"commit {number} ({told.get('operation', 'for which it names no operation')})"
+                f"commit {number} ({info.get('operation', 'for which it names no operation')})"
             )
 
 

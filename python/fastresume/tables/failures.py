@@ -26,6 +26,6 @@ def fail(what: str, cause: Exception) -> NoReturn:
     text = str(cause) or type(cause).__name__
     page = getattr(getattr(cause.__cause__, "response", None), "text", "")
     whole = text.replace(page, f"<{len(page)} characters>") if page else text
-    told = NOISE.sub("", whole)
-    short = told if len(told) <= LONGEST else f"{told[:LONGEST]}..."
+    quiet = NOISE.sub("", whole)
+    short = quiet if len(quiet) <= LONGEST else f"{quiet[:LONGEST]}..."
     raise _core.SourceError(f"{what}: {short}") from (cause if whole == text else None)

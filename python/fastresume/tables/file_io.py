@@ -97,58 +97,58 @@ def reached(properties: Mapping[str, Any], files: Iterable[str]) -> Reached:
         >>> reached({"client.region": "eu", "s3.profile-name": "me", "gcs.project-id": 1}, ["s3://b/a.parquet"])
         Reached(options={'aws_region': 'eu'}, unused=['s3.profile-name'])
     """
-    told = {name: str(value) for name, value in properties.items() if value not in (None, "")}
+    texts = {name: str(value) for name, value in properties.items() if value not in (None, "")}
     schemes = dict.fromkeys(file.partition("://")[0] for file in files if "://" in file)
     options: dict[str, str] = {}
     unused: list[str] = []
     for kind in dict.fromkeys(SCHEMES.get(scheme, scheme) for scheme in schemes):
         if kind not in KINDS:
             continue
-        of_kind = {name: value for name, value in told.items() if name.startswith(KINDS[kind])}
+        of_kind = {name: value for name, value in texts.items() if name.startswith(KINDS[kind])}
         found, used = _of_kind(kind, of_kind)
         options |= found
         unused += [name for name in of_kind if name not in used and name not in SILENT]
     return Reached(options, unused)
 
 
-def _of_kind(kind: str, told: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
+def _of_kind(kind: str, texts: Mapping[str, str]) -> tuple[dict[str, str], set[str]]:
     """The options that properties tell, and their names."""
     options: dict[str, str] = {}
     used: set[str] = set()
-    if "adls.connection-string" in told:
-        parts = (part.partition("=") for part in told["adls.connection-string"].split(";"))
+    if "adls.connection-string" in texts:
+        parts = (part.partition("=") for part in texts["adls.connection-string"].split(";"))
         named = {CONNECTION.get(name.strip().lower()): value.strip() for name, _, value in parts}
         options |= {name: value for name, value in named.items() if name is not None}
         used.add("adls.connection-string")
     for ours, theirs in NAMES[kind].items():
-        found = [told[name] for name in theirs if name in told]
+        found = [texts[name] for name in theirs if name in texts]
         if found:
             options[ours] = found[0]
         used.update(theirs)
     for ours, name in FLAGS.get(kind, {}).items():
-        if name in told:
-            options[ours] = str(told[name].strip().lower() in ("true", "1", "t", "yes", "y", "on")).lower()
+        if name in texts:
+            options[ours] = str(texts[name].strip().lower() in ("true", "1", "t", "yes", "y", "on")).lower()
             used.add(name)
     if kind == "s3":
         for ours, name in SECONDS.items():
-            if name in told:
-                options[ours] = f"{round(float(told[name]) * 1000)}ms"
+            if name in texts:
+                options[ours] = f"{round(float(texts[name]) * 1000)}ms"
                 used.add(name)
     if kind == "az":
-        _add_azure(told, options, used)
+        _add_azure(texts, options, used)
     return options, used
 
 
-def _add_azure(told: Mapping[str, str], options: dict[str, str], used: set[str]) -> None:
+def _add_azure(texts: Mapping[str, str], options: dict[str, str], used: set[str]) -> None:
     """Adds tokens that are named for an account each, and where its server is."""
     prefix = "adls.sas-token."
-    for name in (name for name in told if name.startswith(prefix)):
+    for name in (name for name in texts if name.startswith(prefix)):
         options.setdefault("azure_storage_account_name", name.removeprefix(prefix).partition(".")[0])
-        options.setdefault("azure_storage_sas_token", told[name])
+        options.setdefault("azure_storage_sas_token", texts[name])
         used.add(name)
-    host = told.get("adls.blob-storage-authority") or told.get("adls.account-host")
+    host = texts.get("adls.blob-storage-authority") or texts.get("adls.account-host")
     if host is not None:
-        scheme = told.get("adls.blob-storage-scheme", "https")
+        scheme = texts.get("adls.blob-storage-scheme", "https")
         # A server of one's own has accounts as paths.
         account = options.get("azure_storage_account_name", "")
         place = f"{host}/{account}" if host[:1].isdigit() else _host(account, host)

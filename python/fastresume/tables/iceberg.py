@@ -160,21 +160,21 @@ def _lost_commits(table: Any, data: Sequence[Any], lost: set[Any]) -> list[Any]:
     """Snapshots that the table has forgotten, in their order: as older metadata tell, or its manifests."""
     if not lost:
         return []
-    told: dict[Any, int] = {each.snapshot_id: each.timestamp_ms for each in table.metadata.snapshot_log}
+    times: dict[Any, int] = {each.snapshot_id: each.timestamp_ms for each in table.metadata.snapshot_log}
     for log in reversed(table.metadata.metadata_log):
-        if lost <= told.keys():
+        if lost <= times.keys():
             break
         with contextlib.suppress(Exception):  # it may be gone, too
             with table.io.new_input(log.metadata_file).open() as opened:
                 content = opened.read()
             found = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
             for each in found.get("snapshots") or ():
-                told.setdefault(each["snapshot-id"], each["timestamp-ms"])
+                times.setdefault(each["snapshot-id"], each["timestamp-ms"])
     # A snapshot's manifest comes before those of earlier snapshots.
     by_manifests = {entry.snapshot_id: place for place, entry in enumerate(reversed(data))}
-    known = [number for number in lost if number in told]
-    unknown = sorted(lost - told.keys(), key=lambda number: by_manifests[number])
-    return [*unknown, *sorted(known, key=lambda number: (told[number], by_manifests[number]))]
+    known = [number for number in lost if number in times]
+    unknown = sorted(lost - times.keys(), key=lambda number: by_manifests[number])
+    return [*unknown, *sorted(known, key=lambda number: (times[number], by_manifests[number]))]
 
 
 def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> str | None:
@@ -260,9 +260,9 @@ def _positions(table: Any, path: str) -> Iterator[tuple[str, npt.NDArray[np.int6
     compute = importlib.import_module("pyarrow.compute")
     parquet = importlib.import_module("pyarrow.parquet")
     with table.io.new_input(path).open() as opened:
-        told = parquet.read_table(opened, columns=["file_path", "pos"])
-    for file in compute.unique(told["file_path"]).to_pylist():
-        rows = told.filter(compute.equal(told["file_path"], file))["pos"]
+        deletes = parquet.read_table(opened, columns=["file_path", "pos"])
+    for file in compute.unique(deletes["file_path"]).to_pylist():
+        rows = deletes.filter(compute.equal(deletes["file_path"], file))["pos"]
         yield file, rows.to_numpy().astype(np.int64)
 
 

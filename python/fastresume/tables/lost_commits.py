@@ -71,8 +71,8 @@ def _written(files: Sequence[tuple[str, int]]) -> list[_Written]:
     found: dict[str, _Written] = {}
     for path, time in files:
         directory, _, name = path.rpartition("/")
-        told = WRITER.search(name)
-        one = found.setdefault(told.group(1) if told else path, _Written([], set(), time, time))
+        match = WRITER.search(name)
+        one = found.setdefault(match.group(1) if match else path, _Written([], set(), time, time))
         one.paths.append(path)
         one.directories.add(directory)
         one.first, one.last = min(one.first, time), max(one.last, time)

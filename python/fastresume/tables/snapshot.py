@@ -42,20 +42,20 @@ def file_value(value: object, type_name: str | None = None) -> FileValue:
         >>> file_value(decimal.Decimal("-1.5"), "decimal(9, 2)"), file_value("00ff", "binary")
         (b'\xff\xff\xffj', b'\x00\xff')
     """
-    told = type_name or ""
+    kind = type_name or ""
     if value is None:
         return None
-    if told.startswith("decimal("):
-        return _unscaled(value, told)
-    if told.startswith("timestamp["):
-        return _since_1970(value, "ns" if told.startswith("timestamp[ns") else "us")
-    if told == "date[day]" and isinstance(value, str):
+    if kind.startswith("decimal("):
+        return _unscaled(value, kind)
+    if kind.startswith("timestamp["):
+        return _since_1970(value, "ns" if kind.startswith("timestamp[ns") else "us")
+    if kind == "date[day]" and isinstance(value, str):
         value = dt.date.fromisoformat(value)
-    if told == "time[us]" and isinstance(value, str):
+    if kind == "time[us]" and isinstance(value, str):
         value = dt.time.fromisoformat(value)
-    if told == "uuid":
+    if kind == "uuid":
         return value.bytes if isinstance(value, uuid.UUID) else _uuid(value)
-    if isinstance(value, str) and (told == "binary" or told.startswith("fixed_size_binary[")):
+    if isinstance(value, str) and (kind == "binary" or kind.startswith("fixed_size_binary[")):
         return bytes.fromhex(value)
     if isinstance(value, dt.datetime):
         return _since_1970(value, "us")
@@ -149,7 +149,7 @@ class SnapshotName:
     lost: str | None = None
 
     @property
-    def told(self) -> str:
+    def hint(self) -> str:
         """What is to be said of it where a state does not fit."""
         if self.lost is not None:
             by = self.rewritten_by

@@ -207,13 +207,13 @@ def _without_reduction(module: Any) -> Iterator[None]:
         with module.no_sync():
             yield
         return
-    last_is_told = callable(getattr(module, "set_is_last_backward", None))
+    marks_last = callable(getattr(module, "set_is_last_backward", None))
     module.set_requires_gradient_sync(False)
-    if last_is_told:
+    if marks_last:
         module.set_is_last_backward(False)
     try:
         yield
     finally:
         module.set_requires_gradient_sync(True)
-        if last_is_told:
+        if marks_last:
             module.set_is_last_backward(True)

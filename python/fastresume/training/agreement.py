@@ -39,6 +39,6 @@ class Agreement(Peers):
         self.check()
         if self._group is None:
             return number
-        told = torch.tensor([number], dtype=torch.int64)
-        self._talk(partial(collective, told, group=self._group, **how))
-        return int(told)
+        shared = torch.tensor([number], dtype=torch.int64)
+        self._talk(partial(collective, shared, group=self._group, **how))
+        return int(shared)

@@ -70,7 +70,7 @@ class Preemption:
         self._agreement = Agreement(group)
         self._calls = 0
         self._is_due = False
-        self._told: signal.Signals | None = None
+        self._received: signal.Signals | None = None
         self._interrupts = 0
         self._process = 0
         self._handlers: dict[signal.Signals, Any] = {}
@@ -78,9 +78,9 @@ class Preemption:
         self._sockets: tuple[socket.socket, socket.socket] | None = None
 
     @property
-    def told(self) -> signal.Signals | None:
+    def received(self) -> signal.Signals | None:
         """The first signal that this process got; None if there was none. Other ranks may have got one."""
-        return self._told
+        return self._received
 
     def is_due(self) -> bool:
         """Whether the job ends here: the same on every rank. Ask once after each step, on all of them.
@@ -98,7 +98,7 @@ class Preemption:
             )
         self._calls += 1
         if not self._is_due and self._calls % self.every == 0:
-            self._is_due = self._agreement.any(self._told is not None)
+            self._is_due = self._agreement.any(self._received is not None)
         return self._is_due
 
     def exit(self) -> NoReturn:
@@ -151,7 +151,7 @@ class Preemption:
             self._leave()
             os.kill(os.getpid(), number)
             return
-        self._told = self._told or signal.Signals(number)
+        self._received = self._received or signal.Signals(number)
 
     def _listen(self, heard: socket.socket) -> None:
         """Receives signals as they come, even while the main thread is in a collective."""
@@ -165,14 +165,14 @@ class Preemption:
             with suppress(OSError):
                 os.write(self._wakeup, bytes([number]))
         if number in self.signals:
-            self._told = self._told or signal.Signals(number)
+            self._received = self._received or signal.Signals(number)
             self._interrupts += number == signal.SIGINT
             if self._interrupts > 1:
                 os._exit(INTERRUPTED)
 
     def __repr__(self) -> str:
-        told = "no signal" if self._told is None else self._told.name
-        return f"Preemption({told}, every={self.every})"
+        name = "no signal" if self._received is None else self._received.name
+        return f"Preemption({name}, every={self.every})"
 
 
 def _handled(given: Any) -> tuple[signal.Signals, ...]:

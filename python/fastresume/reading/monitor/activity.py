@@ -60,17 +60,17 @@ class ReaderActivity:
         """What each thread is doing, in words."""
         found = []
         *threads, caller = self._core.threads()
-        named = [(f"thread {number}", told) for number, told in enumerate(threads)]
+        named = [(f"thread {number}", activity) for number, activity in enumerate(threads)]
         if caller.doing != "waiting":
             named.append(("next() itself", caller))
-        for name, told in named:
-            if told.doing == "decoding":
-                what = f"has been at row group {told.number} of {told.file}"
-            elif told.doing == "ending":
-                what = f"has been putting batch {told.number} together"
+        for name, activity in named:
+            if activity.doing == "decoding":
+                what = f"has been at row group {activity.number} of {activity.file}"
+            elif activity.doing == "ending":
+                what = f"has been putting batch {activity.number} together"
             else:
                 what = "has had nothing to do"
-            found.append(f"{name} {what} for {told.seconds:.1f} s")
+            found.append(f"{name} {what} for {activity.seconds:.1f} s")
         return found
 
 

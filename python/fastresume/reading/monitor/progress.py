@@ -37,8 +37,8 @@ def behind_a_bar(
     total = done + spec.pass_from(start, workers).batches_left
     bar = _tqdm() if bar is None else bar
     if hasattr(bar, "add_task"):
-        told = {"description": f"pass {start.epoch}", "total": total, "completed": done}
-        return _behind_rich(batches, bar, told, options)
+        defaults = {"description": f"pass {start.epoch}", "total": total, "completed": done}
+        return _behind_rich(batches, bar, defaults, options)
     try:
         parameters = inspect.signature(bar).parameters
     except (TypeError, ValueError):  # not callable, or built in
@@ -54,19 +54,19 @@ def behind_a_bar(
             f"(whose track forgets where a bar began); {getattr(bar, '__qualname__', bar)} takes "
             f"{', '.join(parameters)}"
         )
-    told = {"total": total, "initial": done, "desc": f"pass {start.epoch}", "unit": "batch"}
-    found: Iterable[Batch] = bar(batches, **{**told, **options})
+    defaults = {"total": total, "initial": done, "desc": f"pass {start.epoch}", "unit": "batch"}
+    found: Iterable[Batch] = bar(batches, **{**defaults, **options})
     return found
 
 
 def _behind_rich(
-    batches: Iterable[Batch], bar: Any, told: dict[str, Any], options: dict[str, Any]
+    batches: Iterable[Batch], bar: Any, defaults: dict[str, Any], options: dict[str, Any]
 ) -> Iterator[Batch]:
     """The same with a `rich.progress.Progress`: the user's, or a new one that is shown meanwhile."""
     is_ours = isinstance(bar, type)
     progress = bar() if is_ours else bar
     with progress if is_ours else contextlib.nullcontext():
-        task = progress.add_task(**{**told, **options})
+        task = progress.add_task(**{**defaults, **options})
         for batch in batches:
             yield batch
             progress.advance(task)

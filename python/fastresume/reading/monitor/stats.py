@@ -248,25 +248,27 @@ class Stats:
         return {name: getattr(self, name) for name in _NAMES}
 
     def __repr__(self) -> str:
-        told = [f"batches={self.batches:,}, rows={self.rows:,}, bytes={self.bytes:,}"]
+        parts = [f"batches={self.batches:,}, rows={self.rows:,}, bytes={self.bytes:,}"]
         if self.batches:
-            told.append(f"{self.next_share:.0%} of the time in next(), {self.wait_share:.0%} of that waiting")
-            told.append(f"decoding {self.decode_seconds:.1f} s in {self.seconds:.1f} s")
+            parts.append(
+                f"{self.next_share:.0%} of the time in next(), {self.wait_share:.0%} of that waiting"
+            )
+            parts.append(f"decoding {self.decode_seconds:.1f} s in {self.seconds:.1f} s")
             if transforms := self.transform_seconds:
-                told.append(f"transforms {transforms:.1f} s")
+                parts.append(f"transforms {transforms:.1f} s")
             batches, size = self._queued()
-            told.append(f"ready: {batches} batches of {size:,} bytes")
+            parts.append(f"ready: {batches} batches of {size:,} bytes")
         if self.dropped_rows or self.padded_rows:
-            told.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
+            parts.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
         if self.masked_rows:
-            told.append(f"masked_rows={self.masked_rows}")
+            parts.append(f"masked_rows={self.masked_rows}")
         if self.batches and self.epoch and not self.step:
-            told.append(f"pass {self.epoch - 1} is done, pass {self.epoch} not begun")
-            return f"Stats({', '.join(told)})"
-        told.append(f"pass {self.epoch}: {self.progress:.0%} done")
+            parts.append(f"pass {self.epoch - 1} is done, pass {self.epoch} not begun")
+            return f"Stats({', '.join(parts)})"
+        parts.append(f"pass {self.epoch}: {self.progress:.0%} done")
         if (eta := self.eta_seconds) is not None:
-            told.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
-        return f"Stats({', '.join(told)})"
+            parts.append(f"{eta:.0f} s left at {self.batches_per_second:.1f} batches/s")
+        return f"Stats({', '.join(parts)})"
 
     def _follow(self, spec: ReadSpec) -> None:
         """Counts the next round of the stream."""

@@ -68,19 +68,19 @@ class _Watch:
 
     def run(self) -> None:
         pause = min(self._seconds / _LOOKS, _MAX_PAUSE_SECONDS)
-        told, due = 0.0, self._seconds
+        reported, due = 0.0, self._seconds
         while not self._is_over.acquire(timeout=pause):
             wait = self.wait
             if wait is None:
                 continue
             began, report = wait
-            if began != told:
-                told, due = began, self._seconds
+            if began != reported:
+                reported, due = began, self._seconds
             waited = time.perf_counter() - began
             if waited >= due:
                 due *= 2
                 try:
                     _log.warning("%s", report(waited))
                 except Exception:  # noqa: BLE001  (what it reports on changes meanwhile)
-                    _log.exception("next() has waited %.1f s; what for can't be told", waited)
+                    _log.exception("next() has waited %.1f s; what for is not known", waited)
             del wait, report

@@ -14,7 +14,7 @@ def cause(exit_code: int | None, kills_before: dict[str, int]) -> str:
 
     Args:
         exit_code: as `subprocess` has it; None if no one can tell.
-        kills_before: what `kills_for_memory` told before the process started.
+        kills_before: what `kills_for_memory` returned before the process started.
     """
     if exit_code is None:
         return "closed its connection, and why it ended is not known"

@@ -88,14 +88,14 @@ class Arrival:
 class Task(NamedTuple):
     """A batch to make: the number-th of the cut that the pass has from a cursor on.
 
-    `start` is the cursor's text; None for that of the task that the worker had before. `told` comes with it:
-    what `ReadSpec.told` returns, of a stream.
+    `start` is the cursor's text; None for that of the task that the worker had before. With it comes
+    `packed_round`: what `ReadSpec.packed_round` returns, of a stream.
     """
 
     serving: int
     start: str | None
     number: int
-    told: bytes = b""
+    packed_round: bytes = b""
 
 
 class Answer(NamedTuple):

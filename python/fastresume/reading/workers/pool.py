@@ -72,7 +72,7 @@ class WorkerPool:
         self._shift: Shift | None = None
         self._serving = 0
         self._served: _core.Pass | None = None
-        self._start, self._told = "", b""
+        self._start, self._packed_round = "", b""
         self._first = self._expected = self._asked = 0
         """Numbers of batches of the serving: the first one, the next to come, the next to be asked for."""
         self._is_sound = False
@@ -95,7 +95,7 @@ class WorkerPool:
     def follow(self, spec: ReadSpec) -> None:
         """Lets the workers read another round of a stream from the next serving on."""
         self.spec = spec
-        self._told = spec.told()
+        self._packed_round = spec.packed_round()
 
     def serve(self, planned: _core.Pass, number: int) -> None:
         """Lets the workers make the batches of a pass from the number-th on, if they do not do so already.
@@ -150,8 +150,8 @@ class WorkerPool:
         """Deals the tasks that may be made ahead. The first of each worker tells where the pass starts."""
         for number in range(self._asked, min(self._expected + self._ahead, served.batches)):
             place = number - self._first
-            start, told = (self._start, self._told) if place < self.workers else (None, b"")
-            task = Task(self._serving, start, number, told)
+            start, packed_round = (self._start, self._packed_round) if place < self.workers else (None, b"")
+            task = Task(self._serving, start, number, packed_round)
             self._asked = number + 1
             shift.workers[place % self.workers].channel.post(pickle.dumps(task))
 
@@ -162,7 +162,7 @@ class WorkerPool:
             FastresumeError: if a worker died.
         """
         try:
-            if self._is_sound and self._has_death():  # else it was told, and there will be new workers
+            if self._is_sound and self._has_death():  # else it was reported, and there will be new workers
                 self._is_sound = False
                 raise HungUpError
             self._serve(planned, number)
@@ -255,25 +255,25 @@ class WorkerPool:
             time.sleep(0.01)  # a socket knows it sooner
             died = [worker for worker in workers if worker.is_dead()]
         before = {} if shift is None else shift.kills_before
-        told = "; ".join(
+        message = "; ".join(
             f"worker {worker.number} of {self.workers} (process {worker.pid}) "
             + cause(worker.exit_code(), before)
             for worker in died
         )
         if not died:
-            told = "a worker closed its connection to the main process"
-        _log.error("%s", told)
+            message = "a worker closed its connection to the main process"
+        _log.error("%s", message)
         method = context_of(self._context).get_start_method()
         if method != "fork" and any(worker.exit_code() == 1 for worker in died):
-            told += (
+            message += (
                 f". Under {method!r} a worker imports the script first, and its error is above: what starts "
                 "the job must be under if __name__ == '__main__':"
             )
         step = "" if self._served is None else f" {self._served.step_of(self._expected)}"
         self._let_go()  # the others have no one to work for
         return _core.FastresumeError(
-            f"{told}. The cursor is before step{step}: the next next() or iter() continues there, with new "
-            "workers"
+            f"{message}. The cursor is before step{step}: the next next() or iter() continues there, with "
+            "new workers"
         )
 
     def files_of(self, number: int) -> list[str]:

@@ -131,8 +131,8 @@ class Shift:
         self._arguments = arguments
         self._count = count
         self._context: Any = context
-        self._told: SimpleQueue[object] = SimpleQueue()
-        self._owner = weakref.ref(owner, self._told.put)  # no line of Python runs, in which one may raise
+        self._wakeups: SimpleQueue[object] = SimpleQueue()
+        self._owner = weakref.ref(owner, self._wakeups.put)  # no line of Python runs, in which one may raise
         self._process = os.getpid()
         self._mask: set[int] = set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
         self._is_begun = self._is_ending = False
@@ -157,7 +157,7 @@ class Shift:
         if self._process != os.getpid():
             return  # they are its parent's
         self._is_ending = True
-        self._told.put(None)
+        self._wakeups.put(None)
 
     def wait(self, seconds: float) -> bool:
         """Whether none of them is left after this time at most; `end` comes before."""
@@ -180,7 +180,7 @@ class Shift:
         self._is_up.release()
         while not self._is_ending and self._owner() is not None:
             with suppress(Empty):
-                self._told.get(timeout=_LOOK_SECONDS)
+                self._wakeups.get(timeout=_LOOK_SECONDS)
         self._end_all()
 
     def _start_all(self) -> None:

@@ -50,7 +50,7 @@ class Worker(Dataset[Batch]):
         self._asked = StoreCounts()
         self._sender = parcels.Sender(parcels.Enclosed)
         self._reader: Reader | None = None
-        self._start, self._told = "", b""
+        self._start, self._packed_round = "", b""
         self._next: tuple[str, int] | None = None
 
     def work(self, worker: int, channel: Channel) -> None:
@@ -72,7 +72,7 @@ class Worker(Dataset[Batch]):
                 continue
             task: Task = pickle.loads(message[0])  # noqa: S301  (of the main process)
             if task.start is not None:
-                self._start, self._told = task.start, task.told
+                self._start, self._packed_round = task.start, task.packed_round
             if self._board.serving != task.serving:
                 continue
             data, file = self._answer(task)
@@ -128,8 +128,8 @@ class Worker(Dataset[Batch]):
 
     def _open(self, number: int) -> Reader:
         """Opens a reader for this batch and every one that this worker has after it."""
-        if self._told:  # another round of a stream
-            self._spec, self._told = self._spec.of_told(self._told), b""
+        if self._packed_round:  # another round of a stream
+            self._spec, self._packed_round = self._spec.of_packed_round(self._packed_round), b""
         spec, world = self._spec, self._spec.world
         self._next = self._reader = None
         start = _core.Cursor.parse(self._start)
