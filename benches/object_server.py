@@ -108,10 +108,10 @@ class Objects:
 def _listed(bucket: Path) -> dict[str, str]:
     """What a listing tells of each object of a bucket, by their keys in order."""
     paths = {path.relative_to(bucket).as_posix(): path for path in bucket.rglob("*") if path.is_file()}
-    return {key: _told(key, paths[key].stat()) for key in sorted(paths)}
+    return {key: _listed(key, paths[key].stat()) for key in sorted(paths)}
 
 
-def _told(key: str, status: os.stat_result) -> str:
+def _listed(key: str, status: os.stat_result) -> str:
     changed = datetime.fromtimestamp(status.st_mtime, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     return (
         f"<Contents><Key>{escape(key)}</Key><Size>{status.st_size}</Size>"

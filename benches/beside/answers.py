@@ -104,8 +104,8 @@ class Answers:
     def first_batch(self) -> str:
         job = Job(str(self.directory), "large", batch_size=LARGE_BATCH, shuffle=True)
         request = {"what": "timed", "job": asdict(job), "states": [], "save_after": AT_90}
-        (told,) = self.crew.ask([request], seconds=600)
-        return f"{next(each['ratio'] for each in told if 'ratio' in each):.1f}"
+        (found,) = self.crew.ask([request], seconds=600)
+        return f"{next(each['ratio'] for each in found if 'ratio' in each):.1f}"
 
     def weights(self) -> str:
         """Rows of each source that were passed over or came twice, and whether the new weights hold."""

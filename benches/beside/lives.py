@@ -106,8 +106,8 @@ class Crew:
             }
             for rank in range(job.world_size)
         ]
-        told = self.ask(requests, stop_after)
-        batches = tuple(tuple(tuple(each["ids"]) for each in rank if "ids" in each) for rank in told)
+        found = self.ask(requests, stop_after)
+        batches = tuple(tuple(tuple(each["ids"]) for each in rank if "ids" in each) for rank in found)
         return Life(batches, tuple(each["state"] for each in requests) if save_after else ())
 
     def ask(
@@ -115,9 +115,9 @@ class Crew:
     ) -> list[list[dict[str, Any]]]:
         """What a process for each request tells, until all have ended or have been killed."""
         assert self._process.stdin is not None
-        told: list[list[dict[str, Any]]] = [[] for _ in requests]
+        found: list[list[dict[str, Any]]] = [[] for _ in requests]
         threads = []
-        for request, answers in zip(requests, told, strict=True):
+        for request, answers in zip(requests, found, strict=True):
             pipe = self.directory / f"pipe-{next(self._numbers)}"
             os.mkfifo(pipe)
             whole = dict(request) | {"told": str(pipe), "loader": self.loader}
@@ -128,12 +128,12 @@ class Crew:
         for thread in threads:
             thread.join(seconds)
         hung = any(thread.is_alive() for thread in threads)
-        for answers in told:
+        for answers in found:
             if answers:
                 _kill(answers[0]["pid"])
         for thread in threads:
             thread.join()
-        for answers in told:
+        for answers in found:
             if failed := next((each for each in answers if "error" in each), None):
                 has_state = any(request.get("states") for request in requests)
                 raise LoaderError(
@@ -141,7 +141,7 @@ class Crew:
                 )
         if hung:
             raise LoaderError("hangs", f"nothing more in {seconds:.0f} seconds")
-        return told
+        return found
 
 
 def _listen(pipe: Path, answers: list[dict[str, Any]], stop_after: int | None) -> None:

@@ -269,8 +269,8 @@ def main() -> None:
         first = first_batches(broker.address, given.rounds)
         ratio = statistics.median(first["resumed"]) / statistics.median(first["fresh"])
         fresh, resumed = (in_words(first[way], 2) for way in ("fresh", "resumed"))
-        told = f"Seconds to the first batch, rounds of {16 * BATCH:,} rows: {fresh} of a fresh start, "
-        lines += ["", f"{told}{resumed} in the middle of a round: {ratio:.2f} times as long."]
+        message = f"Seconds to the first batch, rounds of {16 * BATCH:,} rows: {fresh} of a fresh start, "
+        lines += ["", f"{message}{resumed} in the middle of a round: {ratio:.2f} times as long."]
     with Broker(partitions=PARTITIONS) as broker:
         seconds = in_words(latencies(broker), 3)
         lines += [
@@ -279,9 +279,9 @@ def main() -> None:
         ]
     if given.minutes:
         with Broker(partitions=PARTITIONS) as broker:
-            told = memory(broker, given.minutes, 512)
+            message = memory(broker, given.minutes, 512)
         lines += ["", "| minutes | rounds | MiB resident |", "|---|---|---|"]
-        lines += [f"| {minutes:.1f} | {rounds:,} | {size:.0f} |" for minutes, rounds, size in told]
+        lines += [f"| {minutes:.1f} | {rounds:,} | {size:.0f} |" for minutes, rounds, size in message]
     tell("## Kafka\n\n" + "\n".join(lines), given.results)
 
 

@@ -307,9 +307,9 @@ def report(rows: dict[str, list[list[dict[str, float]]]], rounds: int) -> str:
         for number, way in enumerate((row.base, *row.others)):
             took = [each[number][row.figure] for each in turns]
             ratio = statistics.median(each[number][row.figure] / each[0][row.figure] for each in turns)
-            told = "" if number else row.title
+            found = "" if number else row.title
             lines.append(
-                f"| {told} | {way.title} | {in_words(took, 3)} | {f'{ratio:.2f}' if number else ''} |"
+                f"| {found} | {way.title} | {in_words(took, 3)} | {f'{ratio:.2f}' if number else ''} |"
             )
     return "\n".join(lines) + "\n"
 

@@ -97,7 +97,7 @@ def test_a_killed_elastic_job_of_other_weights_and_sources_is_proven(root: Path,
     state = life(root, logs, TWO, 3, state, world_size=2)
     state = life(root, logs, THREE, 4, state, world_size=3, batch_size=2)
     state = life(root, logs, {"code": 2, "books": 1}, 6, state)
-    told = assert_proven(logs, 0)
+    found = assert_proven(logs, 0)
     for words in (
         "mixture of web, code, books: 7 logs",
         "pass 0, stage 0: web 75.00%, code 25.00%: 44 rows, each exactly once",
@@ -107,16 +107,16 @@ def test_a_killed_elastic_job_of_other_weights_and_sources_is_proven(root: Path,
         "pass 0, stage 2: code 66.67%, books 33.33%: 24 rows, each exactly once",
         "web: pass 0 unfinished (44%): 42 rows, each exactly once",
     ):
-        assert words in told, told
+        assert words in found, found
 
 
 def test_passes_of_sources_are_told_and_finished_ones_counted(root: Path, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     state = life(root, logs, THREE, 40)
-    told = assert_proven(logs, 3)
-    assert "books: passes 0-1 finished: 24 rows in each, each exactly once" in told, told
-    assert "code: pass 0 finished: 40 rows, each exactly once" in told
-    assert "web: pass 0 unfinished (56%): 54 rows" in told
+    found = assert_proven(logs, 3)
+    assert "books: passes 0-1 finished: 24 rows in each, each exactly once" in found, found
+    assert "code: pass 0 finished: 40 rows, each exactly once" in found
+    assert "web: pass 0 unfinished (56%): 54 rows" in found
     life(root, logs, THREE, 10, state, stages=[(40, {"web": 1})])
     assert "pass 3, stage 0" in assert_proven(logs, 3)
 
@@ -166,10 +166,10 @@ def test_stages_that_follow_in_time_are_named(root: Path, tmp_path: Path) -> Non
     how: dict[str, Any] = {"stages": [(20, {"web": 1}), (16, {"code": 1, "books": 1})], "stop": 24}
     state = life(root, logs, THREE, 7, **how)
     life(root, logs, THREE, 9, state, **how)
-    told = assert_proven(logs, 0)
-    assert "pass 0, stage 0: web 100.00%: 20 rows" in told, told
-    assert "pass 1, stage 0: code 50.00%, books 50.00%: 16 rows" in told
-    assert "pass 2, stage 0: web 33.33%, code 33.33%, books 33.33%: 24 rows" in told
+    found = assert_proven(logs, 0)
+    assert "pass 0, stage 0: web 100.00%: 20 rows" in found, found
+    assert "pass 1, stage 0: code 50.00%, books 50.00%: 16 rows" in found
+    assert "pass 2, stage 0: web 33.33%, code 33.33%, books 33.33%: 24 rows" in found
 
 
 def test_a_source_that_grows_is_proven(root: Path, tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_a_source_that_grows_is_proven(root: Path, tmp_path: Path) -> None:
     state = life(root, logs, TWO, 5, state, world_size=2)
     write(root, "code", 1, range(40, 47))
     life(root, logs, {"code": 1, "web": 1}, 60, state)
-    told = assert_proven(logs, 2, or_more=True)
-    assert "web: pass 0 finished: 130 rows, each exactly once" in told, told
-    assert "code: passes 0-1 finished: 47 rows in each, each exactly once" in told
+    found = assert_proven(logs, 2, or_more=True)
+    assert "web: pass 0 finished: 130 rows, each exactly once" in found, found
+    assert "code: passes 0-1 finished: 47 rows in each, each exactly once" in found
 
 
 @FEW
@@ -238,8 +238,8 @@ def test_a_life_whose_logs_are_missing_is_a_state_that_no_log_leads_to(root: Pat
     fitted = json.loads(json.dumps(state))
     made = mixture(root, THREE)
     made.load_state_dict(fitted)
-    told = assert_proven(logs, 0, made.state_dict())
-    assert "web: 15 of these rows on trust, before the declared start" in told, told
+    found = assert_proven(logs, 0, made.state_dict())
+    assert "web: 15 of these rows on trust, before the declared start" in found, found
 
 
 class Cheating:
@@ -285,8 +285,8 @@ def test_a_state_of_the_middle_begins_a_branch_and_the_longer_one_counts(root: P
     early = life(root, logs, TWO, 3)
     life(root, logs, TWO, 4, early)
     life(root, logs, THREE, 9, early)
-    told = assert_proven(logs, 0, or_more=True)
-    assert "pass 0, stage 1: web 33.33%, code 33.33%, books 33.33%: 36 rows" in told, told
+    found = assert_proven(logs, 0, or_more=True)
+    assert "pass 0, stage 1: web 33.33%, code 33.33%, books 33.33%: 36 rows" in found, found
 
 
 def test_a_state_that_forgets_what_was_delivered_is_found(root: Path, tmp_path: Path) -> None:
@@ -299,7 +299,8 @@ def test_a_state_that_forgets_what_was_delivered_is_found(root: Path, tmp_path: 
     # As many rows were taken, and others.
     wrong = json.loads(json.dumps(begun))
     wrong["order"]["sources"] = [
-        [*source[:4], told] for source, told in zip(begun["order"]["sources"], ([10], [10], []), strict=True)
+        [*source[:4], found]
+        for source, found in zip(begun["order"]["sources"], ([10], [10], []), strict=True)
     ]
     assert text["order"]["weights"] == [3, 1]
     made.load_state_dict(checked(wrong))
@@ -309,6 +310,6 @@ def test_a_state_that_forgets_what_was_delivered_is_found(root: Path, tmp_path: 
 
 def checked(state: dict[str, Any]) -> State:
     """The state, with its checksum."""
-    told = {key: value for key, value in state.items() if key != "check"}
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"))
-    return {"fastresume": json.dumps({"check": f"{zlib.crc32(text.encode()):08x}", **told})}
+    found = {key: value for key, value in state.items() if key != "check"}
+    text = json.dumps(found, sort_keys=True, separators=(",", ":"))
+    return {"fastresume": json.dumps({"check": f"{zlib.crc32(text.encode()):08x}", **found})}

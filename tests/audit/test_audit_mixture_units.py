@@ -92,7 +92,7 @@ def test_stages_and_passes_are_proven_by_their_sequences_and_tokens(root: Path, 
     state = life(root, logs, TWO, 5)
     state = life(root, logs, TWO, 3, state, world_size=2)
     life(root, logs, THREE, 40, state, world_size=3, batch_size=2, stop=100, tail="pad")
-    told = assert_proven(logs, 3)
+    found = assert_proven(logs, 3)
     dropped = {name: Oracle(files, 16, None, "drop").dropped for name, files in FILES.items()}
     for words in (
         "pass 0, stage 0: web 75.00%, code 25.00%: 44 sequences, each exactly once, with all its tokens",
@@ -100,8 +100,8 @@ def test_stages_and_passes_are_proven_by_their_sequences_and_tokens(root: Path, 
         "56 sequences, each exactly once, with all its tokens; batches 8-17 on 3 ranks",
         *(f"with every token of every document but {dropped[name]} after" for name in ("code", "books")),
     ):
-        assert words in told, told
-    assert "can't be told" not in told
+        assert words in found, found
+    assert "can't be told" not in found
 
 
 def test_bins_are_proven_by_their_rows(root: Path, tmp_path: Path) -> None:
@@ -109,12 +109,12 @@ def test_bins_are_proven_by_their_rows(root: Path, tmp_path: Path) -> None:
     state = life(root, logs, TWO, 5, unit=BINS)
     state = life(root, logs, TWO, 3, state, unit=BINS, world_size=2)
     life(root, logs, THREE, 60, state, unit=BINS, world_size=3, batch_size=2, stop=300, tail="pad")
-    told = assert_proven(logs, 3, or_more=True)
-    assert "44 bins, each exactly once, with all its rows; batches 0-4 on 1 rank, 5-7 on 2 ranks" in told, (
-        told
+    found = assert_proven(logs, 3, or_more=True)
+    assert "44 bins, each exactly once, with all its rows; batches 0-4 on 1 rank, 5-7 on 2 ranks" in found, (
+        found
     )
     for name in FILES:
-        assert re.search(rf"{name}: pass\S* \S+ finished: .* bins.*with every selected row", told), told
+        assert re.search(rf"{name}: pass\S* \S+ finished: .* bins.*with every selected row", found), found
 
 
 @pytest.mark.slow
@@ -139,9 +139,9 @@ def test_a_killed_elastic_reweighted_packed_job_is_proven(root: Path, data: st.D
             }
             steps = data.draw(st.integers(1, 12))
             state = life(root, logs, weights, steps, state, unit=unit, order=order, batch_size=2, **how)
-        told = assert_proven(logs, 0, or_more=True)
-        assert "can't be told" not in told, told
-        assert "with all its" in told
+        found = assert_proven(logs, 0, or_more=True)
+        assert "can't be told" not in found, found
+        assert "with all its" in found
 
 
 @pytest.mark.parametrize("loading", [{"threads": 2}, {"num_workers": 2}], ids=str)
@@ -149,8 +149,8 @@ def test_what_threads_and_workers_make_is_audited(
     root: Path, tmp_path: Path, loading: dict[str, Any]
 ) -> None:
     life(root, tmp_path / "logs", TWO, 9, lanes=2, loading=loading)
-    told = assert_proven(tmp_path / "logs", 0)
-    assert "36 sequences, each exactly once, with all its tokens" in told, told
+    found = assert_proven(tmp_path / "logs", 0)
+    assert "36 sequences, each exactly once, with all its tokens" in found, found
 
 
 def test_a_source_that_grows_is_proven(tmp_path: Path) -> None:
@@ -159,26 +159,26 @@ def test_a_source_that_grows_is_proven(tmp_path: Path) -> None:
     write(tmp_path / "new", [documents(8, 60, 40)])
     (tmp_path / "new" / "0.parquet").rename(root / "web" / "2.parquet")
     life(root, logs, TWO, 60, state, world_size=2, order=order)
-    told = assert_proven(logs, 1, or_more=True)
-    assert "can't be told" not in told, told
-    assert re.search(r"web: pass\S* \S+ finished: \d+ sequences", told), told
+    found = assert_proven(logs, 1, or_more=True)
+    assert "can't be told" not in found, found
+    assert re.search(r"web: pass\S* \S+ finished: \d+ sequences", found), found
 
 
 def test_what_is_on_trust_is_not_told_to_be_whole(root: Path, tmp_path: Path) -> None:
     state = life(root, tmp_path / "earlier", TWO, 5)
     life(root, tmp_path / "logs", TWO, 45, state)
-    told = assert_proven(tmp_path / "logs", 0, state, or_more=True)
-    assert "web: 15 of these sequences on trust, before the declared start" in told
-    assert "code: pass 0 finished" in told
-    assert "every token" not in told
+    found = assert_proven(tmp_path / "logs", 0, state, or_more=True)
+    assert "web: 15 of these sequences on trust, before the declared start" in found
+    assert "code: pass 0 finished" in found
+    assert "every token" not in found
 
 
 def test_without_the_file_of_contents_tokens_are_not_told(root: Path, tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     life(root, logs, TWO, 5)
     next(logs.glob("contents-*.bin")).unlink()
-    told = assert_proven(logs, 0)
-    assert "what the sequences of 5 batches held can't be told" in told
+    found = assert_proven(logs, 0)
+    assert "what the sequences of 5 batches held can't be told" in found
 
 
 # ----------------------------------------------------------------------------- processes that are killed
@@ -213,9 +213,9 @@ def test_processes_that_are_killed_are_proven(
     for world_size, weights, steps in lives:
         work = partial(rank_process, root, logs, saved, world_size, weights)
         run_ranks(work, world_size, steps, chance.uniform(0, 0.003))
-    told = assert_proven(logs, 0, or_more=True)
-    assert "can't be told" not in told
-    assert told.count("with all its tokens") >= len(LIVES), told
+    found = assert_proven(logs, 0, or_more=True)
+    assert "can't be told" not in found
+    assert found.count("with all its tokens") >= len(LIVES), found
     assert len(list(logs.glob("rank-*.log"))) == sum(ranks for ranks, _, _ in lives)
 
 
@@ -288,15 +288,15 @@ def test_sequences_that_are_not_those_of_their_places_are_seen(
     )
     life(root, tmp_path / "logs", TWO, 6)
     report = audit(tmp_path / "logs")
-    told = text_of(report)
+    found = text_of(report)
     held = "what the sequences held is not what those of their places hold"
-    assert held in told, told
+    assert held in found, found
     if cheat is other_tokens:
         assert report.problems == 1
     else:
-        assert "the sequences handed over are not those of their places" in told, told
-    assert "batch 2, rank 0" in told
-    assert "not proven; batches 0-5" in told
+        assert "the sequences handed over are not those of their places" in found, found
+    assert "batch 2, rank 0" in found
+    assert "not proven; batches 0-5" in found
 
 
 def test_a_rank_whose_log_is_missing_is_seen(root: Path, tmp_path: Path) -> None:

@@ -108,9 +108,9 @@ def of_start(root: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Forge the start of the log under the new name."""
     path = log_of(root / "logs", 0, 1)
     first, *rest = bodies(path)
-    told = json.loads(first[1:])
-    change(told)
-    write_bodies(path, [bytes([START]) + json.dumps(told).encode(), *rest])
+    found = json.loads(first[1:])
+    change(found)
+    write_bodies(path, [bytes([START]) + json.dumps(found).encode(), *rest])
 
 
 def lose(root: Path, nth: int, at: int) -> None:
@@ -125,9 +125,9 @@ def repeat(root: Path, nth: int, at: int) -> None:
     write_bodies(path, found[: at + 1] + found[at:])
 
 
-def taken_less(told: dict[str, Any]) -> None:
+def taken_less(found: dict[str, Any]) -> None:
     """The state under the new name says a batch less than that which was saved."""
-    told["cursor"] = told["stage"] = told["cursor"].replace("[1,1,5,7]", "[1,1,5,6]")
+    found["cursor"] = found["stage"] = found["cursor"].replace("[1,1,5,7]", "[1,1,5,6]")
 
 
 FAULTS: dict[str, Callable[[Path], object]] = {

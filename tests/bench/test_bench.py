@@ -25,9 +25,9 @@ from fastresume.bench.reading import Contender
 def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_installed(
     files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], readers: None
 ) -> None:
-    told = tmp_path / "out.json"
+    message = tmp_path / "out.json"
     names = "fastresume-shuffled,pyarrow,dataloader,their_readers:backwards,not_there:read"
-    arguments = ["bench", str(files), "--contenders", names, "--json", str(told), "--rounds", "1"]
+    arguments = ["bench", str(files), "--contenders", names, "--json", str(message), "--rounds", "1"]
     assert cli.main([*arguments, "--threads", "1", "--batch-size", "64"]) == 0
     said = capsys.readouterr().out
     assert "same rows: all 4 delivered what pyarrow reads, every value of all 1000 rows" in said
@@ -35,7 +35,7 @@ def test_command_measures_those_that_deliver_the_same_and_lists_who_is_not_insta
     assert "against pyarrow" in said
     assert "ms to the first batch after a resume" in said
 
-    found = json.loads(told.read_text())
+    found = json.loads(message.read_text())
     assert (found["format"], found["same_rows"], found["rival"]) == (1, True, "pyarrow")
     assert (found["rows"], found["row_groups"], len(found["files"])) == (1000, 5, 2)
     assert found["decoded_bytes"] == 1000 * (8 + 1 + 4 + 8 + 1 + 8 + 8 + 8 + 4)
@@ -68,13 +68,13 @@ def test_command_measures_resumes_of_those_that_can_unless_nobody_asks(
     # The test above starts processes.
     monkeypatch.setattr(turns, "in_process", here)
     monkeypatch.setattr(torch, "set_num_threads", lambda number: None)
-    told = tmp_path / "out.json"
+    found = tmp_path / "out.json"
     names = "fastresume,fastresume-shuffled,pyarrow"
-    arguments = ["bench", str(files), "--columns", "id", "--contenders", names, "--json", str(told)]
+    arguments = ["bench", str(files), "--columns", "id", "--contenders", names, "--json", str(found)]
     arguments += ["--rounds", "1", "--batch-size", "64", *([] if is_asked else ["--no-resume"])]
     assert cli.main(arguments) == 0
     assert ("ms to the first batch after a resume" in capsys.readouterr().out) == is_asked
-    contenders = json.loads(told.read_text())["contenders"]
+    contenders = json.loads(found.read_text())["contenders"]
     places = {name: [list(turn) for turn in one["resumes"]] for name, one in contenders.items()}
     resumed = [["0", "50", "90", "99"]] if is_asked else []
     assert places == {name: [] if name == "pyarrow" else resumed for name in names.split(",")}

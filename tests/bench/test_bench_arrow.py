@@ -83,14 +83,17 @@ def test_command_compares_and_resumes_those_that_read_arrow(
     monkeypatch.setattr(child, "WARM_SECONDS", 0.0)
     monkeypatch.setattr("fastresume.bench.command.TURN_SECONDS", 0.0)
     (tmp_path / "data").mkdir()
-    data, told = written(tmp_path / "data", pa.table(flat_columns()), "streams", 300), tmp_path / "out.json"
+    data, message = (
+        written(tmp_path / "data", pa.table(flat_columns()), "streams", 300),
+        tmp_path / "out.json",
+    )
     names = "fastresume,fastresume-shuffled,fastresume-threads,pyarrow,pyarrow-tensors,duckdb"
-    arguments = ["bench", str(data), "--contenders", names, "--json", str(told), "--rounds", "1"]
+    arguments = ["bench", str(data), "--contenders", names, "--json", str(message), "--rounds", "1"]
     assert cli.main([*arguments, "--threads", "1", "--batch-size", "64"]) == 0
     said = capsys.readouterr().out
     assert "duckdb: reads no files of Arrow" in said
     assert "same rows: all 5 delivered what pyarrow reads, every value of all 1000 rows" in said
-    found = json.loads(told.read_text())
+    found = json.loads(message.read_text())
     assert (found["same_rows"], found["rival"], found["row_groups"]) == (True, "pyarrow", 4)
     resumed = {name for name, one in found["contenders"].items() if one["resumes"]}
     assert resumed == set(names.split(",")) - {"pyarrow", "duckdb"}

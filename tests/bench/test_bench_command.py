@@ -230,9 +230,9 @@ def test_a_file_that_can_not_be_written_in_the_end_takes_no_other_along(
     lost: str,
 ) -> None:
     pytest.importorskip("matplotlib", reason="is in requirements/bench.lock and not in dev.lock")
-    told, picture = tmp_path / "out.json", tmp_path / "out.png"
+    found, picture = tmp_path / "out.json", tmp_path / "out.png"
     if lost == "--json":
-        told = Path("/dev/full")
+        found = Path("/dev/full")
         problem = "--json /dev/full: this file could not be written: No space left on device"
     else:
 
@@ -241,14 +241,14 @@ def test_a_file_that_can_not_be_written_in_the_end_takes_no_other_along(
 
         monkeypatch.setattr(outputs, "draw", draw)
         problem = f"--plot {picture}: this file could not be written: latex was not able"
-    assert bench(files, "--json", told, "--plot", picture) == command.NOT_WRITTEN
+    assert bench(files, "--json", found, "--plot", picture) == command.NOT_WRITTEN
     said = capsys.readouterr()
     assert problems(said.err) == [f"fastresume bench: {problem}"]
     assert "same rows: all 3 delivered" in said.out
     if lost == "--json":
         assert picture.read_bytes().startswith(PNG)
     else:
-        assert json.loads(told.read_text())["same_rows"] is True
+        assert json.loads(found.read_text())["same_rows"] is True
 
 
 @pytest.mark.parametrize(
@@ -273,15 +273,15 @@ def test_an_interruption_leaves_the_rounds_that_were_whole(
     resumes: int,
 ) -> None:
     quick(number)
-    told = tmp_path / "out.json"
-    assert bench(files, "--json", told) == command.INTERRUPTED
+    message = tmp_path / "out.json"
+    assert bench(files, "--json", message) == command.INTERRUPTED
     said = capsys.readouterr()
     assert problems(said.err) == []
     lines = said.out.splitlines()
     assert lines[-1] == f"interrupted: of 3 rounds, {passes} of passes and {resumes} of resumes are whole"
     assert f"; medians and ranges of {passes} round" in said.out
     assert ("ms to the first batch" in said.out) == (resumes > 0)
-    found = json.loads(told.read_text())
+    found = json.loads(message.read_text())
     assert (found["is_interrupted"], found["rounds"]) == (True, 3)
     counts = {name: (len(one["passes"]), len(one["resumes"])) for name, one in found["contenders"].items()}
     assert counts == {name: (passes, 0 if name == "pyarrow" else resumes) for name in CONTENDERS.split(",")}

@@ -118,13 +118,13 @@ def made(job: Any, batches: Iterator[Any]) -> Contender:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda values: values[1:], "it delivered {less} tokens, expected {all}"),
         (lambda values: np.concatenate([values[:1], values[:-1]]), "other values in 'tokens'"),
     ],
 )
-def test_tokens_that_are_lost_or_come_twice_are_told(packing: Task, change: Any, told: str) -> None:
+def test_tokens_that_are_lost_or_come_twice_are_told(packing: Task, change: Any, message: str) -> None:
     column = pq.read_table([*packing.files])["tokens"].combine_chunks()
     values = change(column.flatten().to_numpy())
     whole = len(values) // LENGTH * LENGTH
@@ -132,7 +132,7 @@ def test_tokens_that_are_lost_or_come_twice_are_told(packing: Task, change: Any,
     batches += [{"tokens": torch.tensor(values[whole:])[None]}]
     found = child.check(packing, made("pack", iter(batches)))
     expected = child.check(packing, OF_JOBS["pack"]["python"])
-    spelled = told.format(less=packing.num_rows - 1, all=packing.num_rows)
+    spelled = message.format(less=packing.num_rows - 1, all=packing.num_rows)
     assert difference(found, expected, "token") == spelled
 
 
@@ -143,7 +143,7 @@ def test_a_sequence_that_is_too_long_is_told(packing: Task) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda rows: rows, None),
         (lambda rows: rows.slice(0, 0), "it delivered no rows"),
@@ -156,13 +156,13 @@ def test_a_sequence_that_is_too_long_is_told(packing: Task) -> None:
     ],
 )
 def test_rows_of_a_mixture_that_are_none_or_too_many_are_told(
-    mixing: Task, change: Any, told: str | None
+    mixing: Task, change: Any, message: str | None
 ) -> None:
     web, code = (pq.read_table(source.files[0]) for source in mixing.sources)
     rows = pa.concat_tables([web.slice(0, 1200), code.slice(0, 400)]).combine_chunks()
     found = fault(child.check(mixing, made("mix", iter([change(rows)]))), mixing)
-    assert (found is None) == (told is None)
-    assert (found or "").startswith(told or "")
+    assert (found is None) == (message is None)
+    assert (found or "").startswith(message or "")
 
 
 def test_rows_that_several_sources_have_are_no_ground_for_a_judgment(
@@ -198,17 +198,17 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_packing_is_measured_in_tokens(
     documents: Path, packing: Task, tmp_path: Path, capsys: pytest.CaptureFixture[str], here: list[str]
 ) -> None:
-    told = tmp_path / "out.json"
+    message = tmp_path / "out.json"
     names = "fastresume,fastresume-indexed,pyarrow,python"
     arguments = ["bench", str(documents), "--pack", f"tokens:{LENGTH}", "--contenders", names, "--quick"]
-    assert cli.main([*arguments, "--json", str(told)]) == 0
+    assert cli.main([*arguments, "--json", str(message)]) == 0
     said = capsys.readouterr()
     assert f"same tokens: all 4 delivered each of the {packing.num_rows} tokens once" in said.out
     assert "million tokens per CPU second" in said.out
     assert f"data: {packing.num_rows} tokens, 180 rows, 1 column" in said.out
     assert f"batches of 8 sequences of {LENGTH} tokens" in said.out
     assert "checked: python: the same tokens" in said.err
-    found = json.loads(told.read_text())
+    found = json.loads(message.read_text())
     assert (found["job"], found["length"], found["same_rows"], found["rival"]) == (
         "pack",
         LENGTH,
@@ -225,14 +225,14 @@ def test_packing_is_measured_in_tokens(
 def test_mixing_is_measured_by_its_sources(
     sources: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], here: list[str]
 ) -> None:
-    told, each = tmp_path / "out.json", [f"{sources[0]}:3", f"{sources[1]}:1"]
+    message, each = tmp_path / "out.json", [f"{sources[0]}:3", f"{sources[1]}:1"]
     arguments = ["bench", "--mix", *each, "--contenders", "fastresume,pyarrow", "--rounds", "1"]
-    assert cli.main([*arguments, "--json", str(told)]) == 0
+    assert cli.main([*arguments, "--json", str(message)]) == 0
     said = capsys.readouterr()
     assert f"source: {sources[0]}: 75.00% of the rows, 3000 there" in said.out
     assert "by weight: all 2 delivered rows of the sources alone" in said.out
     assert "checked: fastresume: rows by weight" in said.err
-    found = json.loads(told.read_text())
+    found = json.loads(message.read_text())
     assert found["job"] == "mix"
     assert [source["weight"] for source in found["sources"]] == [3, 1]
     assert found["contenders"]["fastresume"]["checksum"]["rows"] == 4000, "the first one ends then"

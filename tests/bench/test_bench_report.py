@@ -177,7 +177,7 @@ def test_plot_is_a_picture(report: Report, tmp_path: Path) -> None:
 
 
 @each_of(
-    ("told", "expected"),
+    ("message", "expected"),
     [
         (
             "cpu family\t: 25\nmodel\t\t: 1\nmodel name\t: AMD EPYC\nflags\t: fpu avx2 bmi1\n\nmodel\t: 2\n",
@@ -190,10 +190,10 @@ def test_plot_is_a_picture(report: Report, tmp_path: Path) -> None:
     ],
 )
 def test_the_processor_is_told_with_its_generation(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str | None, expected: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, message: str | None, expected: str
 ) -> None:
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(fastresume.platform, "_PROCESSORS", path)
-    if told is not None:
-        path.write_text(told)
+    if message is not None:
+        path.write_text(message)
     assert machine._processor() == expected

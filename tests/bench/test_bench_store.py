@@ -28,18 +28,18 @@ def test_files_in_a_store_are_measured_by_those_that_read_stores(
     monkeypatch: pytest.MonkeyPatch,
     is_quick: bool,
 ) -> None:
-    address, told = server.put_tree("bench", files), tmp_path / "out.json"
+    address, message = server.put_tree("bench", files), tmp_path / "out.json"
     # Secrets come from where users have them.
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", OPTIONS["aws_access_key_id"])
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", OPTIONS["aws_secret_access_key"])
     options = {"endpoint_url": server.endpoint, "region": OPTIONS["region"], "allow_http": "true"}
-    arguments = ["bench", address, "--rounds", "1", "--batch-size", "64", "--json", str(told)]
+    arguments = ["bench", address, "--rounds", "1", "--batch-size", "64", "--json", str(message)]
     arguments += [f"--storage-option={name}={value}" for name, value in options.items()]
     names = "fastresume-shuffled,pyarrow,pyarrow-dataset,polars,duckdb"
     status = cli.main([*arguments, *(["--quick"] if is_quick else ["--contenders", names, "--no-resume"])])
     out, err = capsys.readouterr()
     assert status == 0, out + err
-    found = json.loads(told.read_text())
+    found = json.loads(message.read_text())
     assert found["same_rows"]
     assert found["files"] == [f"{address}/a.parquet", f"{address}/b.parquet"]
     if not is_quick:
@@ -47,7 +47,7 @@ def test_files_in_a_store_are_measured_by_those_that_read_stores(
     measured = {name for name, one in found["contenders"].items() if one["passes"]}
     expected = "fastresume-stacked,pyarrow-tensors,polars" if is_quick else names.removesuffix(",duckdb")
     assert measured == set(expected.split(","))
-    for text in (out, told.read_text()):
+    for text in (out, message.read_text()):
         assert OPTIONS["aws_secret_access_key"] not in text
 
 

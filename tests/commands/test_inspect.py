@@ -36,7 +36,7 @@ def test_what_it_prints_to_paste_reads_the_files(drifted: Path, capsys: pytest.C
     assert cli.main(["inspect", str(drifted), "--batch-size", "3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["files"], found["row_groups"], found["rows"]) == (2, 2, 6)
-    nulls = {told["name"]: told["nulls"] for told in found["columns"]}
+    nulls = {message["name"]: message["nulls"] for message in found["columns"]}
     assert (nulls["ok"], nulls["s"]) == (0, 4)
     assert len(found["drift"]) == 2
     dataset: fr.ParquetDataset = eval(  # noqa: S307  (it is to paste)
@@ -53,9 +53,9 @@ def test_files_that_need_nothing_are_read_with_nothing(
 ) -> None:
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "a.parquet")
     assert cli.main(["inspect", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert f"fr.ParquetDataset('{tmp_path}', batch_size=3)" in told
-    assert "1 file, 1 row group, 3 rows" in told
+    output = capsys.readouterr().out
+    assert f"fr.ParquetDataset('{tmp_path}', batch_size=3)" in output
+    assert "1 file, 1 row group, 3 rows" in output
 
 
 def test_what_footers_do_not_count_is_said_and_masked(
@@ -64,12 +64,12 @@ def test_what_footers_do_not_count_is_said_and_masked(
     table = pa.table({"told": [1, 2], "untold": [1, 2], "lists": [[1, None], [2]]})
     pq.write_table(table, tmp_path / "a.parquet", write_statistics=["told", "lists.list.element"])
     assert cli.main(["inspect", str(tmp_path), "--batch-size", "2"]) == 0
-    told = capsys.readouterr().out
-    lines = {line.split()[0]: line for line in told.splitlines() if line}
+    output = capsys.readouterr().out
+    lines = {line.split()[0]: line for line in output.splitlines() if line}
     assert lines["told"].endswith("  0")
     assert lines["lists"].endswith("  1")
     assert lines["untold"].endswith("  not counted in footers")
-    assert "columns=['*', fr.col('untold').mask_null(), fr.col('lists').mask_null()]" in told
+    assert "columns=['*', fr.col('untold').mask_null(), fr.col('lists').mask_null()]" in output
 
 
 def test_a_table_is_inspected_by_its_address(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,10 +80,10 @@ def test_a_table_is_inspected_by_its_address(tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["inspect", str(tmp_path / "t")]) == 2
     assert f"'{address}'" in capsys.readouterr().err
     assert cli.main(["inspect", address]) == 0
-    told = capsys.readouterr().out
-    assert "1 file, 1 row group, 4 rows" in told
-    assert "\nday " in told
-    assert f"fr.ParquetDataset('{address}', batch_size=4)" in told
+    output = capsys.readouterr().out
+    assert "1 file, 1 row group, 4 rows" in output
+    assert "\nday " in output
+    assert f"fr.ParquetDataset('{address}', batch_size=4)" in output
 
 
 def test_columns_that_stand_in_paths_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,9 +110,9 @@ def test_a_column_that_is_text_here_and_numbers_there_is_left_out(
     pq.write_table(pa.table({"x": [1], "y": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"x": ["a"], "y": [2]}), tmp_path / "b.parquet")
     assert cli.main(["inspect", str(tmp_path), "--batch-size", "2"]) == 0
-    told = capsys.readouterr().out
-    assert "columns=['y']" in told
-    assert "expected int64" in told
+    output = capsys.readouterr().out
+    assert "columns=['y']" in output
+    assert "expected int64" in output
 
 
 def test_types_of_files_and_units_are_shown_and_decimals_pasted_as_numbers(
@@ -127,11 +127,11 @@ def test_types_of_files_and_units_are_shown_and_decimals_pasted_as_numbers(
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
     assert cli.main(["inspect", str(tmp_path), "--batch-size", "2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    told = {each["name"]: (each["type"], each["dtype"], each["unit"]) for each in found["columns"]}
-    assert told["price"] == ("decimal(21, 2)", "float64", None)
-    assert told["tax"] == ("decimal(9, 2)", "float64", "decimal(9, 2)")
-    assert told["at"] == ("timestamp[us, UTC]", "int64", "timestamp[us, UTC]")
-    assert told["tokens"][0] == "list<int64>"
+    message = {each["name"]: (each["type"], each["dtype"], each["unit"]) for each in found["columns"]}
+    assert message["price"] == ("decimal(21, 2)", "float64", None)
+    assert message["tax"] == ("decimal(9, 2)", "float64", "decimal(9, 2)")
+    assert message["at"] == ("timestamp[us, UTC]", "int64", "timestamp[us, UTC]")
+    assert message["tokens"][0] == "list<int64>"
     assert "fr.col('price').decimal('float64')" in found["python"]
     assert "fr.col('tax').decimal('float64').mask_null()" in found["python"]
     dataset = eval(found["python"], {"fr": fr, "torch": torch})  # noqa: S307  (it is to paste)
@@ -157,9 +157,9 @@ def test_paths_that_a_shell_expanded_are_inspected_and_pasted_together(
 ) -> None:
     paths = sorted(map(str, drifted.glob("*.parquet")))
     assert cli.main(["inspect", *paths]) == 0
-    told = capsys.readouterr().out
-    assert "2 files, 2 row groups, 6 rows" in told
-    assert f"fr.ParquetDataset({paths!r}, batch_size=6" in told  # 512 rows, which is no batch, were pasted
+    output = capsys.readouterr().out
+    assert "2 files, 2 row groups, 6 rows" in output
+    assert f"fr.ParquetDataset({paths!r}, batch_size=6" in output  # 512 rows, which is no batch, were pasted
 
 
 @each_of(
@@ -176,8 +176,8 @@ def test_a_number_out_of_range_is_an_error_of_the_argument(
 ) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(arguments)
-    told = capsys.readouterr()
-    assert (told.out, said in told.err) == ("", True), told
+    output = capsys.readouterr()
+    assert (output.out, said in output.err) == ("", True), output
 
 
 def test_a_full_device_is_named_and_a_reader_that_has_gone_is_not(tmp_path: Path) -> None:

@@ -79,14 +79,14 @@ def test_the_state_of_a_mixture_says_its_sources_and_stages(
     assert [stage["rows_delivered"] for stage in found["stages"]] == [40, 40]
     assert (found["epoch"], found["step"], found["rows_delivered"]) == (0, 10, 80)
     assert cli.main(["state", str(path)]) == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     for words in (
         "source   web: 100 rows, shuffled with seed 3",
         "50 rows delivered over all passes, 0.50 passes",
         "stage    1: web 50.00%, code 50.00%; 40 of 140 rows",
         "step     10 of the pass, over all its stages",
     ):
-        assert words in told
+        assert words in output
     assert cli.main(["state", str(path), str(files)]) == 2
     assert "the state is of a mixture" in capsys.readouterr().err
 
@@ -98,10 +98,10 @@ def test_a_state_of_other_files_says_why_it_does_not_fit(
     path.write_text(json.dumps(state_of(files, 2)))
     pq.write_table(pa.table({"x": [1, 2]}), files / "b.parquet")
     assert cli.main(["state", str(path), str(files)]) == 1
-    told = capsys.readouterr().out
-    assert "16 delivered, 84 left" in told
-    assert "there is 1 file more than then, after those of the state" in told
-    assert "b.parquet" in told
+    output = capsys.readouterr().out
+    assert "16 delivered, 84 left" in output
+    assert "there is 1 file more than then, after those of the state" in output
+    assert "b.parquet" in output
 
 
 @pytest.mark.parametrize("more", [False, True])
@@ -115,11 +115,11 @@ def test_a_state_of_some_rows_fits_its_files(
     if more:
         pq.write_table(pa.table({"x": [1, 2]}), files / "b.parquet")
     assert cli.main(["state", str(path), str(files)]) == (1 if more else 0)
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     if more:
-        assert "the first 1 of 2 files are those of the state" in told
+        assert "the first 1 of 2 files are those of the state" in output
     else:
-        assert "fits     yes, if rows= and filter= select the same rows" in told
+        assert "fits     yes, if rows= and filter= select the same rows" in output
 
 
 def test_a_state_of_a_table_fits_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,9 +149,9 @@ def test_what_is_no_state_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[
             warnings.simplefilter("always")
             assert cli.main(["state", str(path)]) == 2
         assert not warned
-        told = capsys.readouterr().err
-        assert said in told
-        assert "weights_only" not in told
+        output = capsys.readouterr().err
+        assert said in output
+        assert "weights_only" not in output
 
 
 def test_the_newest_state_of_a_directory_is_shown(

@@ -249,8 +249,8 @@ def test_times_are_compared_with_integers_and_the_unit_is_told(
     stored = pa.array([1, 2], pa.int32() if type_ == pa.date32() else pa.int64())
     pq.write_table(pa.table({"at": stored.cast(type_)}), path)
     for value, error in (("yesterday", ValueError), (b"x", TypeError)):
-        told = re.escape(f"can't be compared with {value!r}: it is {unit}")
-        with pytest.raises(error, match=f"column 'at' of the type int(32|64) {told}"):
+        found = re.escape(f"can't be compared with {value!r}: it is {unit}")
+        with pytest.raises(error, match=f"column 'at' of the type int(32|64) {found}"):
             fr.ParquetDataset(path, batch_size=1, filter=fr.col("at") > value)
 
 

@@ -113,12 +113,12 @@ def test_files_of_other_types_are_asked_in_their_own(tmp_path: Path) -> None:
 def edit_bloom(path: Path, edit: Callable[[Any], object]) -> None:
     """Change the header of the first bloom filter of `x`, and put it behind the data with its bits."""
     before, footer = tw.split(path.read_bytes())
-    told = chunk_of(footer, "x")[tw.META_DATA].value
-    start = told[BLOOM_FILTER_OFFSET].value
+    found = chunk_of(footer, "x")[tw.META_DATA].value
+    start = found[BLOOM_FILTER_OFFSET].value
     header, length = tw.decode(before[start:])
     bits = before[start + length : start + length + header[1].value]
     edit(header)
-    told[BLOOM_FILTER_OFFSET] = tw.i64(len(before))
+    found[BLOOM_FILTER_OFFSET] = tw.i64(len(before))
     path.write_bytes(tw.join(before + tw.encode(header) + bits, footer))
 
 

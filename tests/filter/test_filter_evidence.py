@@ -134,8 +134,8 @@ def test_bounds_of_text_by_writers_that_compared_signed_bytes_are_none(tmp_path:
     pq.write_table(pa.table({"x": ["a", "é", "z"], "y": range(3)}), path)
 
     def edit(footer: Any) -> None:
-        told = statistics_of(footer, 0)
-        told[MIN] = told[MAX] = tw.binary(b"a")
+        found = statistics_of(footer, 0)
+        found[MIN] = found[MAX] = tw.binary(b"a")
 
     tw.edit_footer(path, edit)
     assert kept_rows(path, filter=number > "b") == [], "another writer is believed"

@@ -48,24 +48,24 @@ def test_row_groups_that_footers_decide_are_not_read(
 def as_old_writers(footer: Any) -> None:
     """Bounds in the fields that old writers used, in their order of text, in which "a" is the greatest."""
     for column, (low, high) in enumerate([(tw.binary(b"a"), tw.binary(b"a")), (tw.binary(bytes(8)),) * 2]):
-        told = statistics_of(footer, column)
+        found = statistics_of(footer, column)
         for name in (MAX, MIN, 7, 8):
-            told.pop(name, None)
-        told[OLD_MIN], told[OLD_MAX] = low, high
+            found.pop(name, None)
+        found[OLD_MIN], found[OLD_MAX] = low, high
 
 
 def without_order(footer: Any) -> None:
     """Bounds of which nobody knows how they compare."""
     for column, value in enumerate([b"a", bytes(8)]):
-        told = statistics_of(footer, column)
-        told[MIN] = told[MAX] = tw.binary(value)
+        found = statistics_of(footer, column)
+        found[MIN] = found[MAX] = tw.binary(value)
     del footer[COLUMN_ORDERS]
 
 
 def turned_round(footer: Any) -> None:
     for column in range(2):
-        told = statistics_of(footer, column)
-        told[MIN], told[MAX] = told[MAX], told[MIN]
+        found = statistics_of(footer, column)
+        found[MIN], found[MAX] = found[MAX], found[MIN]
 
 
 def without_null_counts(footer: Any) -> None:
@@ -93,8 +93,8 @@ def test_nan_is_in_no_statistics(tmp_path: Path) -> None:
     """Bounds of 1.0 and 1.0 say nothing about a NaN beside them."""
     path = tmp_path / "x.parquet"
     pq.write_table(pa.table({"x": pa.array([1.0, float("nan"), 1.0])}), path)
-    told = pq.read_metadata(path).row_group(0).column(0).statistics
-    assert (told.min, told.max) == (1.0, 1.0)
+    found = pq.read_metadata(path).row_group(0).column(0).statistics
+    assert (found.min, found.max) == (1.0, 1.0)
     x = fr.col("x")
     assert kept_rows(path, filter=x == 1) == [0, 2]
     assert kept_rows(path, filter=x != 1) == [1]

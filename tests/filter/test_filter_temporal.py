@@ -134,7 +134,7 @@ def test_any_instant_is_compared_as_its_number(path: Path, value: dt.datetime, u
 
 
 @each_of(
-    ("type_", "value", "told"),
+    ("type_", "value", "message"),
     [
         (pa.timestamp("us"), AWARE, "timestamp[us] can't be compared with datetime.datetime(2024,"),
         (pa.timestamp("us"), AWARE, "it has no time zone; write the datetime without tzinfo"),
@@ -155,14 +155,14 @@ def test_any_instant_is_compared_as_its_number(path: Path, value: dt.datetime, u
     ],
 )
 def test_a_value_of_another_kind_is_told_with_what_to_write(
-    path: Path, type_: pa.DataType, value: Any, told: str
+    path: Path, type_: pa.DataType, value: Any, message: str
 ) -> None:
     column = pa.array(["1"] if type_ == pa.string() else [None], type_)
     pq.write_table(pa.table({"at": column}), path)
     for filter_ in (fr.col("at") > value, ~fr.col("at").isin([value])):
         with pytest.raises(TypeError, match=r"^column 'at'") as caught:
             fr.ParquetDataset(path, batch_size=1, filter=filter_)
-        assert told in str(caught.value)
+        assert message in str(caught.value)
 
 
 def test_comparisons_joined_without_parentheses_are_told_to_have_some() -> None:

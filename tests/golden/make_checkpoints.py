@@ -59,7 +59,7 @@ def train(parts: dict[str, Any], rank: int, steps: int = 3) -> None:
         parts["scheduler"].step()
 
 
-def told(parts: dict[str, Any], beside: dict[str, Any]) -> dict[str, Any]:
+def described(parts: dict[str, Any], beside: dict[str, Any]) -> dict[str, Any]:
     """All there is to see of a job, as plain values."""
     names = [name.removeprefix("module.") for name, _ in parts["model"].named_parameters()]
     moments = [parts["optimizer"].state[one]["exp_avg"] for one in parts["model"].parameters()]
@@ -77,14 +77,14 @@ def told(parts: dict[str, Any], beside: dict[str, Any]) -> dict[str, Any]:
 
 
 def save(rank: int, directory: Path, world_size: int) -> dict[str, Any]:
-    """Saves a job in mid pass; gives what `told` gives of it."""
+    """Saves a job in mid pass; gives what `described` gives of it."""
     parts = job(rank, world_size)
     train(parts, rank)
     beside = {"ema": nn.Linear(2, 1), "tensor": torch.tensor([1.5, 2.5 + rank])}
     torch.manual_seed(70 + rank)
     with Checkpointer(directory, best=("auc", "max")) as checkpointer:
         checkpointer.save(3, **parts, extra={**beside, "note": ["n", 1.5, None]}, metrics={"auc": 0.5})
-    return told(parts, beside)
+    return described(parts, beside)
 
 
 def main(number: str) -> None:

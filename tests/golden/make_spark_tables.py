@@ -253,7 +253,7 @@ def iceberg(jars: Path, root: Path, endpoint: str) -> dict[str, dict[str, Any]]:
     store = S3FileSystem(endpoint_override=endpoint, region="us-east-1", allow_bucket_creation=True, **keys)
     store.create_dir("lake")
     os.environ["AWS_REGION"] = "us-east-1"
-    told = {
+    found = {
         "": "org.apache.iceberg.spark.SparkCatalog",
         ".cache-enabled": "false",
         ".catalog-impl": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -270,7 +270,7 @@ def iceberg(jars: Path, root: Path, endpoint: str) -> dict[str, dict[str, Any]]:
         **{
             "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         },
-        **{f"spark.sql.catalog.lake{key}": value for key, value in told.items()},
+        **{f"spark.sql.catalog.lake{key}": value for key, value in found.items()},
     )
     spark.sql("CREATE NAMESPACE lake.ns")
     expected: dict[str, dict[str, Any]] = {}

@@ -110,15 +110,15 @@ def a_forked_child_is_told(directory: Path) -> None:
     fresh = fr.Loader(dataset(directory), device="cuda", threads=2)
     child = os.fork()
     if child == 0:
-        began, told = time.monotonic(), 0
+        began, found = time.monotonic(), 0
         for one in (loader, fresh):
             try:
                 next(iter(one))
             except fr.FastresumeError as error:
-                told += "fork before anything uses CUDA" in str(error)
+                found += "fork before anything uses CUDA" in str(error)
         del iterator, loader, fresh, first
         gc.collect()
-        os._exit(0 if told == 2 and time.monotonic() - began < 5 else 3)
+        os._exit(0 if found == 2 and time.monotonic() - began < 5 else 3)
     _, status = os.waitpid(child, 0)
     assert status == 0, status
     assert [batch.step for batch in iterator] == list(range(1, STEPS))

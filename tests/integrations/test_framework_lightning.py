@@ -286,9 +286,9 @@ def test_what_lightning_trains_on_without_the_callback_is_refused(jobs: Any, liv
             with refused:
                 jobs.fit(kind(jobs, loader), jobs.SaveAlways())
             assert loader.batches_left == STEPS
-        with pytest.raises(RuntimeError, match="iter") as told:  # of Lightning, which then can't end
+        with pytest.raises(RuntimeError, match="iter") as raised:  # of Lightning, which then can't end
             jobs.fit(jobs.Unsized(make()))
-        assert "nothing keeps its place" in str(told.value.__context__)
+        assert "nothing keeps its place" in str(raised.value.__context__)
         with refused:
             jobs.fit(make(), model=jobs.Asking())
         with refused:
@@ -473,6 +473,6 @@ def test_a_callback_without_a_loader_says_that_there_is_none_or_more_than_one(
     monkeypatch.chdir(directory)
     callback = jobs.ResumeCallback()
     assert callback.state_dict() == {}
-    for loaders, told in [({"a": make(), "b": make()}, "finds 2 loaders"), ([[1.0]], "finds no loaders")]:
-        with pytest.raises(ValueError, match=rf"{told} .*write ResumeCallback\(loader\)"):
+    for loaders, found in [({"a": make(), "b": make()}, "finds 2 loaders"), ([[1.0]], "finds no loaders")]:
+        with pytest.raises(ValueError, match=rf"{found} .*write ResumeCallback\(loader\)"):
             jobs.fit(loaders, callback)

@@ -71,11 +71,11 @@ def test_a_job_that_is_broken_off_ends_as_an_unbroken_one(part: int, directory: 
         for count in after:
             fit(jobs.Breaking(count, asks), *how_called)
         last = fit(jobs.Breaking(None, asks), *how_called)
-        told = f"seed {seed}: {how_called}, broken off after {after}"
-        assert last.seen == unbroken.seen[len(unbroken.seen) - len(last.seen) :], told
-        assert last.trainer.global_step == unbroken.trainer.global_step, told
+        found = f"seed {seed}: {how_called}, broken off after {after}"
+        assert last.seen == unbroken.seen[len(unbroken.seen) - len(last.seen) :], found
+        assert last.trainer.global_step == unbroken.trainer.global_step, found
         for one, other in zip(unbroken.parameters(), last.parameters(), strict=True):
-            assert one.equal(other), told
+            assert one.equal(other), found
 
     def work() -> None:
         for seed in range(part * SEEDS, (part + 1) * SEEDS):

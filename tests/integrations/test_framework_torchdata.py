@@ -65,11 +65,11 @@ def test_with_workers_its_own_state_is_refused_and_that_of_a_batch_is_exact(data
     again.load_state_dict(first.state_dict())
     with pytest.raises(
         fr.FastresumeError, match="torchdata's StatefulDataLoader does that with its own"
-    ) as told:
+    ) as raised:
         iter(again)
     # The garbage collector would wait for workers, five seconds for each.
-    told.value.__traceback__ = None
-    del told
+    raised.value.__traceback__ = None
+    del raised
     first._iterator._shutdown_workers()
 
 

@@ -227,7 +227,7 @@ def test_a_checkpoint_without_a_state_is_refused(directory: Path, jobs: Any, liv
 
 
 @pytest.mark.parametrize(
-    ("before", "kill_at", "after", "told"),
+    ("before", "kill_at", "after", "message"),
     [
         ({}, 4, {"batch_size": 16}, "for 10 steps, and takes 12: 4 were done, and 8 are left of 2 passes"),
         (
@@ -246,12 +246,12 @@ def test_a_checkpoint_without_a_state_is_refused(directory: Path, jobs: Any, liv
     ids=["batch size", "more added", "fewer added"],
 )
 def test_training_ends_with_its_passes_though_steps_have_changed_and_says_so(
-    before: dict[str, int], kill_at: int, after: dict[str, int], told: str, jobs: Any, live: Any
+    before: dict[str, int], kill_at: int, after: dict[str, int], message: str, jobs: Any, live: Any
 ) -> None:
     first = live(jobs.job(**before), kill_at=kill_at)
 
     def changed() -> None:
-        with pytest.warns(UserWarning, match=f"made its schedule of learning rates {told}"):
+        with pytest.warns(UserWarning, match=f"made its schedule of learning rates {message}"):
             jobs.job(**after)()
 
     rows = [row for step in first + live(changed) for row in step]

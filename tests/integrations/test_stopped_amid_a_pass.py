@@ -52,12 +52,12 @@ def cases(settings: list[dict[str, Any]], saved: tuple[str, ...], few: bool) -> 
     return itertools.islice(every, 5 if few else 0, None, 61 if few else 1)
 
 
-def compare(unbroken: Any, first: list[Any], rest: list[Any], added: int, told: object) -> None:
+def compare(unbroken: Any, first: list[Any], rest: list[Any], added: int, message: object) -> None:
     """Both parts are those of the unbroken job; what was added up without a step comes again."""
     again = len(first) + len(rest) - len(unbroken)
-    assert first == unbroken[: len(first)], told
-    assert rest == unbroken[len(unbroken) - len(rest) :], told
-    assert 0 <= again < added, (told, again)
+    assert first == unbroken[: len(first)], message
+    assert rest == unbroken[len(unbroken) - len(rest) :], message
+    assert 0 <= again < added, (message, again)
 
 
 def same_weights(one: torch.nn.Module, other: torch.nn.Module) -> bool:
@@ -88,7 +88,7 @@ def test_lightning_ends_the_pass_that_it_stopped_in(few: bool, directory: Path) 
     def work() -> None:
         unbroken: dict[str, Any] = {}
         for new, how, saved, (by, most), on in cases(LIGHTNING, ("after.ckpt", "always.ckpt"), few):
-            told = (new.__name__, how, saved, by, most, on)
+            found = (new.__name__, how, saved, by, most, on)
             key = f"{new.__name__} {how}"
             if key not in unbroken:
                 unbroken[key] = fit(new, how, max_epochs=PASSES)
@@ -107,10 +107,10 @@ def test_lightning_ends_the_pass_that_it_stopped_in(few: bool, directory: Path) 
             )
             rest = fit(new, how, path=saved, **until)
             added = how.get("accumulate_grad_batches", 1)
-            compare(whole.model.seen, first.model.seen, rest.model.seen, added, told)
-            assert same_weights(whole.model, rest.model), told
+            compare(whole.model.seen, first.model.seen, rest.model.seen, added, found)
+            assert same_weights(whole.model, rest.model), found
             counts = [(each.global_step, each.current_epoch) for each in (whole, rest)]
-            assert counts[0] == counts[1], (told, counts)
+            assert counts[0] == counts[1], (found, counts)
 
     run(work, directory, seconds=200 if few else 1100)
 
@@ -146,7 +146,7 @@ def test_the_trainer_ends_the_pass_that_it_stopped_in(few: bool, directory: Path
     def work() -> None:
         unbroken: dict[str, Any] = {}
         for new, how, strategy, (by, most), on in cases(TRAINER, ("steps", "epoch"), few):
-            told = (new.__name__, how, strategy, by, most, on)
+            found = (new.__name__, how, strategy, by, most, on)
             key = f"{new.__name__} {how}"
             if key not in unbroken:
                 unbroken[key] = train(new, num_train_epochs=PASSES, save_strategy="no", **how)
@@ -158,10 +158,10 @@ def test_the_trainer_ends_the_pass_that_it_stopped_in(few: bool, directory: Path
             _, first = train(new, stop, **until, **saving, **how)
             until = {"num_train_epochs": PASSES} if on == "passes" else {"max_steps": whole.state.global_step}
             trainer, rest = train(new, resume=True, **until, **saving, **how)
-            compare(all_seen, first, rest, 1, told)
-            assert same_weights(whole.model, trainer.model), told
+            compare(all_seen, first, rest, 1, found)
+            assert same_weights(whole.model, trainer.model), found
             counts = [(each.state.global_step, each.state.epoch) for each in (whole, trainer)]
-            assert counts[0] == counts[1], (told, counts)
+            assert counts[0] == counts[1], (found, counts)
 
     run(work, directory, seconds=200 if few else 1100)
 

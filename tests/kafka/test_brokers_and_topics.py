@@ -118,12 +118,12 @@ def test_offsets_beyond_the_end_of_a_partition_are_refused(
     kafka.send(messages([(0, 4)] * 8)[0])
     short.send(messages([(0, 4)] * 3)[0])
     amid, between = (state_after(kafka, count, round_rows=16) for count in (2, 4))
-    for state, kind, told in [
+    for state, kind, found in [
         (amid, fr.StateError, r"rows:0 was truncated: the state has read up to offset 4, and it ends at 3"),
         (between, fr.SourceError, r"rows:0 ends at offset 3, and was read up to 4: it was truncated"),
     ]:
         dataset = resumed(short, state)
-        with pytest.raises(kind, match=told):
+        with pytest.raises(kind, match=found):
             ids(iter(dataset))
         assert dataset.state_dict() == state
         dataset.close()
@@ -197,9 +197,9 @@ def test_clocks_that_go_back_hold_the_watermark(broker: Start) -> None:
     dataset.close()
     assert all(first <= last for first, last in seen)
     assert min(first for first, _ in seen) == 0
-    told = [mark for mark in marks if mark is not None]
-    assert told == sorted(told)
-    assert told[-1] == np.datetime64(1_003_000, "ms")
+    found = [mark for mark in marks if mark is not None]
+    assert found == sorted(found)
+    assert found[-1] == np.datetime64(1_003_000, "ms")
 
 
 def test_messages_without_rows_are_read_over(broker: Start) -> None:

@@ -127,7 +127,7 @@ class Late(Evaluator):
 
 def evaluate(rank: int, address: str) -> tuple[list[int], list[str], list[int]]:
     """Evaluate, fail on rank 1 or on all ranks, and evaluate again; in the end train."""
-    dataset, seen, told = opened(address, 4), list[int](), list[str]()
+    dataset, seen, found = opened(address, 4), list[int](), list[str]()
     evaluator = Evaluator(fr.Loader(dataset, threads=1), score(seen))
     assert evaluator.run(None) == WANTED
     for fails_at, who in FAILING:
@@ -145,11 +145,11 @@ def evaluate(rank: int, address: str) -> tuple[list[int], list[str], list[int]]:
             late.ranks = frozenset(who if fails_at == 6 else ())
             late.run(None)
         except fr.FastresumeError as error:
-            told.append(str(error))
+            found.append(str(error))
     assert evaluator.run(None) == WANTED
     trained = [number for batch in dataset for number in batch["id"].tolist()]
     dataset.close()
-    return seen, told, trained
+    return seen, found, trained
 
 
 @pytest.mark.processes
@@ -159,9 +159,9 @@ def test_ranks_evaluate_together_and_fail_together(broker: Start, tmp_path: Path
     kafka = held_out(broker)
     found = in_ranks(3, tmp_path / "store", evaluate, kafka.address)
     assert sorted(number for seen, _, _ in found for number in seen) == sorted([*range(ROWS)] * 2)
-    told = found[0][1]
-    assert all(texts == told for _, texts, _ in found)
-    for text, (_, who) in zip(told, FAILING, strict=True):
+    message = found[0][1]
+    assert all(texts == message for _, texts, _ in found)
+    for text, (_, who) in zip(message, FAILING, strict=True):
         assert all(f"LookupError: of rank {rank}" in text for rank in who)
     trained = [number for _, _, rows in found for number in rows]
     assert len(set(trained)) == len(trained) == 60

@@ -139,8 +139,8 @@ def test_secrets_are_in_no_text(broker: Start) -> None:
     schema = pa.schema([("id", pa.int64())])
     given: dict[str, Any] = {"batch_size": 4, "world": (0, 1), "value": JSON(schema)}
     dataset = KafkaDataset(kafka.address + settings + "s3cret-word", **given)
-    told = f"{dataset!r} {dataset.state_dict()} {dataset.config()} {fr.Loader(dataset)!r}"
-    assert "s3cret-word" not in told
+    found = f"{dataset!r} {dataset.state_dict()} {dataset.config()} {fr.Loader(dataset)!r}"
+    assert "s3cret-word" not in found
     dataset.close()
 
 
@@ -219,8 +219,8 @@ def test_a_filter_keeps_what_it_keeps_of_a_table(broker: Start) -> None:
     for condition in conditions:
         kept = _kept(table, condition)
         assert sorted(ids(opened(kafka, 1, filter=condition))) == kept
-    for wrong, told in (("id > 3", "condition on fr.col"), (fr.col("ID") > 3, "no column matches 'ID'")):
-        with pytest.raises((TypeError, fr.DataError), match=told):
+    for wrong, found in (("id > 3", "condition on fr.col"), (fr.col("ID") > 3, "no column matches 'ID'")):
+        with pytest.raises((TypeError, fr.DataError), match=found):
             opened(kafka, filter=wrong)
 
 

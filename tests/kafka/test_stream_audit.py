@@ -123,11 +123,11 @@ def damages() -> dict[str, Callable[[list[bytes]], list[bytes]]]:
         found[at] = bytes([START]) + json.dumps(start).encode()
         return found
 
-    def later(told: dict[str, Any]) -> None:
-        told["parts"][0][2] += 1
+    def later(message: dict[str, Any]) -> None:
+        message["parts"][0][2] += 1
 
-    def gone(told: dict[str, Any]) -> None:
-        told["gaps"] = [[0, 0, 0, told["parts"][0][2]]]
+    def gone(message: dict[str, Any]) -> None:
+        message["gaps"] = [[0, 0, 0, message["parts"][0][2]]]
 
     def first_of(records: list[bytes]) -> int:
         return next(number for number, body in enumerate(records) if body[0] != START)

@@ -415,8 +415,8 @@ def test_states_without_a_round_are_proven(
             loader.load_state_dict(state)
             assert len(list(itertools.islice(loader, 4))) == 4
         status = main(["audit", str(tmp_path / logs), "--start", json.dumps(state)])
-        told = capsys.readouterr()
-        assert "problem" not in told.out + told.err
+        output = capsys.readouterr()
+        assert "problem" not in output.out + output.err
         return status == 0
 
     first, second = (opened(kafka, 4, (1, 1), round_rows=8) for _ in range(2))

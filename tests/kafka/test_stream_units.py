@@ -241,9 +241,9 @@ def test_the_audit_proves_units(broker: Start, tmp_path: Path, unit: Unit) -> No
     assert sorted(delivered) == sorted(expected)
     report = audit(tmp_path)
     assert report.problems == 0, "\n".join(report.lines)
-    told = "every selected row" if isinstance(unit, fr.Bins) else "every token of every document"
+    found = "every selected row" if isinstance(unit, fr.Bins) else "every token of every document"
     rounds = [line for line in report.lines if "finished: " in line]
-    assert all(f"{told} exactly once" in line for line in rounds)
+    assert all(f"{found} exactly once" in line for line in rounds)
     assert report.finished[0] > 1
 
 

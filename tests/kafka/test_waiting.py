@@ -71,8 +71,8 @@ def test_ctrl_c_ends_a_wait(broker: Start) -> None:
 
 def test_brokers_that_are_not_there_are_named() -> None:
     pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
-    told = r"kafka://127.0.0.1:1/rows does not give the topics.*is the address right\? connect_seconds="
-    with pytest.raises(fr.SourceError, match=told):
+    found = r"kafka://127.0.0.1:1/rows does not give the topics.*is the address right\? connect_seconds="
+    with pytest.raises(fr.SourceError, match=found):
         opened("kafka://127.0.0.1:1/rows", connect_seconds=0.5)
 
 
@@ -93,8 +93,8 @@ def test_the_watchdog_names_a_topic_without_rows_and_a_broker_that_is_silent(
 
     waits = threading.Thread(target=draw)
     waits.start()
-    told = f"s for round 1, on rank 0 of 1\n  {kafka.address} answers; 2 rows of 1 partition there"
-    assert in_time(lambda: told in caplog.text)
+    found = f"s for round 1, on rank 0 of 1\n  {kafka.address} answers; 2 rows of 1 partition there"
+    assert in_time(lambda: found in caplog.text)
     kafka.freeze()
     assert in_time(lambda: f"{kafka.address} has not given the " in caplog.text, 60)
     dataset.close()

@@ -90,7 +90,7 @@ def test_answers_that_fail_or_end_early_lose_no_row_and_repeat_none(
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "told"),
+    ("answer", "kind", "message"),
     [
         (
             lambda request, rows, service: service.give(request, pa.concat_tables([rows, rows])),
@@ -113,11 +113,11 @@ def test_answers_that_fail_or_end_early_lose_no_row_and_repeat_none(
     ],
 )
 def test_what_stays_wrong_is_one_error_after_which_the_dataset_is_usable(
-    service: MaxCompute, opens: Open, answer: Any, kind: Any, told: str
+    service: MaxCompute, opens: Open, answer: Any, kind: Any, message: str
 ) -> None:
     dataset = fr.ArrowDataset(opens(service.put("clicks", numbered(20))), **GIVEN)
     service.fault = in_turn(answer)
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         list(dataset)
     service.fault = None
     assert sorted(numbers_in(dataset)) == list(range(20))
@@ -234,22 +234,22 @@ def test_no_secret_is_told(service: MaxCompute, opens: Open, caplog: pytest.LogC
     keys = {**KEYS, "sts_token": "token-1"}
     source = opens(service.put("clicks", numbered(20)), credentials=keys)
     dataset = fr.ArrowDataset(source, **GIVEN)
-    told = [repr(source), repr(dataset), json.dumps(dataset.state_dict()), str(dataset.config())]
-    told += [repr(Account(keys, None)), repr(Keys("a", "b", "token-1"))]
-    told += [pickle.dumps(source).decode("latin-1"), pickle.dumps(dataset).decode("latin-1")]
+    found = [repr(source), repr(dataset), json.dumps(dataset.state_dict()), str(dataset.config())]
+    found += [repr(Account(keys, None)), repr(Keys("a", "b", "token-1"))]
+    found += [pickle.dumps(source).decode("latin-1"), pickle.dumps(dataset).decode("latin-1")]
     service.tokens = {"another"}  # the service tells the token that it refuses
     with pytest.raises(fr.SourceError, match=r"403 .*has expired") as error:
         list(dataset)
-    told.append("".join(traceback_of(error.value)))
+    found.append("".join(traceback_of(error.value)))
     with pytest.raises(fr.SourceError, match="403") as error:
         opens("odps://shop/tables/clicks", credentials=keys)
-    told.append("".join(traceback_of(error.value)))
+    found.append("".join(traceback_of(error.value)))
     for wrong in ({"access_id": "token-1"}, "token-2", lambda: 1 / 0, lambda: {"token": "token-2"}):
         with pytest.raises((TypeError, ValueError, fr.SourceError)) as error:
             opens("odps://shop/tables/clicks", credentials=wrong)
-        told.append("".join(traceback_of(error.value)))
-    told.append(caplog.text)
-    assert not [(secret, text) for secret in SECRETS for text in told if secret in text]
+        found.append("".join(traceback_of(error.value)))
+    found.append(caplog.text)
+    assert not [(secret, text) for secret in SECRETS for text in found if secret in text]
 
 
 def traceback_of(error: BaseException) -> list[str]:

@@ -321,14 +321,14 @@ def test_a_killed_job_goes_on_on_other_ranks_with_a_source_added(root: Path, tmp
         assert len({json.dumps(line[3]) for line in lines if line[1] == lines[-1][1]}) == 1
         state.write_text(json.dumps(lines[-1][3]))
     assert len(seen) == len(set(seen)) == 3 * 5 * 12
-    told = assert_proven(tmp_path / "audit", 0, or_more=True)
-    assert "mixture of web, code, books: 6 logs" in told
+    found = assert_proven(tmp_path / "audit", 0, or_more=True)
+    assert "mixture of web, code, books: 6 logs" in found
     for words in (
         "pass 0, stage 0: web 75.00%, code 25.00%: ",
         "pass 0, stage 1: web 60.00%, code 20.00%, books 20.00%: ",
         "pass 0, stage 2: code 50.00%, books 50.00%: ",
     ):
-        assert words in told, told
+        assert words in found, found
 
 
 def test_a_job_is_saved_whole_and_goes_on(root: Path, tmp_path: Path) -> None:

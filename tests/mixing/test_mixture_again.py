@@ -53,8 +53,8 @@ def test_a_pass_before_a_break_needs_a_state_of_its_own(root: Path) -> None:
         again.batch_at(1 << 40, 0)
     for batch in rest[:-1]:
         if batch.cursor.epoch == batch.epoch:
-            told = again.batch_at(batch.epoch, batch.step, batch.state_dict())
-            assert all_of(told, again) == all_of(batch, second)
+            found = again.batch_at(batch.epoch, batch.step, batch.state_dict())
+            assert all_of(found, again) == all_of(batch, second)
 
 
 def test_steps_of_a_pass_that_comes_are_counted_after_a_change_of_the_batch_size(root: Path) -> None:

@@ -64,10 +64,12 @@ def test_rows_of_a_source_are_masked_by_themselves(
         assert x == (row + 1 if is_valid else 0)
         assert code == row % 7 + 1, "other columns of a masked row are read"
     assert len({(source, row) for source, row, *_ in found}) == len(found) == 200
-    told = [record.getMessage() for record in caplog.records if "masked as not valid" in record.getMessage()]
-    assert len(told) == 2
-    assert "source 'web': rows [20, 30) of row group 0" in told[0] + told[1]
-    assert "source 'code': rows [0, 10) of row group 1" in told[0] + told[1]
+    message = [
+        record.getMessage() for record in caplog.records if "masked as not valid" in record.getMessage()
+    ]
+    assert len(message) == 2
+    assert "source 'web': rows [20, 30) of row group 0" in message[0] + message[1]
+    assert "source 'code': rows [0, 10) of row group 1" in message[0] + message[1]
 
 
 @pytest.mark.law(2)

@@ -31,7 +31,7 @@ def some_batches(made: fr.Mixture, count: int) -> list[fr.Batch]:
     return [next(batches) for _ in range(count)]
 
 
-def told(batches: list[fr.Batch], made: fr.Mixture, names: dict[str, str]) -> Counter[tuple[str, int]]:
+def delivered(batches: list[fr.Batch], made: fr.Mixture, names: dict[str, str]) -> Counter[tuple[str, int]]:
     """How often each row was delivered, by the files that it is of."""
     return Counter((names[name], row) for batch in batches for name, row in places(batch, made))
 
@@ -66,7 +66,7 @@ def test_a_source_that_was_renamed_goes_on_with_every_row_once(root: Path) -> No
     rest = list(two)
     unbroken = list(mixture(root, BEFORE))
     assert [batch.rows().tolist() for batch in (*first, *rest)] == [b.rows().tolist() for b in unbroken]
-    counts = told(first, one, BEFORE) + told(rest, two, NOW)
+    counts = delivered(first, one, BEFORE) + delivered(rest, two, NOW)
     assert set(counts.values()) == {1}
     # The next start of the same script, whose states have the new name.
     again = mixture(root, NOW, renamed=RENAMED)
@@ -119,7 +119,7 @@ def test_a_renamed_source_that_grew_goes_on_with_what_came(root: Path, tmp_path:
         mixture(tmp_path, NOW).load_state_dict(first[-1].state_dict())
     two = mixture(tmp_path, NOW, renamed=RENAMED, git=how["git"])
     two.load_state_dict(first[-1].state_dict())
-    counts = told(first, one, BEFORE) + told(list(two), two, NOW)
+    counts = delivered(first, one, BEFORE) + delivered(list(two), two, NOW)
     assert set(counts.values()) == {1}
     assert max(row for name, row in counts if name == "code") >= 260
 
@@ -197,11 +197,11 @@ def test_a_source_that_may_be_one_that_is_gone_is_refused_at_every_door(
     for door, enter in doors.items():
         with pytest.raises(fr.StateError) as caught:
             enter()
-        told = str(caught.value)
-        assert 'source "git" is not in the state' in told, door
-        assert 'renamed={"code": "git"}' in told, door
-        assert 'renamed={"code": None} to begin "git" at its first row' in told, door
-        assert ("write seed=1" in told) == (change == "another seed"), told
+        message = str(caught.value)
+        assert 'source "git" is not in the state' in message, door
+        assert 'renamed={"code": "git"}' in message, door
+        assert 'renamed={"code": None} to begin "git" at its first row' in message, door
+        assert ("write seed=1" in message) == (change == "another seed"), message
     anew = two(renamed={"code": None})
     anew.load_state_dict(state)
     batch = next(iter(anew))
@@ -241,9 +241,9 @@ def test_what_is_no_renaming_is_refused(root: Path, renamed: Any, kind: type[Exc
 
 def test_what_a_pass_has_left_of_each_source_is_told_by_row(root: Path) -> None:
     two = mixture(root, BEFORE, web={"shuffle": True, "block_rows": 8, "window_rows": 64})
-    given = told(some_batches(two, 10), two, BEFORE)
+    given = delivered(some_batches(two, 10), two, BEFORE)
     left = two.remaining()
-    rest = told(list(two), two, BEFORE)
+    rest = delivered(list(two), two, BEFORE)
     for name, rows in left.items():
         told_left = {row for start, end in rows.rows(1000).tolist() for row in range(start, end)}
         assert {row for of, row in rest if of == name} <= told_left

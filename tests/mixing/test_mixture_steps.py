@@ -61,8 +61,8 @@ def test_sources_named_in_another_order_go_on_as_the_same_mixture(tmp_path: Path
     again = fr.Mixture(sources, batch_size=8, stop=100, world=(0, 1))
     again.load_state_dict(whole[4].state_dict())
 
-    def told(made: fr.Mixture, batch: fr.Batch) -> tuple[Any, ...]:
+    def seen(made: fr.Mixture, batch: fr.Batch) -> tuple[Any, ...]:
         names = [made.sources[number] for number in batch.source.tolist()]
         return batch.step, names, batch.rows().tolist(), batch.state_dict()
 
-    assert [told(again, batch) for batch in again] == [told(first, batch) for batch in whole[5:]]
+    assert [seen(again, batch) for batch in again] == [seen(first, batch) for batch in whole[5:]]

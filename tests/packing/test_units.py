@@ -106,7 +106,7 @@ def test_resume_after_every_batch_equals_no_interruption(
     directory = write(tmp_path / "data", [documents(2, 300, 40), documents(3, 150, 40)], row_group_size=64)
     order: dict[str, Any] = {"shuffle": True, "block_rows": 8, "window_rows": 32} if shuffle else {}
 
-    def told(batch: fr.Batch) -> Any:
+    def contents(batch: fr.Batch) -> Any:
         values = {
             name: value.tolist() if isinstance(value, torch.Tensor) else value.to_list()
             for name, value in batch.items()
@@ -114,13 +114,13 @@ def test_resume_after_every_batch_equals_no_interruption(
         rows = batch.rows()
         return values, rows.to_list() if isinstance(rows, fr.Jagged) else rows.tolist(), batch.valid.tolist()
 
-    whole = [(told(batch), batch.state_dict()) for batch in opened(directory, unit, **order, **how)]
+    whole = [(contents(batch), batch.state_dict()) for batch in opened(directory, unit, **order, **how)]
     assert len(whole) > 10
     for number in range(0, len(whole) - 1, one_in(8)):
         dataset = opened(directory, unit, **order, **how)
         dataset.load_state_dict(whole[number][1])
-        assert [told(batch) for batch in dataset] == [each for each, _ in whole[number + 1 :]]
-        assert told(dataset.batch_at(epoch=0, step=number, state=whole[number][1])) == whole[number][0]
+        assert [contents(batch) for batch in dataset] == [each for each, _ in whole[number + 1 :]]
+        assert contents(dataset.batch_at(epoch=0, step=number, state=whole[number][1])) == whole[number][0]
 
 
 @pytest.mark.law(1)
@@ -283,9 +283,9 @@ def test_many_dropped_tokens_are_told(tmp_path: Path) -> None:
     def made(length: int, **how: Any) -> fr.ParquetDataset:
         return fr.ParquetDataset(tmp_path, batch_size=1, unit=fr.Packed("tokens", length=length, **how))
 
-    with pytest.warns(UserWarning, match=r"fr.Packed drops 4 of 100 tokens.*rest='pad'") as told:
+    with pytest.warns(UserWarning, match=r"fr.Packed drops 4 of 100 tokens.*rest='pad'") as contents:
         made(6)
-    assert told[0].filename == __file__
+    assert contents[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         made(6, rest="pad")

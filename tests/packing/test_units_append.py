@@ -42,7 +42,7 @@ class Days:
             batches = [next(iterator, None) for iterator in iterators]
             self.state = loaders[0].state_dict()
             for batch in batches:
-                self.given.update([] if batch is None else self.told(batch))
+                self.given.update([] if batch is None else self.contents(batch))
             done += 1
         if not loaders[0].epoch:
             for _ in range(lost):
@@ -69,7 +69,7 @@ class Days:
     def paths(self) -> list[Path]:
         return [self.directory / "data" / f"{number}.parquet" for number in range(len(self.files))]
 
-    def told(self, batch: fr.Batch) -> list[str]:
+    def contents(self, batch: fr.Batch) -> list[str]:
         valid = batch.valid.tolist()
         if isinstance(self.unit, fr.Packed):
             return [str(each) for each, is_valid in zip(units_of(batch), valid, strict=True) if is_valid]
@@ -124,11 +124,11 @@ def test_a_packed_source_of_a_mixture_goes_on_as_it_does_alone(tmp_path: Path, h
         for place, dataset in enumerate((own, mixture)):
             if states[place] is not None:
                 dataset.load_state_dict(states[place])
-            told = []
+            contents = []
             for _, batch in zip(range(steps), dataset, strict=False):
-                told.append(job.told(batch))
+                contents.append(job.contents(batch))
                 states[place] = batch.state_dict()
-            found.append(told)
+            found.append(contents)
         assert found[0] == found[1]
 
 
@@ -139,7 +139,7 @@ def test_units_of_the_first_files_keep_their_numbers(tmp_path: Path) -> None:
     given = job.given.copy()
     job.add(documents(2, 60, 40))
     dataset = job.loader(0, 1, 1).dataset
-    again = [each for step in range(4) for each in job.told(dataset.batch_at(epoch=0, step=step))]
+    again = [each for step in range(4) for each in job.contents(dataset.batch_at(epoch=0, step=step))]
     assert Counter(again) == given
     assert dataset.num_rows == sum(job.expected().values())
 

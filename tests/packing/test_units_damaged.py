@@ -20,7 +20,7 @@ LISTS: Documents = [[row + 1, row + 2, row + 3] for row in range(FILE_ROWS)]
 MASK: dict[str, Any] = {"bad_rows": fr.MaskBadRows(at_most=10_000)}
 
 
-def told(batch: fr.Batch) -> list[Any]:
+def contents(batch: fr.Batch) -> list[Any]:
     names = {"tokens": "list"} if "list" in batch else {}
     parts = (
         batch[names.get("tokens", "tokens")].tolist(),
@@ -42,7 +42,7 @@ def test_rows_that_the_index_can_not_read_have_no_tokens(
         dataset = opened(path, fr.Packed("list", length=7), 2, tail="short", **MASK)
     left = set(range(FILE_ROWS)) - set(page.rows)
     oracle = Oracle([LISTS], 7, None, "drop", left)
-    assert [unit for batch in dataset for unit in told(batch)] == oracle.units
+    assert [unit for batch in dataset for unit in contents(batch)] == oracle.units
     assert all(batch.valid.all() for batch in dataset)
     assert caplog.messages[0].startswith("left out of all units: rows [")
     assert f"{len(page.rows)} rows that can't be read are left out" in str(dataset.plan())

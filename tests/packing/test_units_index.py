@@ -47,7 +47,7 @@ def files_read(dataset: fr.ParquetDataset) -> int:
     return int(spec.files_read)
 
 
-def told(dataset: fr.ParquetDataset) -> list[Any]:
+def contents(dataset: fr.ParquetDataset) -> list[Any]:
     return [
         list(units_of(batch)) if "document" in batch else [batch.rows().tolist(), batch.unit_offsets.tolist()]
         for batch in dataset
@@ -60,7 +60,7 @@ def test_who_opens_next_reads_no_file(data: Path, cache: Path, unit: Any) -> Non
     assert files_read(first) == 3
     again = opened(data, unit, manifest_cache=cache)
     assert files_read(again) == 0
-    assert told(again) == told(first) == told(opened(data, unit))
+    assert contents(again) == contents(first) == contents(opened(data, unit))
     # Other rows and units of a file have their own.
     some = opened(data, unit, manifest_cache=cache, rows=fr.Intervals([[5, 600], [700, 791]]))
     assert files_read(some) == 1, "of the files behind, all rows are selected as before"
@@ -73,7 +73,7 @@ def test_who_opens_next_reads_no_file(data: Path, cache: Path, unit: Any) -> Non
         os.utime(data / f"{name}.parquet", ns=(1, 1))
     more = opened(data, unit, manifest_cache=cache)
     assert files_read(more) == 4, "other times are other files"
-    assert told(more) == told(opened(data, unit))
+    assert contents(more) == contents(opened(data, unit))
     assert sorted(path.name for path in cache.parent.iterdir()) == ["manifest", "manifest.units"]
 
 
@@ -99,7 +99,7 @@ def test_a_day_that_comes_reads_its_own_files_alone(
         assert files_read(dataset) == 1
         assert "; 1 had to be read" in str(dataset.plan())
         sizes.append((cache.parent / "manifest.units").stat().st_size)
-    assert told(dataset) == told(opened(tmp_path / "log", unit, on_change="append", **how))
+    assert contents(dataset) == contents(opened(tmp_path / "log", unit, on_change="append", **how))
     kept = {path.name for path in cache.parent.iterdir()}
     assert {name for name in kept if ".filter-" not in name} == {"manifest", "manifest.units"}
     assert len(kept) == 2 + ("filter" in how), "a filter has one file, however many days come"
@@ -141,7 +141,7 @@ def test_selections_that_come_and_go_leave_a_bounded_file(data: Path, cache: Pat
 
 @pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"x" + data, lambda data: data[:40]])
 def test_a_damaged_index_is_rebuilt(data: Path, cache: Path, change: Any) -> None:
-    whole = told(opened(data, UNITS[0], manifest_cache=cache))
+    whole = contents(opened(data, UNITS[0], manifest_cache=cache))
     path = cache.parent / "manifest.units"
     sound = path.read_bytes()
     path.write_bytes(change(sound))
@@ -152,7 +152,7 @@ def test_a_damaged_index_is_rebuilt(data: Path, cache: Path, change: Any) -> Non
     else:
         again = opened(data, UNITS[0], manifest_cache=cache)
         assert path.read_bytes() == sound
-    assert (files_read(again), told(again)) == (3, whole)
+    assert (files_read(again), contents(again)) == (3, whole)
 
 
 @pytest.mark.parametrize("place", range(0, 200, 7))
@@ -164,7 +164,7 @@ def test_no_byte_of_a_damaged_index_is_believed(data: Path, cache: Path, place: 
     path.write_bytes(content)
     again = opened(data, UNITS[2], manifest_cache=cache)
     assert files_read(again) == 3
-    assert told(again) == told(whole)
+    assert contents(again) == contents(whole)
 
 
 def test_an_index_that_can_not_be_kept_is_a_warning(data: Path, cache: Path) -> None:
@@ -207,13 +207,13 @@ def test_whoever_is_killed_while_it_is_written_leaves_nothing(data: Path, cache:
         dataset = opened(data, fr.Bins("tokens", cost=1), manifest_cache=cache)
         names = {path.name for path in cache.parent.iterdir()}
         assert names - {"manifest"} == {"manifest.units"}
-        assert told(dataset) == told(opened(data, fr.Bins("tokens", cost=1)))
+        assert contents(dataset) == contents(opened(data, fr.Bins("tokens", cost=1)))
 
 
 def test_a_dataset_takes_its_index_along(data: Path) -> None:
     for unit in UNITS:
         dataset = opened(data, unit)
-        assert told(pickle.loads(pickle.dumps(dataset))) == told(dataset)
+        assert contents(pickle.loads(pickle.dumps(dataset))) == contents(dataset)
 
 
 def test_the_index_tells_how_far_it_is_and_the_plan_its_memory(

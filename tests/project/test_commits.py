@@ -65,5 +65,5 @@ def test_commits_since_the_rule_keep_it() -> None:
     added = git("log", "--diff-filter=A", "--format=%H", "--", "tests/project/test_commits.py").split()
     since = f"{added[-1]}..HEAD" if added else "HEAD..HEAD"
     messages = [one for one in git("log", "--format=%h %B%x00", since).split("\x00") if one.strip()]
-    told = {one.split(maxsplit=1)[0]: faults(one.strip().split(" ", 1)[1]) for one in messages}
-    assert {commit: found for commit, found in told.items() if found} == {}
+    message = {one.split(maxsplit=1)[0]: faults(one.strip().split(" ", 1)[1]) for one in messages}
+    assert {commit: found for commit, found in message.items() if found} == {}

@@ -328,10 +328,10 @@ def test_pretraining_that_is_killed_goes_on_with_a_source_added(tmp_path: Path) 
     example.train(tmp_path, tmp_path / "b.pt", two, 5)
     assert example.train(tmp_path, tmp_path / "b.pt", two, 12) == unbroken
     example.train(tmp_path, tmp_path / "b.pt", three, 15)
-    told = assert_proven(tmp_path / "b.audit", 0)
+    found = assert_proven(tmp_path / "b.audit", 0)
     whole = "sequences, each exactly once, with all its tokens; batches"
-    assert f"web 70.00%, code 30.00%: 144 {whole} 0-11 on 1 rank" in told
-    assert f"web 60.00%, code 20.00%, books 20.00%: 36 {whole} 12-14 on 1 rank" in told
+    assert f"web 70.00%, code 30.00%: 144 {whole} 0-11 on 1 rank" in found
+    assert f"web 60.00%, code 20.00%, books 20.00%: 36 {whole} 12-14 on 1 rank" in found
     batch = next(iter(example.mixture_of(tmp_path, three)))
     assert batch["tokens"].shape == (12, 49)
     assert set(batch.source.tolist()) == {0, 1, 2}

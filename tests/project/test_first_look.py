@@ -55,8 +55,8 @@ def test_commands_wait_for_no_package_that_takes_long_to_import(tmp_path: Path) 
 
 @pytest.mark.processes
 def test_the_package_is_its_command() -> None:
-    told = subprocess.run([sys.executable, "-m", "fastresume", "--version"], capture_output=True, check=True)
-    assert told.stdout.decode().split() == ["fastresume", fr.__version__]
+    found = subprocess.run([sys.executable, "-m", "fastresume", "--version"], capture_output=True, check=True)
+    assert found.stdout.decode().split() == ["fastresume", fr.__version__]
 
 
 def test_all_names_of_the_package_are_there() -> None:

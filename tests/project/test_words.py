@@ -172,6 +172,9 @@ ALLOWED = {
 }
 """Pages and files in which such a word is the right one."""
 
+OLD_NAMES = {"told": "what it is: a message, a hint, statistics, what is stated, known or warned of"}
+"""Words that names had for several things, and what to write."""
+
 INLINE = re.compile(r"`[^`]*`|\]\([^)]*\)|<[^>\n]*>")
 
 
@@ -201,6 +204,17 @@ def rust_texts(text: str) -> Iterator[str]:
     code = re.sub(r"^\s*//.*", "", text.partition("#[cfg(test)]")[0], flags=re.MULTILINE)
     for found in re.finditer(r'"((?:[^"\\]|\\.)*)"', code, re.DOTALL):
         yield re.sub(r"\\\n\s*", "", found[1])
+
+
+def old_names(name: str, text: str) -> list[str]:
+    """The names in a file's code that have a word of `OLD_NAMES`: not in strings, nor in comments."""
+    if name.endswith(".py"):
+        tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+        names = [token.string for token in tokens if token.type == tokenize.NAME]
+    else:
+        names = re.findall(r"[A-Za-z_]\w*", re.sub(r'//.*|"(?:[^"\\\n]|\\.)*"', "", text))
+    parts = {each: re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", each) for each in names}
+    return [each for each in names if OLD_NAMES.keys() & {part.lower() for part in parts[each]}]
 
 
 @each_of("page", PAGES)
@@ -257,3 +271,22 @@ def test_an_old_word_is_found_in_each_text_of_python(text: str) -> None:
 def test_names_and_examples_of_python_may_have_old_words() -> None:
     text = '"""What `is_behind` says.\n\n>>> f("behind")\n"""\nif is_behind:  # of `behind`\n    behind()\n'
     assert not [word for each in python_texts(text) for word in old_words(each)]
+
+
+def test_no_name_in_code_has_an_old_word() -> None:
+    names = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in [*RUST, *PYTHON]}
+    found = [f"{name}: {', '.join(old)}" for name, text in names.items() if (old := old_names(name, text))]
+    assert not found, "see OLD_NAMES for what to write:\n" + "\n".join(found)
+
+
+@each_of("name", ["a.py", "a.rs"])
+def test_an_old_name_is_found_in_code_alone(name: str) -> None:
+    code = "told = is_told(Told, told_by, untold, ToldValue, bunch_of_gold)"
+    comment = {"a.py": "# told", "a.rs": "// told"}[name]
+    assert old_names(name, f'{code} + "told" {comment}\n') == [
+        "told",
+        "is_told",
+        "Told",
+        "told_by",
+        "ToldValue",
+    ]

@@ -58,10 +58,10 @@ def refused(iterator: Any, words: str) -> None:
     Torch's clean-up waits five seconds for each worker when Python's garbage collector calls it, since the
     collector closes the queues first.
     """
-    with pytest.raises((fr.FastresumeError, ValueError), match=words) as told:
+    with pytest.raises((fr.FastresumeError, ValueError), match=words) as raised:
         next(iterator)
-    told.value.__traceback__ = None
-    del told
+    raised.value.__traceback__ = None
+    del raised
 
 
 class FailsAt:

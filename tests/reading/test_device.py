@@ -256,7 +256,7 @@ def test_whatever_a_signal_handler_interrupts_no_batch_is_lost(
 ) -> None:
     # What is raised where an object ends, or memory is collected, Python can only tell of.
     ignored: set[type[BaseException]] = set()
-    monkeypatch.setattr(sys, "unraisablehook", lambda told: ignored.add(told.exc_type))
+    monkeypatch.setattr(sys, "unraisablehook", lambda message: ignored.add(message.exc_type))
 
     def alarm(*_: object) -> None:
         if armed:

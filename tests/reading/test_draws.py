@@ -196,10 +196,10 @@ def test_threads_say_that_a_transform_draws_what_does_not_come_again(
     small_dataset: Dataset, draw: Callable[[fr.Batch], Any], way: str, threads: int
 ) -> None:
     dataset = make(small_dataset).map(as_advised).map(Drawing(draw))
-    with pytest.warns(UserWarning, match=f"the transform {draw.__name__} draws .*{way}") as told:
+    with pytest.warns(UserWarning, match=f"the transform {draw.__name__} draws .*{way}") as warned:
         batches = [batch for _ in range(2) for batch in fr.Loader(dataset, threads=threads)]
     assert [batch.step for batch in batches] == [*range(10)] * 2
-    assert [warning.filename for warning in told] == [__file__], "once in all passes, and at the loop"
+    assert [warning.filename for warning in warned] == [__file__], "once in all passes, and at the loop"
 
 
 @pytest.mark.processes
@@ -208,9 +208,9 @@ def test_so_do_the_workers_of_a_dataloader(
     small_dataset: Dataset, draw: Callable[[fr.Batch], Any], way: str
 ) -> None:
     dataset = make(small_dataset).map(Drawing(draw))
-    with pytest.warns(UserWarning, match=f"the transform {draw.__name__} draws .*{way}") as told:
+    with pytest.warns(UserWarning, match=f"the transform {draw.__name__} draws .*{way}") as warned:
         assert len(list(data_loader(dataset, 2))) == 10
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
 @pytest.mark.parametrize("draw", [with_torch, with_numpy, with_python])

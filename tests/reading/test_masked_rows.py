@@ -99,11 +99,11 @@ def test_they_are_logged_once_with_place_and_reason(path: Path, caplog: pytest.L
     loader = fr.Loader(open_dataset(path, on_iter="restart").map(in_place))
     for _ in range(2):
         list(loader)
-    told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 3, "of three batches"
+    message = [record.getMessage() for record in caplog.records]
+    assert len(message) == 3, "of three batches"
     for words in ("masked as not valid: 2 rows", "epoch 0, step 0", "row 5 of row group 0", str(path)):
-        assert words in told[0]
-    assert told[0].endswith("in_place: one of the bad")
+        assert words in message[0]
+    assert message[0].endswith("in_place: one of the bad")
 
 
 def test_they_count_under_the_bound(path: Path) -> None:
@@ -331,9 +331,9 @@ def test_files_without_checksums_are_told_of_once_where_damage_is_masked(
     assert told_of(of("plain", batch_size=10)) == [], "there damage is an error"
     masking = {"bad_rows": fr.MaskBadRows(at_most=1)}
     assert told_of(of("checked", batch_size=10, **masking)) == []
-    (told,) = told_of(of("plain", batch_size=10, **masking))
-    assert "pages of the files have no checksums" in told
-    assert "write_page_checksum=True" in told
+    (found,) = told_of(of("plain", batch_size=10, **masking))
+    assert "pages of the files have no checksums" in found
+    assert "write_page_checksum=True" in found
     sources = {name: (of(name, **masking), 1) for name in ("plain", "checked")}
-    (told,) = told_of(fr.Mixture(sources, batch_size=20, world=(0, 1)))
-    assert "pages of the files of source 'plain' have" in told
+    (found,) = told_of(fr.Mixture(sources, batch_size=20, world=(0, 1)))
+    assert "pages of the files of source 'plain' have" in found

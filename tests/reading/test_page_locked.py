@@ -75,12 +75,12 @@ def test_memory_that_can_not_be_locked_is_as_any_other_and_one_warning_tells(
     with (
         pytest.warns(
             UserWarning, match=r"can't be page-locked \(CUDA's status 2, 0 bytes .*`ulimit -l`, now"
-        ) as told,
+        ) as warned,
         fr.Loader(make(numbers, rows, **arguments), device="cuda", **how) as loader,
     ):
         found = [*loader, *loader][:2]
-    assert len(told) == 1
-    assert told[0].filename == __file__
+    assert len(warned) == 1
+    assert warned[0].filename == __file__
     for one, other in zip(expected, found, strict=True):
         assert_same_batch(one, other)
     assert late.driver.locked == {}

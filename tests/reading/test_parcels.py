@@ -145,22 +145,22 @@ def test_blocks_that_were_many_are_given_up(sender: parcels.Sender) -> None:
 
 def test_what_a_forked_child_looks_at_is_never_written_again(sender: parcels.Sender) -> None:
     value = sent(sender, torch.arange(1000))
-    go, told = os.pipe(), os.pipe()
+    go, found = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
         os.read(go[0], 1)
-        os.write(told[1], b"same" if torch.equal(value, torch.arange(1000)) else b"other")
+        os.write(found[1], b"same" if torch.equal(value, torch.arange(1000)) else b"other")
         os._exit(0)
     del value
     values = [sent(sender, torch.zeros(1000, dtype=torch.int64)) for _ in range(3)]
     os.write(go[1], b"x")
-    assert os.read(told[0], 10) == b"same"
+    assert os.read(found[0], 10) == b"same"
     os.waitpid(child, 0)
     assert len(values) == 3
     values.clear()
     again = sent(sender, torch.ones(1000))
     assert again.sum() == 1000
-    for end in (*go, *told):
+    for end in (*go, *found):
         os.close(end)
 
 

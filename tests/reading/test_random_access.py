@@ -83,8 +83,8 @@ def test_the_passes_that_states_tell_are_the_oracles(rows: int, data: st.DataObj
             for _ in range(min(leg.kept, job.batches_left - 1)):
                 job.step()
                 states.append(job.state())
-        told = oracle_job(rows, Topology(1, 0, 1, tail=tail), alone.fingerprint, shuffle, (rows,), chosen)
-        steps = told.pass_of(states[-1])
+        found = oracle_job(rows, Topology(1, 0, 1, tail=tail), alone.fingerprint, shuffle, (rows,), chosen)
+        steps = found.pass_of(states[-1])
         last = {"fastresume": states[-1]}
         for step, (expected,) in enumerate(steps):
             batch = alone.batch_at(0, step, state=last)

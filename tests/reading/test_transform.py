@@ -127,9 +127,9 @@ def test_other_results_are_refused_with_what_to_return(
     reader = make_reader(dataset.map(lambda batch: made), threads)
     with pytest.raises(
         TypeError, match=f"<lambda> returned {type(made).__name__}: .* must return the batch"
-    ) as told:
+    ) as noted:
         next(iter(reader))
-    assert "epoch 0, step 0, rank 0" in told.value.__notes__[0]
+    assert "epoch 0, step 0, rank 0" in noted.value.__notes__[0]
     assert dataset.batches_left == len(dataset)
 
 
@@ -303,11 +303,11 @@ def test_threads_run_it_for_several_batches_at_once_and_no_more_than_stated(smal
 def test_it_runs_ahead_of_the_loop_by_no_more_than_the_bytes_that_were_named(small_dataset: Dataset) -> None:
     started = [threading.Event() for _ in range(10)]
 
-    def told(batch: fr.Batch) -> fr.Batch:
+    def noted(batch: fr.Batch) -> fr.Batch:
         started[batch.step].set()
         return batch
 
-    loader = fr.Loader(make(small_dataset).map(told), threads=4, prefetch_bytes=1)
+    loader = fr.Loader(make(small_dataset).map(noted), threads=4, prefetch_bytes=1)
     for step, batch in enumerate(loader):
         assert batch.step == step
         assert all(event.wait(60) for event in started[: step + 2])

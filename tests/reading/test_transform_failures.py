@@ -63,10 +63,10 @@ def test_a_failure_names_the_batch_and_loses_nothing(
     iterator = iter(make_reader(dataset.map(FailsOnce(step)), threads))
     found = [next(iterator) for _ in range(step)]
     before = dataset.state_dict()
-    with pytest.raises(FlakyError, match="once") as told:
+    with pytest.raises(FlakyError, match="once") as error:
         next(iterator)
     path, group, row = dataset.locate([10 * step])[0]
-    assert told.value.__notes__[0].startswith(
+    assert error.value.__notes__[0].startswith(
         f"raised by FailsOnce on the batch of epoch 0, step {step}, rank 0: 10 rows, the first is row {row} "
         f"of row group {group} in {path}"
     )
@@ -87,10 +87,10 @@ def test_a_transform_that_always_fails_is_asked_again_each_time(
     next(iter(dataset))
     iterator = iter(make_reader(dataset.map(draw_by_row).map(fail), threads))
     for _ in range(3):
-        with pytest.raises(FlakyError) as told:
+        with pytest.raises(FlakyError) as raised:
             next(iterator)
-        assert told.value.__notes__ == [told.value.__notes__[0]]
-        assert "fail, transform 2 of 2, on the batch of epoch 0, step 0" in told.value.__notes__[0]
+        assert raised.value.__notes__ == [raised.value.__notes__[0]]
+        assert "fail, transform 2 of 2, on the batch of epoch 0, step 0" in raised.value.__notes__[0]
     assert fields_of(dataset.state_dict())["cuts"] == [[1, 1, 10, 1]]
 
 
@@ -101,18 +101,18 @@ def test_a_stop_iteration_does_not_end_the_pass(small_dataset: Dataset, threads:
     found = [next(iterator) for _ in range(3)]
     with pytest.raises(
         fr.FastresumeError, match="FailsOnce raised StopIteration, which would end the pass"
-    ) as told:
+    ) as error:
         next(iterator)
-    assert "step 3" in told.value.__notes__[0]
+    assert "step 3" in error.value.__notes__[0]
     assert rows_of([*found, *iterator]) == rows_of(list(make(small_dataset)))
 
 
 @each_of("threads", THREADS)
 def test_a_note_names_the_files_of_the_batch(small_dataset: Dataset, threads: int | None) -> None:
     dataset = make(small_dataset, 103)
-    with pytest.raises(FlakyError) as told:
+    with pytest.raises(FlakyError) as raised:
         next(iter(make_reader(dataset.map(fail), threads)))
-    note = told.value.__notes__[0]
+    note = raised.value.__notes__[0]
     with_rows = {path for path, _, _ in dataset.locate(range(103))}
     assert len(with_rows) == 2
     assert all(path in note for path in with_rows)

@@ -33,20 +33,20 @@ def slow(slow_files: Callable[[int], Path]) -> Path:
 
 
 @pytest.fixture
-def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     caplog.set_level(logging.DEBUG, logger="fastresume")
     return caplog
 
 
-def warnings_in(told: pytest.LogCaptureFixture) -> list[str]:
-    found = [record for record in told.records if record.levelno == logging.WARNING]
+def warnings_in(logged: pytest.LogCaptureFixture) -> list[str]:
+    found = [record for record in logged.records if record.levelno == logging.WARNING]
     assert {record.name for record in found} <= {"fastresume"}
     return [record.getMessage() for record in found]
 
 
-def wait_for(told: pytest.LogCaptureFixture, warnings: int) -> list[str]:
-    assert in_time(lambda: len(warnings_in(told)) >= warnings)
-    return warnings_in(told)
+def wait_for(logged: pytest.LogCaptureFixture, warnings: int) -> list[str]:
+    assert in_time(lambda: len(warnings_in(logged)) >= warnings)
+    return warnings_in(logged)
 
 
 class Blocked:
@@ -63,14 +63,14 @@ class Blocked:
 
 
 def test_a_wait_is_told_at_growing_distances_with_the_line_of_the_transform(
-    small_dataset: Dataset, told: pytest.LogCaptureFixture
+    small_dataset: Dataset, logged: pytest.LogCaptureFixture
 ) -> None:
     blocked = Blocked(2)
     loader = fr.Loader(make(small_dataset).map(blocked), threads=1, watchdog_seconds=0.05)
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.extend(batch.step for batch in loader))
     thread.start()
-    messages = wait_for(told, 3)
+    messages = wait_for(logged, 3)
     blocked.may_go.set()
     thread.join(60)
     assert found == list(range(10))
@@ -86,7 +86,7 @@ def test_a_wait_is_told_at_growing_distances_with_the_line_of_the_transform(
 
 @pytest.mark.parametrize("threads", [0, 1])
 def test_a_slow_file_is_named_with_who_reads_it(
-    slow: Path, told: pytest.LogCaptureFixture, threads: int
+    slow: Path, logged: pytest.LogCaptureFixture, threads: int
 ) -> None:
     dataset = fr.ParquetDataset(slow, batch_size=4 * FILES)
     who = "thread 0" if threads else r"next\(\) itself"
@@ -96,9 +96,9 @@ def test_a_slow_file_is_named_with_who_reads_it(
     )
     end = time.monotonic() + 60
     with fr.Loader(dataset, threads=threads, watchdog_seconds=0.02) as loader:
-        while not re.search(pattern, told.text) and time.monotonic() < end:
+        while not re.search(pattern, logged.text) and time.monotonic() < end:
             list(loader)  # a thread may be seen between two files
-    assert re.search(pattern, told.text), told.text
+    assert re.search(pattern, logged.text), logged.text
 
 
 class Sleeps:
@@ -113,7 +113,7 @@ class Sleeps:
 
 
 def test_workers_are_named_with_what_they_are_at(
-    small_dataset: Dataset, tmp_path: Path, told: pytest.LogCaptureFixture
+    small_dataset: Dataset, tmp_path: Path, logged: pytest.LogCaptureFixture
 ) -> None:
     may_go = tmp_path / "go"
     loader = fr.Loader(
@@ -128,35 +128,35 @@ def test_workers_are_named_with_what_they_are_at(
     wanted = rf"for the batch of step 1 of pass 0, .* ready: \d batches of \d+ bytes\n  {idle}\n  {busy}"
 
     def let_go_when_told() -> None:
-        in_time(lambda: re.search(wanted, told.text) is not None, 30)
+        in_time(lambda: re.search(wanted, logged.text) is not None, 30)
         may_go.touch()
 
     thread = threading.Thread(target=let_go_when_told)
     thread.start()
     assert [batch.step for batch in loader] == list(range(10))
     thread.join(40)
-    assert re.search(wanted, told.text), told.text
+    assert re.search(wanted, logged.text), logged.text
     loader.close()
-    assert any("started 2 workers: processes [" in record.getMessage() for record in told.records)
+    assert any("started 2 workers: processes [" in record.getMessage() for record in logged.records)
 
 
 def test_a_worker_that_is_killed_is_an_error_in_the_log(
-    small_dataset: Dataset, told: pytest.LogCaptureFixture
+    small_dataset: Dataset, logged: pytest.LogCaptureFixture
 ) -> None:
     loader = fr.Loader(make(small_dataset), num_workers=1, multiprocessing_context="fork")
     iterator = iter(loader)
     next(iterator)
-    process = int(re.findall(r"processes \[(\d+)\]", told.text)[0])
+    process = int(re.findall(r"processes \[(\d+)\]", logged.text)[0])
     os.kill(process, signal.SIGKILL)
     with pytest.raises(fr.FastresumeError):
         list(iterator)
-    (error,) = [record.getMessage() for record in told.records if record.levelno == logging.ERROR]
+    (error,) = [record.getMessage() for record in logged.records if record.levelno == logging.ERROR]
     assert error.startswith(f"worker 0 of 1 (process {process}) was killed by SIGKILL")
     loader.close()
 
 
 def test_a_quick_wait_is_not_told_and_no_thread_is_left(
-    small_dataset: Dataset, told: pytest.LogCaptureFixture
+    small_dataset: Dataset, logged: pytest.LogCaptureFixture
 ) -> None:
     def watching() -> int:
         frames = [frame.f_code for frame in sys._current_frames().values()]
@@ -179,18 +179,18 @@ def test_a_quick_wait_is_not_told_and_no_thread_is_left(
             assert are(1)
         del loader
         assert are(0)
-    assert warnings_in(told) == []
+    assert warnings_in(logged) == []
 
 
 def test_what_happens_is_logged_where_somebody_listens(
-    small_dataset: Dataset, told: pytest.LogCaptureFixture
+    small_dataset: Dataset, logged: pytest.LogCaptureFixture
 ) -> None:
     dataset = make(small_dataset)
     loader = fr.Loader(dataset, threads=1)
     batch = next(iter(loader))
     loader.load_state_dict(batch.state_dict())
     list(loader)
-    said = [(record.levelname, record.getMessage()) for record in told.records]
+    said = [(record.levelname, record.getMessage()) for record in logged.records]
     wanted: list[tuple[str, str]] = [
         (
             "INFO",

@@ -79,8 +79,8 @@ def test_the_death_of_a_worker_by_the_out_of_memory_killer_says_so(data: Dataset
 def test_who_was_killed_by_somebody_else_is_not_said_to_lack_memory(counted: Path) -> None:
     before = fastresume.platform.kills_for_memory()
     assert before == {"in this container": 4, "on this machine": 1}
-    told = exits.cause(-signal.SIGKILL, before)
-    assert told.startswith("was killed by SIGKILL, which was not the system's out-of-memory killer")
+    found = exits.cause(-signal.SIGKILL, before)
+    assert found.startswith("was killed by SIGKILL, which was not the system's out-of-memory killer")
     (counted / "vmstat").write_text("oom_kill 2\n")
     assert "has killed a process on this machine" in exits.cause(-signal.SIGKILL, before)
     (counted / "self").write_text("7:cpu,memory:/docker/1\n")  # the first version of control groups

@@ -70,9 +70,9 @@ def test_an_error_in_a_worker_leaves_the_cursor_before_it_and_loses_no_batch(
         iterator = iter(loader)
         found = [next(iterator) for _ in range(step)]
         before = loader.state_dict()
-        with pytest.raises(ValueError, match="a value of mine") as told:
+        with pytest.raises(ValueError, match="a value of mine") as error:
             next(iterator)
-        notes = "\n".join(told.value.__notes__)
+        notes = "\n".join(error.value.__notes__)
         assert f"raised by Fails on the batch of epoch 0, step {step}" in notes
         assert "in worker " in notes
         assert loader.state_dict() == before
@@ -93,9 +93,9 @@ def test_a_damaged_file_is_the_error_that_it_is_without_workers(tmp_path: Path) 
     with pytest.raises(fr.DataError) as expected:
         list(dataset)
     dataset.reset()
-    with in_workers(dataset, 1) as loader, pytest.raises(fr.DataError) as told:
+    with in_workers(dataset, 1) as loader, pytest.raises(fr.DataError) as raised:
         list(loader)
-    assert str(told.value) == str(expected.value)
+    assert str(raised.value) == str(expected.value)
     assert dataset.batches_left == 3
 
 
@@ -122,10 +122,10 @@ def test_what_can_not_be_sent_is_an_error_and_no_hang(data: Dataset) -> None:
         next(iter(loader))
     with (
         in_workers(make(data).map(raise_odd), 1) as loader,
-        pytest.raises(fr.FastresumeError, match="raised what can't be sent") as told,
+        pytest.raises(fr.FastresumeError, match="raised what can't be sent") as error,
     ):
         next(iter(loader))
-    assert "OddError: 1 and 2" in "\n".join(told.value.__notes__)
+    assert "OddError: 1 and 2" in "\n".join(error.value.__notes__)
 
 
 KILLS = [
@@ -143,12 +143,12 @@ def test_a_dead_worker_is_an_error_that_names_it_and_new_ones_go_on(
     with in_workers(make(data).map(Fails(tmp_path, 6, times=1, how=how))) as loader:
         found: list[fr.Batch] = []
         began = time.monotonic()
-        with pytest.raises(fr.FastresumeError) as told:
+        with pytest.raises(fr.FastresumeError) as raised:
             found.extend(loader)
         assert time.monotonic() - began < 60
-        assert words in str(told.value)
-        assert "worker 0 of 2 (process " in str(told.value)
-        assert f"The cursor is before step {len(found)}" in str(told.value)
+        assert words in str(raised.value)
+        assert "worker 0 of 2 (process " in str(raised.value)
+        assert f"The cursor is before step {len(found)}" in str(raised.value)
         assert [batch.step for batch in found] == list(range(len(found)))
         found += loader
         assert [batch.step for batch in found] == list(range(STEPS))
@@ -156,20 +156,20 @@ def test_a_dead_worker_is_an_error_that_names_it_and_new_ones_go_on(
 
 @pytest.mark.law(11)
 def test_a_worker_that_dies_is_noticed_in_a_thread_too(data: Dataset, tmp_path: Path) -> None:
-    told: list[str] = []
+    found: list[str] = []
     loader = in_workers(make(data).map(Fails(tmp_path, 1, times=1, how="exit")))
 
     def run() -> None:
         try:
             list(loader)
         except fr.FastresumeError as error:
-            told.append(str(error))
+            found.append(str(error))
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(60)
     assert not thread.is_alive()
-    assert "worker 1 of 2 (process " in told[0]
+    assert "worker 1 of 2 (process " in found[0]
     assert [batch.step for batch in loader] == list(range(1, STEPS))
     loader.close()
 

@@ -345,19 +345,19 @@ def test_mistakes_are_errors_that_say_what_to_write(data: Dataset) -> None:
 
 
 def test_a_worker_is_told_once_where_the_pass_starts(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Task] = []
+    seen: list[Task] = []
     post = Channel.post
 
     def tell(channel: Channel, message: bytes) -> None:
-        told.append(pickle.loads(message))
+        seen.append(pickle.loads(message))
         post(channel, message)
 
     monkeypatch.setattr(Channel, "post", tell)
     dataset = make(data, lanes=3, groups=3)
     with in_workers(dataset, 3) as loader:
         next(iter(loader))
-    assert [task.start is not None for task in told] == [True] * 3 + [False] * (len(told) - 3)
-    assert len(told) > 3
+    assert [task.start is not None for task in seen] == [True] * 3 + [False] * (len(seen) - 3)
+    assert len(seen) > 3
     offsets = {f"{data.directory}:{start}": start for start in range(0, 100, 2)}
     state = fr.Cursor.from_offsets(offsets, dataset, files=dataset.files)
     dataset.load_state_dict(state)

@@ -93,14 +93,14 @@ def test_loaders_of_all_kinds_go_on(root: Path, kind: str, on_iter: str) -> None
     state = state_of(root, kind)
     expected = job(root, kind, 5, on_iter=on_iter)
     expected.load_state_dict(state)
-    told = passes(lambda: expected)
+    message = passes(lambda: expected)
     ways: list[dict[str, Any]] = [{"threads": 0}, {"threads": 2}, {"num_workers": 2}]
     for how in ways:
         dataset = job(root, kind, 5, on_iter=on_iter)
         dataset.load_state_dict(state)
         with fr.Loader(dataset, **how) as loader:
             found = passes(lambda: loader)
-            assert found[0] == told[0]
+            assert found[0] == message[0]
             assert all(found[1:])
     dataset = job(root, kind, 5, on_iter=on_iter)
     dataset.load_state_dict(state)

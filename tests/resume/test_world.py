@@ -133,10 +133,10 @@ def test_processes_that_torch_knows_nothing_of_are_told_what_to_write(
     """Each would take itself for rank 0 of 1, and read all rows."""
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match="each of them would read all rows: write world=") as told:
+    with pytest.raises(ValueError, match="each of them would read all rows: write world=") as raised:
         fr.ParquetDataset(small_dataset.directory, batch_size=5)
     for text in [*named, "torchrun", "init_process_group", "world=(0, 1)"]:
-        assert text in str(told.value)
+        assert text in str(raised.value)
     assert fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(0, 1)).world == fr.World(0, 1)
     set_environment(monkeypatch, "1", "2")  # as torchrun sets them in a job of srun
     assert fr.World.detect() == fr.World(1, 2)

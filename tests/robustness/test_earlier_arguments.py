@@ -82,7 +82,7 @@ def test_a_mixture_takes_them_too(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         ({"rank": 0}, "rank and world_size come together"),
         ({"rank": 0, "world_size": 1, "world": (0, 1)}, "world= and rank= say the same"),
@@ -99,8 +99,8 @@ def test_a_mixture_takes_them_too(file: Path) -> None:
     ],
     ids=str,
 )
-def test_what_says_two_things_or_none_is_refused(file: Path, how: Arguments, told: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=told):
+def test_what_says_two_things_or_none_is_refused(file: Path, how: Arguments, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
         fr.ParquetDataset(file, batch_size=2, **how)
 
 

@@ -160,14 +160,14 @@ def test_a_status_that_the_system_does_not_give_is_an_error_or_not_needed(days: 
     (days / "link").symlink_to(days / "day=1" / "deep")
     listed = " ".join(f"day={day}/deep/part.parquet" for day in range(4))
     all_rows = {**dict.fromkeys([*GLOBS, ".", "**/*.parquet", listed], 40), "l*/*.parquet": 10}
-    told = subprocess.run(
+    message = subprocess.run(
         [sys.executable, "-c", ASK, str(days), *all_rows],
         env={**os.environ, "LD_PRELOAD": str(library)},
         check=True,
         capture_output=True,
         text=True,
     )
-    found = [[part.strip() for part in line.split("|")] for line in told.stdout.splitlines()]
+    found = [[part.strip() for part in line.split("|")] for line in message.stdout.splitlines()]
     assert len(found) == 4 * 5 * len(all_rows)
     assert [line for line in found if int(line[2]) not in (0, all_rows[line[0]])] == []
     assert [line for line in found if line[1] == "" and line[2] == "0"] == []

@@ -267,8 +267,8 @@ def test_a_column_that_no_parquet_file_can_have_is_named(tmp_path: Path, of: pa.
 def test_a_type_that_is_not_delivered_is_named_with_its_file(tmp_path: Path) -> None:
     table = pa.table({"x": pa.nulls(1, pa.month_day_nano_interval())})
     path = write_ipc(table, tmp_path / "rows.arrow")
-    told = f"the Arrow type 'tin' can't be delivered.*column 'x'.*{re.escape(str(path))}"
-    with pytest.raises(fr.DataError, match=told):
+    message = f"the Arrow type 'tin' can't be delivered.*column 'x'.*{re.escape(str(path))}"
+    with pytest.raises(fr.DataError, match=message):
         fr.ArrowDataset(path, **ONE)
 
 
@@ -300,9 +300,9 @@ def told_tables() -> dict[str, tuple[pa.Table, str]]:
 
 
 def test_fingerprints_stay_those_that_states_have() -> None:
-    for name, (table, told) in told_tables().items():
+    for name, (table, found) in told_tables().items():
         for cut in (table, scattered(table, 1), pa.concat_tables([table.slice(0, 3), table.slice(3)])):
-            assert fr.ArrowDataset(cut, **ONE).fingerprint == told, name
+            assert fr.ArrowDataset(cut, **ONE).fingerprint == found, name
 
 
 def test_garbage_under_nulls_is_in_no_fingerprint() -> None:

@@ -54,13 +54,13 @@ def read_damaged(folder: str, content: bytes, count: int, seed: int) -> tuple[in
     for number in range(count):
         path = Path(folder, f"{number}.arrow")
         path.write_bytes(damaged(content, draw))
-        told = ""
+        found = ""
         try:
             dataset = fr.ArrowDataset(path, **ONE)
-            told = f"{dataset.num_file_rows} rows"
+            found = f"{dataset.num_file_rows} rows"
             rows = sum(batch.num_rows for batch in dataset)
             if rows != dataset.num_file_rows or rows > ROWS:
-                wrong.append(f"{number}: {rows} rows of {told}")
+                wrong.append(f"{number}: {rows} rows of {found}")
         except (fr.DataError, fr.SourceError, ValueError) as error:
             refused += 1
             if "gave up" in str(error) or (

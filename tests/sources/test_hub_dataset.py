@@ -83,11 +83,11 @@ def test_rows_in_memory_are_known_by_all_their_values() -> None:
 
 
 def test_what_has_no_rows_by_number_is_refused_with_what_to_write(stored: Any) -> None:
-    for source, told in (
+    for source, found in (
         (datasets.DatasetDict({"train": stored}), r"source\['train'\]"),
         (stored.to_iterable_dataset(), "streaming=True"),
         (stored.with_transform(lambda rows: rows), r"with_format\(None\)"),
     ):
-        with pytest.raises(TypeError, match=told):
+        with pytest.raises(TypeError, match=found):
             fr.ArrowDataset(source, **ONE)
     assert isinstance(stored.data.table, pa.Table)

@@ -161,7 +161,7 @@ def test_what_is_no_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
     stream = write_ipc(pa.table({"x": [1]}), tmp_path / "s.arrow", "stream").read_bytes()
     big_endian = bytearray(stream)
     path = tmp_path / "f.arrow"
-    for content, told in (
+    for content, found in (
         (b"", "0 bytes, and no schema"),
         (b"PAR1 and more than that", "write fr.ParquetDataset"),
         (b"ARROW1\0\0 and no end of that kind", "cut off"),
@@ -173,7 +173,7 @@ def test_what_is_no_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
         (bytes(big_endian[:8]) + bytes(300), "metadata"),
     ):
         path.write_bytes(content)
-        with pytest.raises(fr.DataError, match=told) as raised:
+        with pytest.raises(fr.DataError, match=found) as raised:
             fr.ArrowDataset(path, **ONE)
         assert str(path) in str(raised.value)
     path.unlink()
@@ -210,10 +210,10 @@ def test_a_footer_that_leaves_out_a_batch_or_names_it_twice_is_an_error(tmp_path
     )
     left_out = content[:count] + (2).to_bytes(4, "little") + content[count + 4 :]
     twice = content[: count + 28] + content[count + 4 : count + 28] + content[count + 52 :]
-    for name, damaged, told in (("a", left_out, "does not name"), ("b", twice, "bytes twice")):
+    for name, damaged, found in (("a", left_out, "does not name"), ("b", twice, "bytes twice")):
         path = tmp_path / f"{name}.arrow"
         path.write_bytes(damaged)
-        with pytest.raises(fr.DataError, match=told):
+        with pytest.raises(fr.DataError, match=found):
             fr.ArrowDataset(path, **ONE)
 
 

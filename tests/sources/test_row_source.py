@@ -92,7 +92,7 @@ def failing(error: Exception) -> Callable[[pa.Table], Any]:
 
 
 @pytest.mark.parametrize(
-    ("answer", "kind", "told"),
+    ("answer", "kind", "message"),
     [
         (
             failing(RuntimeError("no luck")),
@@ -108,12 +108,12 @@ def failing(error: Exception) -> Callable[[pa.Table], Any]:
     ],
 )
 def test_what_a_source_does_wrong_is_one_error_after_which_the_dataset_is_usable(
-    answer: Callable[[pa.Table], Any], kind: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+    answer: Callable[[pa.Table], Any], kind: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_in_no_time(monkeypatch)
     source = Odd(pa.table({"x": range(10)}), (10,), answer=answer)
     dataset = fr.ArrowDataset(source, **ONE)
-    with pytest.raises(kind, match=told):
+    with pytest.raises(kind, match=message):
         list(dataset)
     source.answer = lambda rows: rows
     assert numbers_in(dataset) == list(range(10))
@@ -192,7 +192,7 @@ def test_a_source_is_pickled_with_its_dataset() -> None:
 
 
 @pytest.mark.parametrize(
-    ("segments", "told"),
+    ("segments", "message"),
     [
         (7, "list of Segment"),
         ([("a", 1), ("a", 2)], "two segments have one name: 'a'"),
@@ -201,12 +201,12 @@ def test_a_source_is_pickled_with_its_dataset() -> None:
         ([7], r"Segment\(name, rows\)"),
     ],
 )
-def test_segments_that_are_none_are_refused(segments: Any, told: str) -> None:
+def test_segments_that_are_none_are_refused(segments: Any, message: str) -> None:
     class Wrong(TableSource):
         def segments(self) -> list[Segment]:
             return segments  # type: ignore[no-any-return]
 
-    with pytest.raises((TypeError, ValueError), match=told):
+    with pytest.raises((TypeError, ValueError), match=message):
         fr.ArrowDataset(Wrong(pa.table({"x": [1]}), (1,)), **ONE)
 
 

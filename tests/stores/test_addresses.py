@@ -86,15 +86,15 @@ def test_a_signature_is_no_part_of_a_file(web: WebServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "told"),
+    ("address", "message"),
     [
         ("wasbs://c@a.blob.core.windows.net/x", "write abfss://"),
         ("oss://bucket/x", "write s3://bucket"),
         ("hf://buckets/a/b/c", "hf://datasets/"),
     ],
 )
-def test_schemes_of_others_are_told_what_to_write(address: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_schemes_of_others_are_told_what_to_write(address: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         fr.ParquetDataset(address, batch_size=10)
 
 

@@ -151,10 +151,10 @@ def test_a_damaged_block_is_noticed_and_asked_for_again(
         else:
             content[:] = blocks[path == blocks[0]].read_bytes()
         path.write_bytes(content)
-    with pytest.warns(UserWarning, match=r"fr\.Cache\(data='.*'\): a block is damaged") as told:
+    with pytest.warns(UserWarning, match=r"fr\.Cache\(data='.*'\): a block is damaged") as warned:
         dataset, got = _read(address, server, tmp_path, 1)
     assert got == expected
-    assert len(told) == 1
+    assert len(warned) == 1
     assert _asked(dataset)[1] > 0
     healed = _opened(address, server, tmp_path)
     assert _ids(healed) == expected
@@ -317,10 +317,10 @@ def test_a_cache_that_fails_is_told_once_and_the_store_is_read(
         if trouble == "a file amid it":
             blocks.write_text("mine")
     text = r"fr\.Cache\(data='.*cache'\): can't .* a block: .*the store is read"
-    with pytest.warns(UserWarning, match=text) as told:
+    with pytest.warns(UserWarning, match=text) as warned:
         _, *passes = _read(address, server, cache, 2)
     assert passes == [expected, expected]
-    assert len(told) == 1
+    assert len(warned) == 1
     if trouble == "a file in its place":
         assert cache.read_text() == "mine"
 

@@ -25,8 +25,8 @@ def table(server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> str:
     for number in range(1, COMMITS):
         pq.write_table(pa.table({"id": [number]}), root / f"{number:02}.parquet")
         size = (root / f"{number:02}.parquet").stat().st_size
-        told = {"path": f"{number:02}.parquet", "size": size, "modificationTime": number}
-        commit(root, [{"add": {**told, "partitionValues": {}, "dataChange": True}}])
+        found = {"path": f"{number:02}.parquet", "size": size, "modificationTime": number}
+        commit(root, [{"add": {**found, "partitionValues": {}, "dataChange": True}}])
     return server.put_tree("lake", root, "t/")
 
 

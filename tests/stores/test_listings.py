@@ -46,8 +46,8 @@ def test_a_page_that_is_none_is_an_error_and_loses_no_row(pages: PageServer) -> 
     # Azure says by the marker alone that more follows, the hub by the link.
     kinds = [wrong for wrong in WRONG if wrong != "no-token" or pages.kind in ("s3", "gs")]
     with ThreadPoolExecutor(len(kinds)) as threads:
-        told = dict(zip(kinds, threads.map(lambda wrong: _error(pages, wrong), kinds), strict=True))
-    for wrong, error in told.items():
+        found = dict(zip(kinds, threads.map(lambda wrong: _error(pages, wrong), kinds), strict=True))
+    for wrong, error in found.items():
         assert error.startswith("SourceError"), (wrong, error)
         assert pages.address(wrong) in error
         assert 1 < pages.asked[wrong, 1] < 10, "it may mend itself, and is asked again, not for ever"

@@ -48,7 +48,7 @@ def _with_tls(server: WebServer, directory: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("why", "told"),
+    ("why", "hint"),
     [
         ("unknown CA", "certificate"),
         ("http on a port of TLS", "the server speaks TLS there, write https://"),
@@ -59,7 +59,7 @@ def _with_tls(server: WebServer, directory: Path) -> None:
     ],
 )
 def test_what_can_not_get_better_ends_within_seconds(
-    web: WebServer, tmp_path: Path, why: str, told: str
+    web: WebServer, tmp_path: Path, why: str, hint: str
 ) -> None:
     address = web.address
     if "TLS" in why or "CA" in why:
@@ -74,7 +74,7 @@ def test_what_can_not_get_better_ends_within_seconds(
         web.heads = lambda request: request.say(403, {})
     web.answers = web.heads
     begun = time.monotonic()
-    with pytest.raises(fr.SourceError, match=told) as raised:
+    with pytest.raises(fr.SourceError, match=hint) as raised:
         fr.ParquetDataset(address, batch_size=10)
     # An outage is waited for twice as long: the rest is for a machine that does much besides.
     assert time.monotonic() - begun < 60, "it is asked for a few times at most"

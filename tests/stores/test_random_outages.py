@@ -85,9 +85,11 @@ def test_no_pass_ends_while_its_store_is_away(
         child = os.fork()
         if child == 0:
             try:
-                with (tmp_path / f"{number}").open("w") as told:
+                with (tmp_path / f"{number}").open("w") as found:
                     for index in range(number, PASSES, AT_A_TIME):
-                        print(_passed(server, address, expected, random.Random(index)), file=told, flush=True)
+                        print(
+                            _passed(server, address, expected, random.Random(index)), file=found, flush=True
+                        )
                 os._exit(0)
             except BaseException as error:  # noqa: BLE001  (told to the parent by the status)
                 print(repr(error), file=sys.stderr, flush=True)

@@ -63,12 +63,12 @@ def test_columns_that_lie_apart_take_no_more_than_their_bytes(
         f"s3://apart/{path.name}", batch_size=1000, columns=columns, storage_options=server.options, **how
     )
     assert sum(batch.num_rows for batch in dataset) == 16_000
-    told = pq.read_metadata(path)
-    chunks = [told.row_group(group).column(place) for group in range(groups) for place in range(20)]
+    found = pq.read_metadata(path)
+    chunks = [found.row_group(group).column(place) for group in range(groups) for place in range(20)]
     needed = sum(chunk.total_compressed_size for chunk in chunks if chunk.path_in_schema in columns)
     counts = dataset._spec.manifest.stores.counts()
     # The footer is read when the dataset is opened, and by the first pass.
-    assert counts.bytes_asked <= 1.15 * needed + 2 * (told.serialized_size + (64 << 10))
+    assert counts.bytes_asked <= 1.15 * needed + 2 * (found.serialized_size + (64 << 10))
     assert counts.requests <= groups * most_of_a_group + 8
 
 

@@ -189,7 +189,7 @@ def test_the_endpoint_of_s3_alone_and_its_authority_are_read_from_the_environmen
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     assert fr.ParquetDataset(address, batch_size=64, storage_options=server.options).files
     bundle = tmp_path / "bundle.pem"
-    for content, told in (
+    for content, found in (
         (None, "No such file"),
         (b"", "expected the form PEM"),
         (b"no\n", "expected the form PEM"),
@@ -197,7 +197,7 @@ def test_the_endpoint_of_s3_alone_and_its_authority_are_read_from_the_environmen
         if content is not None:
             bundle.write_bytes(content)
         monkeypatch.setenv("AWS_CA_BUNDLE", str(bundle))
-        with pytest.raises(ValueError, match=f"AWS_CA_BUNDLE='.*bundle.pem'.*{told}"):
+        with pytest.raises(ValueError, match=f"AWS_CA_BUNDLE='.*bundle.pem'.*{found}"):
             fr.ParquetDataset(address, batch_size=64, storage_options=server.options)
 
 

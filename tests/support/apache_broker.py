@@ -106,7 +106,7 @@ class ApacheBroker(Broker):
         name, _, password = user.partition(":")
         kind = "SASL_PLAINTEXT" if user else "PLAINTEXT"
         listeners = f"CLIENTS://127.0.0.1:{port},INNER://127.0.0.1:{inner}"
-        told = {
+        found = {
             "process.roles": "broker,controller",
             "node.id": 1,
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
@@ -125,10 +125,10 @@ class ApacheBroker(Broker):
             "auto.create.topics.enable": "false",
         }
         if user:
-            told["sasl.enabled.mechanisms"] = "PLAIN"
+            found["sasl.enabled.mechanisms"] = "PLAIN"
             login = f'{PLAIN} required user_{name}="{password}";'
-            told["listener.name.clients.plain.sasl.jaas.config"] = login
-        return "\n".join(f"{key}={value}" for key, value in told.items())
+            found["listener.name.clients.plain.sasl.jaas.config"] = login
+        return "\n".join(f"{key}={value}" for key, value in found.items())
 
     def _begin(self, *_: str) -> None:
         log = (Path(self._directory.name) / "output").open("a")

@@ -263,8 +263,8 @@ class AuditedJob:
 
     def _change(self, path: Path, at: int, first: int, change: int) -> None:
         found = bodies(path)
-        (told,) = struct.unpack_from("<Q", found[at], first)
-        packed = struct.pack("<Q", (told + change) % (1 << 64))
+        (message,) = struct.unpack_from("<Q", found[at], first)
+        packed = struct.pack("<Q", (message + change) % (1 << 64))
         found[at] = found[at][:first] + packed + found[at][first + 8 :]
         write_bodies(path, found)
 

@@ -338,7 +338,7 @@ def values_of_one_length() -> Iterator[Bad]:
         "int96: beyond 64 bits", late, "185340943669636854775807 ns since 1970, which does not fit 64 bits"
     )
     decimal = {6: i32(5), 7: i32(2), 8: i32(9)}
-    for name, body, told in (
+    for name, body, found in (
         ("beyond the page", sized(b"\1") * 2 + struct.pack("<I", 77), "claims 77 bytes, the page has 0 left"),
         (
             "of nine bytes",
@@ -347,7 +347,7 @@ def values_of_one_length() -> Iterator[Bad]:
         ),
     ):
         file = OneColumn([data_page(body, 3)], 3, type=tw.BYTE_ARRAY, element=decimal)
-        yield Bad(f"a decimal {name}", file, told)
+        yield Bad(f"a decimal {name}", file, found)
 
 
 # ---------------------------------------------------------------------------------------------------- levels

@@ -106,17 +106,17 @@ def resumed_everywhere(
         for bad_rank in bad_ranks:
             own = steps if rank == bad_rank else ()
             seen, saved = train(reader, own, window)
-            told = f"{reader}: rank {bad_rank} fails at {steps}, windows of {window}"
+            found = f"{reader}: rank {bad_rank} fails at {steps}, windows of {window}"
             if [step for step, *_ in seen] != list(range(STEPS)):
-                wrong.append(f"{told}: rank {rank} did the steps {[step for step, *_ in seen]}")
+                wrong.append(f"{found}: rank {rank} did the steps {[step for step, *_ in seen]}")
             if [step for step, valid, *_ in seen if not any(valid)] != sorted(own):
-                wrong.append(f"{told}: rank {rank} has other masked steps")
+                wrong.append(f"{found}: rank {rank} has other masked steps")
             if saved[-1][0] != STEPS - 1:
-                wrong.append(f"{told}: the last window is never stepped")
+                wrong.append(f"{found}: the last window is never stepped")
             for step, state, weights in saved[:-1]:
                 again, _ = train(reader, own, window, state, weights)
                 if again != seen[step + 1 :]:
-                    wrong.append(f"{told}: resumed after step {step}, rank {rank} sees others")
+                    wrong.append(f"{found}: resumed after step {step}, rank {rank} sees others")
     return wrong
 
 

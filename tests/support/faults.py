@@ -343,17 +343,17 @@ def look_at(directory: str, files: list[str], what: str, number: int, every: int
         try:
             if checkpointer is None:
                 restored = Checkpointer(root, keep=None).restore(**job)
-                told = "nothing" if restored is None else f"step {restored.step}"
+                message = "nothing" if restored is None else f"step {restored.step}"
             else:
                 checkpointer.save(4, **job)
-                told = "saved"
+                message = "saved"
         except (CheckpointError, OSError) as error:
             is_told = f"'{root}" in str(error) and not isinstance(error, ValueError)
-            told = "an error" if is_told else f"no path: {type(error).__name__}: {error}"
+            message = "an error" if is_told else f"no path: {type(error).__name__}: {error}"
         finally:
             count.append(fault.count())
             fault.arm_looks(place / "nowhere", -1, 0)
-        return told
+        return message
 
     count: list[int] = []
     good = {"restore": "step 3", "save": "saved"}[what]
@@ -362,16 +362,16 @@ def look_at(directory: str, files: list[str], what: str, number: int, every: int
         assert run(-1) == good
         for at in range(0, count[0], every):
             try:
-                told = run(at)
+                message = run(at)
             except RuntimeWarning as warning:
-                told = (
+                message = (
                     "a warning" if str(root) in str(warning) and what == "save" else f"a warning: {warning}"
                 )
-            outcomes[told] = outcomes.get(told, 0) + 1
-            if told not in (good, "an error", "a warning"):
-                wrong.append(f"{what}, call {at}: {told}")
+            outcomes[message] = outcomes.get(message, 0) + 1
+            if message not in (good, "an error", "a warning"):
+                wrong.append(f"{what}, call {at}: {message}")
             if what == "save":
-                problem = look(root, scenario, files, before, told == "saved")
+                problem = look(root, scenario, files, before, message == "saved")
                 wrong += [f"{what}, call {at}: {problem}"] if problem else []
     return {"runs": count[0], "outcomes": outcomes, "wrong": wrong}
 

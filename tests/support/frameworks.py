@@ -9,11 +9,11 @@ import pytest
 
 def marks_of(package: str) -> list[pytest.MarkDecorator]:
     """The marks of a module whose tests kill a job of a framework, and resume it on other ranks."""
-    told = f"{package} is not installed: `make test-all` installs it, from requirements/frameworks.lock"
+    found = f"{package} is not installed: `make test-all` installs it, from requirements/frameworks.lock"
     return [
         pytest.mark.slow,
         pytest.mark.processes,
         pytest.mark.law(2),
         pytest.mark.law(3),
-        pytest.mark.skipif(find_spec(package) is None, reason=told),
+        pytest.mark.skipif(find_spec(package) is None, reason=found),
     ]

@@ -55,15 +55,15 @@ def add_file(table: Table, content: pa.Table, name: str, **how: Any) -> None:
 
 def with_fields(table: Table, fields: Sequence[dict[str, Any]], path: Path) -> StaticTable:
     """The table in the third format, with fields that came later."""
-    told = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
-    told["format-version"], told["next-row-id"] = 3, 1000
-    for snapshot in told["snapshots"]:
+    found = json.loads(Path(table.metadata_location.removeprefix("file://")).read_text())
+    found["format-version"], found["next-row-id"] = 3, 1000
+    for snapshot in found["snapshots"]:
         snapshot |= {"first-row-id": 0, "added-rows": 2}
-    before = next(each for each in told["schemas"] if each["schema-id"] == told["current-schema-id"])
-    now = len(told["schemas"])
-    told["schemas"].append({**before, "schema-id": now, "fields": merged(before["fields"], fields)})
-    told["current-schema-id"], told["last-column-id"] = now, 1000
-    path.write_text(json.dumps(told))
+    before = next(each for each in found["schemas"] if each["schema-id"] == found["current-schema-id"])
+    now = len(found["schemas"])
+    found["schemas"].append({**before, "schema-id": now, "fields": merged(before["fields"], fields)})
+    found["current-schema-id"], found["last-column-id"] = now, 1000
+    path.write_text(json.dumps(found))
     return StaticTable.from_metadata(f"file://{path}")
 
 

@@ -67,7 +67,7 @@ class _Deletes(_FastAppendFiles):
 
 def delete_rows(table: Table, rows: dict[str, list[int]], number: int = 0) -> None:
     """Delete rows of files by their positions, as Spark does where it merges on read."""
-    told = pa.table(
+    found = pa.table(
         {
             "file_path": [path for path, places in rows.items() for _ in places],
             "pos": pa.array([place for places in rows.values() for place in places], pa.int64()),
@@ -75,9 +75,9 @@ def delete_rows(table: Table, rows: dict[str, list[int]], number: int = 0) -> No
     )
     fields = [
         field.with_metadata({"PARQUET:field_id": str(number)}).with_nullable(False)
-        for field, number in zip(told.schema, (2147483546, 2147483545), strict=True)
+        for field, number in zip(found.schema, (2147483546, 2147483545), strict=True)
     ]
-    commit(table, deletes=[_file_of_deletes(table, told.cast(pa.schema(fields)), f"deletes-{number}")])
+    commit(table, deletes=[_file_of_deletes(table, found.cast(pa.schema(fields)), f"deletes-{number}")])
 
 
 def deleting_file(table: Table, rows: pa.Table, name: str, columns: Sequence[int], **how: Any) -> DataFile:

@@ -165,8 +165,8 @@ def run(
     for number, life in enumerate(lives):
         live(directory, number, life, address, given, work)
         saved = directory / "state.json"
-        told = json.loads(saved.read_text()) if saved.exists() else {"life": -1, "steps": 0}
-        counted.append(told["steps"] if told["life"] == number else 0)
+        found = json.loads(saved.read_text()) if saved.exists() else {"life": -1, "steps": 0}
+        counted.append(found["steps"] if found["life"] == number else 0)
         between(number)
     (directory / "counted.json").write_text(json.dumps(counted))
     return trained(directory, lives)

@@ -84,13 +84,13 @@ def torch_loader(dataset: Any, workers: int) -> Iterable[object]:
 def started(data: Rows, directory: Path, batch_size: int, how: str, stop: str) -> BaseProcess:
     """Start `job` in a process of its own, and wait until it is about to read."""
     context = multiprocessing.get_context("fork")
-    told, ready = context.Pipe(duplex=False)
+    found, ready = context.Pipe(duplex=False)
     process = context.Process(target=job, args=(data, directory, batch_size, how, stop, ready))
     process.start()
     ready.close()  # whoever waits hears of its end
-    with told:
-        assert told.poll(60), "the job hangs"
-        told.recv()
+    with found:
+        assert found.poll(60), "the job hangs"
+        found.recv()
     return process
 
 

@@ -166,9 +166,9 @@ class Breaking(Model):
 class Ahead(Model):
     """Draws by itself, one batch ahead of the one that it trains on."""
 
-    def __init__(self, told: ResumeCallback | None) -> None:
+    def __init__(self, callback: ResumeCallback | None) -> None:
         super().__init__()
-        self.told = told
+        self.callback = callback
         self.drawn: list[fr.Batch] = []
 
     def training_step(self, dataloader_iter: Iterator[Any]) -> torch.Tensor:
@@ -178,8 +178,8 @@ class Ahead(Model):
                 break
             self.drawn.append(batch[0])
         batch = self.drawn.pop(0)
-        if self.told is not None:
-            self.told.trained(batch)
+        if self.callback is not None:
+            self.callback.trained(batch)
         return super().training_step(batch)
 
 

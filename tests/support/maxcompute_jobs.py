@@ -80,8 +80,8 @@ def live(directory: Path, number: int, life: Life, job: dict[str, Any]) -> int:
         for child in children:
             child.close()
     saved = directory / "state.json"
-    told = json.loads(saved.read_text()) if saved.exists() else {"life": -1, "steps": 0}
-    return int(told["steps"]) if told["life"] == number else 0
+    found = json.loads(saved.read_text()) if saved.exists() else {"life": -1, "steps": 0}
+    return int(found["steps"]) if found["life"] == number else 0
 
 
 def trained(directory: Path, lives: list[Life], job: dict[str, Any]) -> list[dict[str, list[int]]]:

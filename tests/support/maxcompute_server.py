@@ -259,8 +259,10 @@ class MaxCompute:
             if name not in stored.partitions:
                 request.refuse(404, "NoSuchPartition", f"there is no partition {name}")
                 return
-            told = json.dumps({"lastModifiedTime": stored.changed[name]})
-            request.say(200, f"<Partition><Schema><![CDATA[{told}]]></Schema></Partition>", "application/xml")
+            found = json.dumps({"lastModifiedTime": stored.changed[name]})
+            request.say(
+                200, f"<Partition><Schema><![CDATA[{found}]]></Schema></Partition>", "application/xml"
+            )
             return
         first = next(iter(stored.partitions))
         columns = [
@@ -268,7 +270,7 @@ class MaxCompute:
         ]
         keys = [{"name": level.split("=")[0], "type": "string"} for level in first.split("/") if level]
         version = {"Transactional": "true", "cdc_latest_version": str(stored.version)}
-        told = json.dumps(
+        found = json.dumps(
             {
                 "columns": columns,
                 "partitionKeys": keys,
@@ -276,7 +278,7 @@ class MaxCompute:
                 "Reserved": json.dumps({} if stored.version is None else version),
             }
         )
-        text = f"<Table><Name>{names[-1]}</Name><Schema format='Json'><![CDATA[{told}]]></Schema></Table>"
+        text = f"<Table><Name>{names[-1]}</Name><Schema format='Json'><![CDATA[{found}]]></Schema></Table>"
         request.say(200, text, "application/xml")
 
     def _open(self, request: Request, stored: Stored, asked: dict[str, list[str]]) -> None:
@@ -315,7 +317,7 @@ class MaxCompute:
     def _tell(self, request: Request, name: str, status: int) -> None:
         session = self.sessions[name]
         is_ready = session.polls <= 0
-        told = {
+        found = {
             "SessionId": name,
             "SessionType": "batch_read",
             "SessionStatus": "EXPIRED" if session.is_over else "NORMAL" if is_ready else "INIT",
@@ -326,13 +328,13 @@ class MaxCompute:
                 {"Name": each.name, "Type": written(each.type), "Comment": "", "Nullable": True}
                 for each in session.rows.schema
             ]
-            told |= {
+            found |= {
                 "RecordCount": session.rows.num_rows,
                 "SplitsCount": -1,
                 "DataSchema": {"DataColumns": columns, "PartitionColumns": []},
                 "SupportedDataFormat": [{"Type": "ARROW", "Version": "V5"}],
             }
-        request.say(status, json.dumps(told))
+        request.say(status, json.dumps(found))
 
     def _rows(self, request: Request, name: str, asked: dict[str, str]) -> None:
         session = self.sessions.get(name)

@@ -117,8 +117,8 @@ def came_of(job: Callable[[str], None], path: str, request: int, lasts: bool) ->
         finally:
             os._exit(0)
     os.close(sending)
-    with os.fdopen(receiving, "rb") as told:
-        found = json.loads(told.read() or '[-1, "died"]')
+    with os.fdopen(receiving, "rb") as message:
+        found = json.loads(message.read() or '[-1, "died"]')
     os.waitpid(process, 0)
     return found[0], found[1]
 

@@ -18,7 +18,7 @@ NAMES = [[f"data/part-{page}-{number}.parquet" for number in range(2)] for page 
 
 
 @dataclass(frozen=True)
-class Told:
+class Listed:
     """What a page tells.
 
     Attributes:
@@ -32,15 +32,15 @@ class Told:
     is_truncated: bool
 
 
-def _s3(told: Told, size: int) -> bytes:
+def _s3(listed: Listed, size: int) -> bytes:
     time = "2026-11-28T12:00:00.000Z"
     objects = "".join(
         f"<Contents><Key>{name}</Key><Size>{size}</Size><LastModified>{time}</LastModified>"
         f"<ETag>&quot;1&quot;</ETag></Contents>"
-        for name in told.names
+        for name in listed.names
     )
-    token = f"<NextContinuationToken>{told.token}</NextContinuationToken>" if told.token else ""
-    more = str(told.is_truncated).lower()
+    token = f"<NextContinuationToken>{listed.token}</NextContinuationToken>" if listed.token else ""
+    more = str(listed.is_truncated).lower()
     return f"<ListBucketResult><IsTruncated>{more}</IsTruncated>{token}{objects}</ListBucketResult>".encode()
 
 
@@ -58,46 +58,46 @@ TELLS = {
 """What a store tells of objects: the tag in listings, the end of the time there, and the tag of answers."""
 
 
-def _azure(told: Told, size: int) -> bytes:
+def _azure(listed: Listed, size: int) -> bytes:
     objects = "".join(
         f"<Blob><Name>{name}</Name><Properties><Last-Modified>Sat, 28 Nov 2026 12:00:00 GMT</Last-Modified>"
         f"<Etag>1</Etag><Content-Length>{size}</Content-Length><Content-Type>x</Content-Type></Properties></Blob>"
-        for name in told.names
+        for name in listed.names
     )
-    marker = told.token or ""
+    marker = listed.token or ""
     return (
         f"<?xml version='1.0' encoding='utf-8'?><EnumerationResults><Blobs>{objects}</Blobs>"
         f"<NextMarker>{marker}</NextMarker></EnumerationResults>"
     ).encode()
 
 
-def _hub(told: Told, size: int) -> bytes:
+def _hub(listed: Listed, size: int) -> bytes:
     return json.dumps(
-        [{"type": "file", "oid": "1", "size": size, "path": name} for name in told.names]
+        [{"type": "file", "oid": "1", "size": size, "path": name} for name in listed.names]
     ).encode()
 
 
 _RIGHT = {"s3": _s3, "gs": _s3, "az": _azure, "hf": _hub}
 
 
-def _told(page: int) -> Told:
+def _listed(page: int) -> Listed:
     is_last = page == PAGES - 1
-    return Told(NAMES[page], None if is_last else f"t{page + 1}", not is_last)
+    return Listed(NAMES[page], None if is_last else f"t{page + 1}", not is_last)
 
 
-WRONG: dict[str, Callable[[Callable[[Told], bytes], int], bytes]] = {
+WRONG: dict[str, Callable[[Callable[[Listed], bytes], int], bytes]] = {
     "an-error": lambda right, page: b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>",
     "html": lambda right, page: b"<!DOCTYPE html><html><body>Sign in<br></body></html>",
     "json-object": lambda right, page: b'{"error": "busy"}',
     "nothing": lambda right, page: b"",
-    "cut": lambda right, page: right(_told(page))[:-9],
+    "cut": lambda right, page: right(_listed(page))[:-9],
     "another-root": lambda right, page: b"<ListAllMyBucketsResult></ListAllMyBucketsResult>",
-    "the-token-before": lambda right, page: right(Told(NAMES[page], "t1", is_truncated=True)),
+    "the-token-before": lambda right, page: right(Listed(NAMES[page], "t1", is_truncated=True)),
     "the-names-before": lambda right, page: right(
-        Told(NAMES[0], _told(page).token, _told(page).is_truncated)
+        Listed(NAMES[0], _listed(page).token, _listed(page).is_truncated)
     ),
-    "names-elsewhere": lambda right, page: right(Told(["other/a.parquet"], None, is_truncated=False)),
-    "no-token": lambda right, page: right(Told(NAMES[page], None, is_truncated=True)),
+    "names-elsewhere": lambda right, page: right(Listed(["other/a.parquet"], None, is_truncated=False)),
+    "no-token": lambda right, page: right(Listed(NAMES[page], None, is_truncated=True)),
 }
 """What stands in the place of the second page. Only S3 and GCS say beside the token that more follows."""
 
@@ -137,14 +137,14 @@ class PageServer(ThreadingHTTPServer):
         """The body of a page."""
         if wrong in TELLS:
             tag, time_end, _ = TELLS[wrong]
-            body = _RIGHT[self.kind](_told(page), len(self.content))
+            body = _RIGHT[self.kind](_listed(page), len(self.content))
             return body.replace(_TAG.encode(), tag.encode()).replace(b".000Z", time_end.encode())
         self.asked[wrong, page] += 1
-        right = lambda told: _RIGHT[self.kind](told, len(self.content))  # noqa: E731
+        right = lambda listed: _RIGHT[self.kind](listed, len(self.content))  # noqa: E731
         mends = {"mends": "an-error", "mends-html": "html"}.get(wrong)
         if page == 1 and mends is not None and self.asked[wrong, page] == 1:
             return WRONG[mends](right, page)
-        return WRONG[wrong](right, page) if page == 1 and wrong in WRONG else right(_told(page))
+        return WRONG[wrong](right, page) if page == 1 and wrong in WRONG else right(_listed(page))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -169,7 +169,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         below = query.get("prefix", "data/") if kind != "hf" else "/".join(parts[6:]) + "/"
         if below != "data/":
-            self._answer(200, {}, _RIGHT[kind](Told([], None, is_truncated=False), 0))
+            self._answer(200, {}, _RIGHT[kind](Listed([], None, is_truncated=False), 0))
             return
         token = next(
             (query[name] for name in ("continuation-token", "marker", "cursor") if name in query), "t0"
@@ -183,7 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _links(self, path: str, wrong: str, page: int) -> dict[str, str | None]:
         """What leads to the next page, where no body tells it."""
-        token = _told(page).token
+        token = _listed(page).token
         if page == 1:
             token = {"the-token-before": "t1", "names-elsewhere": None}.get(wrong, token)
         return {"Link": f'<{path}?recursive=true&cursor={token}>; rel="next"'} if token else {}

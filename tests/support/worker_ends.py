@@ -210,11 +210,11 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
     found: list[str] = []
     waits = 0.4 if start == "fork" else 12.0
     for number in range(times):
-        with tempfile.TemporaryFile() as told:
+        with tempfile.TemporaryFile() as message:
             job = os.fork()
             if job == 0:
-                os.dup2(told.fileno(), 1)
-                os.dup2(told.fileno(), 2)
+                os.dup2(message.fileno(), 1)
+                os.dup2(message.fileno(), 2)
                 random.seed(chance.random())
                 faulthandler.enable()
                 JOBS[form](directory, start)
@@ -233,8 +233,8 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
                 if _reap(job, END_SECONDS) is None:
                     os.kill(job, signal.SIGKILL)
                     os.waitpid(job, 0)
-                told.seek(0)
-                text = told.read().decode(errors="replace")
+                message.seek(0)
+                text = message.read().decode(errors="replace")
                 found.append(f"{what}: the job has not ended: {text[-3000:]}")
             elif sent is None and code != 0:
                 found.append(f"{what}: exit code {code}")
@@ -244,8 +244,8 @@ def faults(directory: str, form: str, start: str, times: int, seed: int) -> list
                 for child in left:
                     os.kill(child, signal.SIGKILL)
             _reap_all()
-            told.seek(0)
-            text = told.read().decode(errors="replace")
+            message.seek(0)
+            text = message.read().decode(errors="replace")
             is_silent = not text if sent is None else not any(word in text for word in WORDS)
             is_told = sent is not signal.SIGINT or text.rstrip().endswith("KeyboardInterrupt")
             if code is not None and not (is_silent and is_told):

@@ -80,8 +80,8 @@ def as_counted(value: Any) -> Any:
     return value
 
 
-def field(number: int, name: str, kind: Any, **told: Any) -> dict[str, Any]:
-    return {"id": number, "name": name, "required": False, "type": kind, **told}
+def field(number: int, name: str, kind: Any, **found: Any) -> dict[str, Any]:
+    return {"id": number, "name": name, "required": False, "type": kind, **found}
 
 
 def with_member(table: Table, member: dict[str, Any], path: Path) -> StaticTable:
@@ -115,8 +115,8 @@ def listed(batch: fr.Batch, name: str) -> list[Any]:
 def test_a_column_that_came_later_is_its_default_in_old_files(
     table: Table, tmp_path: Path, name: str
 ) -> None:
-    told, expected = DEFAULTS[name]
-    added = field(100, "new", kind_of(name), **{"initial-default": told, "write-default": told})
+    message, expected = DEFAULTS[name]
+    added = field(100, "new", kind_of(name), **{"initial-default": message, "write-default": message})
     found = with_fields(table, [added], tmp_path / "v3.metadata.json")
     dataset = opened(found)
     assert values(dataset, "new") == [expected] * 3
@@ -128,8 +128,8 @@ def test_a_column_that_came_later_is_its_default_in_old_files(
 
 @pytest.mark.parametrize("name", DEFAULTS)
 def test_a_member_is_its_default_where_its_struct_is_there(table: Table, tmp_path: Path, name: str) -> None:
-    told, expected = DEFAULTS[name]
-    member = field(0, "new", kind_of(name), **{"initial-default": told})
+    message, expected = DEFAULTS[name]
+    member = field(0, "new", kind_of(name), **{"initial-default": message})
     found = with_member(table, member, tmp_path / "v3.metadata.json")
     dataset = opened(found)
     assert values(dataset, "s.new") == [expected, None, expected]
@@ -146,9 +146,9 @@ def listed_of(table: Any, name: str) -> list[Any]:
 
 @pytest.mark.parametrize("name", ["date", "timestamp", "decimal(9, 2)", "fixed[3]", "uuid"])
 def test_a_member_of_structs_in_lists_is_its_default(table: Table, tmp_path: Path, name: str) -> None:
-    told, expected = DEFAULTS[name]
+    message, expected = DEFAULTS[name]
     found = with_member(
-        table, field(0, "new", name, **{"initial-default": told}), tmp_path / "v3.metadata.json"
+        table, field(0, "new", name, **{"initial-default": message}), tmp_path / "v3.metadata.json"
     )
     batch = next(iter(opened(found, columns=["l.new"])))
     values, offsets = batch["l.new"].values, batch["l.new"].offsets.tolist()

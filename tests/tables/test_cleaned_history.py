@@ -81,25 +81,25 @@ def test_a_state_that_does_not_fit_tells_that_the_log_was_cleaned(tmp_path: Path
     by_partition(path, 1)
     DeltaTable(path).delete("id = 5")
     clean(path)
-    told = r"of whose history a part was cleaned: its log reaches back to commit 2 alone"
-    with pytest.raises(fr.StateError, match=told):
+    found = r"of whose history a part was cleaned: its log reaches back to commit 2 alone"
+    with pytest.raises(fr.StateError, match=found):
         opened(f"delta://{path}", on_change="append").load_state_dict(state)
 
 
 def forget(catalog: SqlCatalog, table: Table, *, keeps_metadata: bool) -> Table:
     """What `expire_snapshots` leaves: the last snapshot, and maybe the metadata that told the others."""
     path = Path(table.metadata_location.removeprefix("file://"))
-    told: dict[str, Any] = json.loads(path.read_text())
-    told["snapshots"] = [
-        one for one in told["snapshots"] if one["snapshot-id"] == told["current-snapshot-id"]
+    found: dict[str, Any] = json.loads(path.read_text())
+    found["snapshots"] = [
+        one for one in found["snapshots"] if one["snapshot-id"] == found["current-snapshot-id"]
     ]
-    told["snapshot-log"] = [
-        one for one in told["snapshot-log"] if one["snapshot-id"] == told["current-snapshot-id"]
+    found["snapshot-log"] = [
+        one for one in found["snapshot-log"] if one["snapshot-id"] == found["current-snapshot-id"]
     ]
     if not keeps_metadata:
-        for log in told["metadata-log"]:
+        for log in found["metadata-log"]:
             Path(log["metadata-file"].removeprefix("file://")).unlink()
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(found))
     return catalog.load_table("ns.t")
 
 

@@ -67,7 +67,7 @@ def test_a_partition_column_is_cast_hashed_coded_and_filtered_as_others_are(root
         partition_by=["day", "city"],
     )
     plain = root.parent / "plain.parquet"
-    pq.write_table(told(root), plain)
+    pq.write_table(read_by_deltalake(root), plain)
     columns = [
         "id",
         fr.col("day").cast(torch.float32).alias("float"),
@@ -93,7 +93,7 @@ def test_a_partition_column_is_cast_hashed_coded_and_filtered_as_others_are(root
 ALL = ["id", "float", "hashed", "city_hashed", "code"]
 
 
-def told(root: Path) -> pa.Table:
+def read_by_deltalake(root: Path) -> pa.Table:
     return DeltaTable(str(root)).to_pyarrow_table()
 
 

@@ -61,8 +61,8 @@ def test_a_version_that_is_not_there_is_refused_at_once(root: Path) -> None:
     append(root, ids(0, 3))
     append(root, ids(3, 3))
     for version in (2, 1_700_000_000_000, 2**63 - 1):
-        told = rf"it has no version {version}, its latest is 1"
-        with pytest.raises(fr.SourceError, match=told):
+        found = rf"it has no version {version}, its latest is 1"
+        with pytest.raises(fr.SourceError, match=found):
             opened(f"delta://{root}?version={version}")
 
 
@@ -117,8 +117,8 @@ def test_what_is_no_table_is_a_source_error_of_few_words(
     if content is not None:
         (root / "_delta_log").mkdir()
         (root / "_delta_log" / f"{0:020}.json").write_text(content)
-    told = "can't read the Delta table" + (".*no directory '_delta_log'" if content is None else "")
-    with pytest.raises(fr.SourceError, match=told) as failed:
+    message = "can't read the Delta table" + (".*no directory '_delta_log'" if content is None else "")
+    with pytest.raises(fr.SourceError, match=message) as failed:
         opened(f"delta://{root}")
     assert len(str(failed.value)) < 700
     assert "<unknown>" not in str(failed.value)

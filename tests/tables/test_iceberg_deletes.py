@@ -134,8 +134,8 @@ def test_all_columns_of_a_deletion_must_be_the_same(catalog: SqlCatalog) -> None
 
 def test_members_of_structs_are_compared(catalog: SqlCatalog) -> None:
     table = made(catalog, field(2, "s", StructType(field(3, "x", LongType()), field(4, "y", LongType()))))
-    told = [{"x": 1, "y": 1}, {"x": 2, "y": 1}, None, {"x": None, "y": 2}]
-    add_file(table, rows(table, id=[0, 1, 2, 3], s=told), "a")
+    found = [{"x": 1, "y": 1}, {"x": 2, "y": 1}, None, {"x": None, "y": 2}]
+    add_file(table, rows(table, id=[0, 1, 2, 3], s=found), "a")
     delete(table, [3], s=[{"x": 2, "y": 5}])
     assert left(table) == [0, 2, 3]
     delete(table, [3], "nulls", s=[None])
@@ -168,8 +168,8 @@ def test_deletions_of_a_partition_delete_there_alone(catalog: SqlCatalog) -> Non
     with table.update_spec() as change:
         change.add_field("day", IdentityTransform())
     for place, day in enumerate((1, 2, None)):
-        told = rows(table, id=[2 * place, 2 * place + 1], day=[day] * 2, key=["a", "b"])
-        commit(table, data=[data_file(table, told, f"day{day}", [day])])
+        found = rows(table, id=[2 * place, 2 * place + 1], day=[day] * 2, key=["a", "b"])
+        commit(table, data=[data_file(table, found, f"day{day}", [day])])
     assert left(table) == [9, 0, 1, 2, 3, 4, 5]
     commit(table, [deleting_file(table, rows(table, key=["a"]), "of-1", [3], partition=[1])])
     assert left(table) == [9, 1, 2, 3, 4, 5], "a file of another spec is in no partition of this"
@@ -217,8 +217,8 @@ def test_a_column_that_came_later_has_its_default_in_older_files(catalog: SqlCat
     add_file(table, rows(table, id=[0, 1]), "a")
     add_file(table, rows(table, id=[2, 3], key=[7, None]), "b")
     delete(table, [2], key=[7])
-    told = {"id": 2, "name": "key", "required": False, "type": "long", "initial-default": 7}
-    assert left(with_fields(table, [told], tmp_path / "v3.metadata.json")) == [3]
+    found = {"id": 2, "name": "key", "required": False, "type": "long", "initial-default": 7}
+    assert left(with_fields(table, [found], tmp_path / "v3.metadata.json")) == [3]
 
 
 def test_columns_are_known_by_their_ids_and_may_be_wider_now(catalog: SqlCatalog) -> None:
@@ -233,10 +233,10 @@ def test_columns_are_known_by_their_ids_and_may_be_wider_now(catalog: SqlCatalog
         change.update_column("a", LongType())
         change.update_column("b", DoubleType())
         change.update_column("c", DecimalType(20, 2))
-    told = rows(
+    found = rows(
         table, id=[3, 4, 5], key=[1, 2**40, 9], b=[0.5, 0.1, 9.0], c=[*cents[:2], decimal.Decimal(10**15)]
     )
-    add_file(table, told, "b")
+    add_file(table, found, "b")
     commit(table, older)
     assert left(table) == [0, 1, 3, 4, 5]
     delete(table, [2], "wide", key=[2**40, 77])
@@ -271,9 +271,9 @@ def test_the_order_and_the_selection_of_rows_are_those_of_the_rows_that_are_left
 def test_what_can_not_be_applied_is_refused_by_name(catalog: SqlCatalog) -> None:
     table = made(catalog, field(2, "key", LongType()))
     add_file(table, rows(table, id=[0, 1], key=[0, 1]), "a")
-    told = rows(table, key=[0])
+    found = rows(table, key=[0])
     first = table.current_snapshot().snapshot_id  # type: ignore[union-attr]
-    commit(table, [deleting_file(table, told, "rows", [2], file_format=FileFormat.AVRO)])
+    commit(table, [deleting_file(table, found, "rows", [2], file_format=FileFormat.AVRO)])
     with pytest.raises(
         fr.DataError, match=r"has deletes in AVRO \('rows.parquet'\).*rewrite_data_files.*version="
     ):
@@ -315,24 +315,24 @@ def test_random_commits_leave_what_the_format_says(catalog: SqlCatalog, seed: in
             found = [{"id": count + row, "day": day, **drawn()} for row in range(chance.randint(1, 12))]
             count += len(found)
             data += [(number, day, row) for row in found]
-            told = {name: [row[name] for row in found] for name in ("id", "day", "a", "b")}
-            files.append(data_file(table, rows(table, **told), f"d{number}-{place}", [day]))
+            message = {name: [row[name] for row in found] for name in ("id", "day", "a", "b")}
+            files.append(data_file(table, rows(table, **message), f"d{number}-{place}", [day]))
         for place in range(chance.randint(0, 3)):
             ids, is_global = chance.choice([[3], [4], [3, 4]]), chance.random() < 0.3
             day = chance.choice([1, 2, None])
             found = [drawn() for _ in range(chance.randint(0, 2))]
             compared = [names[one] for one in ids]
             deletes += [(number, is_global, day, {name: row[name] for name in compared}) for row in found]
-            told = {name: [row[name] for row in found] for name in compared}
+            message = {name: [row[name] for row in found] for name in compared}
             how = {"spec": 0} if is_global else {"partition": [day]}
             name = f"e{number}-{place}"
-            deleting.append(deleting_file(table, rows(table, **told), name, ids, **how))
+            deleting.append(deleting_file(table, rows(table, **message), name, ids, **how))
         commit(table, deleting, files)
 
     def is_deleted(added: int, day: int | None, row: dict[str, Any]) -> bool:
         return any(
-            number > added and (is_global or of == day) and told.items() <= row.items()
-            for number, is_global, of, told in deletes
+            number > added and (is_global or of == day) and message.items() <= row.items()
+            for number, is_global, of, message in deletes
         )
 
     expected = [row["id"] for added, day, row in data if not is_deleted(added, day, row)]

@@ -102,11 +102,11 @@ def test_names_of_schemas_that_a_table_has_forgotten_are_those_of_its_files(cata
     table.append(ids(2, 1, new=[3], s=pa.array([{"b": 2}])))
     # As by `expire_snapshots(clean_expired_metadata => true)`.
     path = Path(table.metadata_location.removeprefix("file://"))
-    told = json.loads(path.read_text())
-    told["schemas"] = [
-        schema for schema in told["schemas"] if schema["schema-id"] == told["current-schema-id"]
+    found = json.loads(path.read_text())
+    found["schemas"] = [
+        schema for schema in found["schemas"] if schema["schema-id"] == found["current-schema-id"]
     ]
-    path.write_text(json.dumps(told))
+    path.write_text(json.dumps(found))
     table = catalog.load_table("ns.t")
     assert list(table.schemas()) == [1]
     assert rows_of(opened(table), ["id", "new", "s.b"]) == [

@@ -94,18 +94,18 @@ CASES = {
 
 @each_of("name", CASES)
 def test_properties_are_passed_on_by_the_names_of_storage_options(name: str) -> None:
-    kind, told, expected = CASES[name]
-    assert reached(told, [FILES[kind]]) == (expected, [])
+    kind, found, expected = CASES[name]
+    assert reached(found, [FILES[kind]]) == (expected, [])
 
 
-def lake(server: S3Server, root: Path, **told: str) -> object:
+def lake(server: S3Server, root: Path, **found: str) -> object:
     server.put("lake", "placeholder", b"")
     where = {
         "uri": f"sqlite:///{root}/catalog.db",
         "warehouse": "s3://lake/w",
         "s3.endpoint": server.endpoint,
     }
-    catalog = SqlCatalog(CATALOG, **where, **told)
+    catalog = SqlCatalog(CATALOG, **where, **found)
     catalog.create_namespace_if_not_exists("ns")
     table = catalog.create_table("ns.t", schema=pa.schema([("id", pa.int64())]))
     table.append(pa.table({"id": [1, 2, 3]}))
@@ -117,9 +117,9 @@ def test_a_store_is_reached_by_the_properties_of_any_client(
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
         monkeypatch.delenv(name, raising=False)
-    told = {
+    found = {
         "client.access-key-id": OPTIONS["aws_access_key_id"],
         "client.secret-access-key": OPTIONS["aws_secret_access_key"],
         "client.region": OPTIONS["region"],
     }
-    assert id_list(opened(lake(server, tmp_path, **told))) == [1, 2, 3]
+    assert id_list(opened(lake(server, tmp_path, **found))) == [1, 2, 3]

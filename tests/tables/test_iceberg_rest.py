@@ -73,19 +73,19 @@ def test_a_token_stands_in_nothing_that_is_told_or_kept(
     with caplog.at_level(logging.DEBUG, "fastresume"):
         dataset = opened("iceberg://rest/ns.t", manifest_cache=tmp_path / "cache")
         state = next(iter(dataset)).state_dict()
-    told = [repr(dataset), str(dataset.plan()), str(dataset.plan().table), str(state), caplog.text]
+    message = [repr(dataset), str(dataset.plan()), str(dataset.plan().table), str(state), caplog.text]
     for status in (401, 403, 503):
         server.failure = (status, f"<html>you sent: Bearer {TOKEN}</html>")
         with pytest.raises(fr.SourceError) as failed:
             opened("iceberg://rest/ns.t")
-        told.append(str(failed.value))
+        message.append(str(failed.value))
     server.failure = (200, f'{{"metadata": "{TOKEN}"}}')
     with pytest.raises(fr.SourceError) as failed:
         opened("iceberg://rest/ns.t")
-    told.append(str(failed.value))
+    message.append(str(failed.value))
     kept = [path.read_bytes() for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     kept.append(pickle.dumps(dataset))
-    assert not [text for text in told if TOKEN in text]
+    assert not [text for text in message if TOKEN in text]
     assert not [content for content in kept if TOKEN.encode() in content]
 
 
@@ -95,7 +95,7 @@ def test_what_a_catalog_answers_in_place_of_a_table_is_a_source_error(
     made(catalog)
     with pytest.raises(fr.SourceError, match=r"can't read the Iceberg table 'rest/ns\.u': .*does not exist"):
         opened("iceberg://rest/ns.u")
-    for failure, told in {
+    for failure, found in {
         (503, '{"error": {"message": "come back", "type": "Busy", "code": 503}}'): "Busy: come back",
         (503, ""): "Service Unavailable",
         (503, "<html>" + "x" * 100_000): "503",
@@ -107,7 +107,7 @@ def test_what_a_catalog_answers_in_place_of_a_table_is_a_source_error(
         server.failure = failure
         with pytest.raises(fr.SourceError, match=r"can't read the Iceberg table 'rest/ns\.t': ") as failed:
             opened("iceberg://rest/ns.t")
-        assert told in str(failed.value)
+        assert found in str(failed.value)
         assert len(str(failed.value)) < 1000
     server.failure = None
     assert id_list(opened("iceberg://rest/ns.t")) == list(range(9)), "nothing of it is kept"

@@ -90,11 +90,11 @@ def test_columns_that_were_widened_are_those_that_spark_reads_or_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     {"by_id": "maps its columns by 'id'", "variant": "asks its readers for variantType"}.items(),
 )
-def test_what_is_not_read_of_a_delta_table_is_refused_by_name(root: Path, name: str, told: str) -> None:
-    with pytest.raises(fr.DataError, match=told):
+def test_what_is_not_read_of_a_delta_table_is_refused_by_name(root: Path, name: str, message: str) -> None:
+    with pytest.raises(fr.DataError, match=message):
         opened(f"delta://{root}/delta/{name}")
 
 
@@ -117,27 +117,27 @@ def catalog(root: Path) -> Iterator[SqlCatalog]:
         yield catalog
 
 
-def registered(catalog: SqlCatalog, name: str, told: dict[str, Any]) -> Table:
-    return catalog.register_table(f"ns.{name}", told["metadata"])
+def registered(catalog: SqlCatalog, name: str, message: dict[str, Any]) -> Table:
+    return catalog.register_table(f"ns.{name}", message["metadata"])
 
 
 @each_of("name", sorted(make_spark_tables.ICEBERG))
 def test_each_snapshot_of_an_iceberg_table_has_the_rows_that_spark_reads(
     catalog: SqlCatalog, read_by_spark: dict[str, Any], name: str
 ) -> None:
-    told = read_by_spark["iceberg"][name]
-    table = registered(catalog, name, told)
-    snapshots = {number: rows for number, rows in told.items() if number.isdecimal()}
+    message = read_by_spark["iceberg"][name]
+    table = registered(catalog, name, message)
+    snapshots = {number: rows for number, rows in message.items() if number.isdecimal()}
     assert len(snapshots) >= 2
     for number, rows in snapshots.items():
         found, expected = read(table, version=int(number)), delivered(rows)
         # Spark reads an old snapshot by the present schema here, and we by its own.
-        if name == "swapped" and len(rows) < len(told[""]):
+        if name == "swapped" and len(rows) < len(message[""]):
             found = [{"id": row["id"], "a": row["b"], "b": row["a"]} for row in found]
         names = found[0].keys() & expected[0].keys()
         assert "id" in names
         assert only(names, found) == only(names, expected), number
-    assert read(table) == delivered(told[""])
+    assert read(table) == delivered(message[""])
 
 
 def only(names: Iterable[str], rows: Rows) -> Rows:

@@ -244,16 +244,16 @@ def test_torch_reads_the_tensors_by_itself_and_nothing_of_ours_is_pickled(
     with pytest.warns(UserWarning, match="single process"):
         dcp.load(weight, checkpoint_id=entry.path)
     assert torch.equal(weight["model"]["inner.weight"], job.model.state_dict()["inner.weight"])
-    told = json.loads((entry.path / "manifest.json").read_text())
-    assert fr.Cursor.from_state(told["cursor"]) == fr.Cursor.from_state(job.loader.state_dict())
-    assert told["extra"] == {"note": ["a", 1.5, None]}
+    found = json.loads((entry.path / "manifest.json").read_text())
+    assert fr.Cursor.from_state(found["cursor"]) == fr.Cursor.from_state(job.loader.state_dict())
+    assert found["extra"] == {"note": ["a", 1.5, None]}
     assert sorted(path.name for path in entry.path.iterdir()) == [
         ".metadata",
         "__0_0.distcp",
         "manifest.json",
         "random-0.json",
     ]
-    for name, (size, sha256) in told["files"].items():
+    for name, (size, sha256) in found["files"].items():
         content = (entry.path / name).read_bytes()
         assert (len(content), hashlib.sha256(content).hexdigest()) == (size, sha256)
     json.loads((entry.path / "random-0.json").read_text())
@@ -353,13 +353,13 @@ def test_what_was_restored_is_told_in_a_line(directory: Path) -> None:
     extra = {f"name {number}": "x" * 10_000 for number in range(100)}
     metrics = {f"metric {number}": float(number) for number in range(100)}
     checkpointer.save(7, model=small(), extra=extra, metrics=metrics)
-    told = repr(checkpointer.restore(model=small()))
+    found = repr(checkpointer.restore(model=small()))
     assert re.fullmatch(
         rf"Restored\(step=7, path='{directory}/step-0000000007-000001', "
         r"metrics={'metric 0': 0\.0, .*, \.\.\.}, extra=\['name 0', .*, \.\.\.\], world_size=1\)",
-        told,
+        found,
     )
-    assert len(told) < 600
+    assert len(found) < 600
 
 
 def test_an_error_that_nobody_would_hear_of_is_a_warning(

@@ -28,10 +28,10 @@ def test_damage_is_found_before_torch_reads_anything(directory: Path, tmp_path: 
         for place in (0, len(good) // 2, len(good) - 1):
             (entry.path / name).write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
             model = small(7)
-            told = (
+            found = (
                 rf"{re.escape(name)} is damaged: it has {len(good)} bytes of .*: restore\(step=1\) takes it"
             )
-            with pytest.raises(fr.StateError, match=told):
+            with pytest.raises(fr.StateError, match=found):
                 checkpointer.restore(model=model)
             assert model.weight.tolist() == small(7).weight.tolist(), "nothing was changed"
         (entry.path / name).write_bytes(good)
@@ -90,13 +90,13 @@ def test_a_job_does_not_begin_anew_because_of_damage(directory: Path) -> None:
     paths = [entry.path for entry in checkpointer.entries()]
     for path in paths:
         (path / ".metadata").unlink()
-    told = rf"no checkpoint of .* is whole; damaged: {paths[0].name}, {paths[1].name}; remove them"
+    message = rf"no checkpoint of .* is whole; damaged: {paths[0].name}, {paths[1].name}; remove them"
     for step in (None, 1, "best"):
-        with pytest.warns(RuntimeWarning, match="is not whole"), pytest.raises(fr.StateError, match=told):
+        with pytest.warns(RuntimeWarning, match="is not whole"), pytest.raises(fr.StateError, match=message):
             Checkpointer(directory).restore(model=small(), step=step)
     before = sorted(directory.iterdir())
     for wait in (True, False):
-        with pytest.raises(fr.StateError, match=told), Checkpointer(directory) as hasty:
+        with pytest.raises(fr.StateError, match=message), Checkpointer(directory) as hasty:
             hasty.save(3, model=small(), wait=wait)
     assert sorted(directory.iterdir()) == before, "what may be mended is there still"
     checkpointer.save(3, model=small(3))

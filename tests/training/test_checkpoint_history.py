@@ -56,11 +56,11 @@ def test_what_is_not_whole_does_not_exist(directory: Path, tmp_path: Path) -> No
     (directory / "step-0000000011-000011").write_text("a file")
     (directory / "step-12").mkdir()
     assert steps_of(checkpointer) == [1, 2]
-    with pytest.warns(RuntimeWarning, match="is not whole, and is passed over") as told:
+    with pytest.warns(RuntimeWarning, match="is not whole, and is passed over") as warned:
         restored = checkpointer.restore(model=small())
     assert restored is not None
     assert restored.step == 2
-    assert len(told) == 8
+    assert len(warned) == 8
     checkpointer.save(3, model=small(3))
     assert not paths[8].exists(), "what has no manifest and nothing of others is none any more, and goes"
     assert all(path.exists() for path in paths[3:8]), "what may be mended stays"
@@ -173,17 +173,17 @@ def test_whoever_counts_steps_from_0_again_is_refused_and_removes_nothing(direct
     checkpointer = Checkpointer(directory, keep=None)
     for step in (10, 20, 30, 30):
         checkpointer.save(step, model=small(step))
-    told = (
+    found = (
         r"step 20 is saved after step 30, .*batch\.step starts over.*Restored\.step.*restore\(step=\.\.\.\)"
     )
     again = Checkpointer(directory, keep=None)
     again.restore(model=small())
     for one in (checkpointer, again):
         before = sorted(directory.iterdir())
-        with pytest.raises(fr.StateError, match=told):
+        with pytest.raises(fr.StateError, match=found):
             one.save(20, model=small(40))
         one.save(20, model=small(40), wait=False)
-        with pytest.raises(fr.StateError, match=told):
+        with pytest.raises(fr.StateError, match=found):
             one.wait()
         assert sorted(directory.iterdir()) == before
     again.save(40, model=small(40), pin=True)

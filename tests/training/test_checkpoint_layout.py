@@ -73,14 +73,14 @@ class Kept:
         self.state = state
 
 
-def told(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A state as plain values, types of containers and all."""
     if isinstance(value, Tensor):
         return [str(value.dtype), value.tolist()]
     if isinstance(value, dict):
-        return {repr(key): told(one) for key, one in value.items()}
+        return {repr(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [type(value).__name__, *map(told, value)]
+        return [type(value).__name__, *map(plain, value)]
     return value
 
 
@@ -113,10 +113,11 @@ def seen(parts: dict[str, Any]) -> dict[str, Any]:
     """All there is to see of a job."""
     extra = parts["extra"]
     return {
-        "model": told(parts["model"].state_dict()),
-        "optimizers": [told(one.state_dict()) for one in parts["optimizer"]],
+        "model": plain(parts["model"].state_dict()),
+        "optimizers": [plain(one.state_dict()) for one in parts["optimizer"]],
         "extra": {
-            name: told(one.state_dict() if hasattr(one, "state_dict") else one) for name, one in extra.items()
+            name: plain(one.state_dict() if hasattr(one, "state_dict") else one)
+            for name, one in extra.items()
         },
     }
 
@@ -183,11 +184,11 @@ def test_another_number_of_ranks_is_told_what_each_rank_had_of_its_own(tmp_path:
     assert restored is not None
     assert restored.extra == {"number": 20.0, "note": ["alike", 20.0], "run": "a3"}
     for name, one in parts["extra"].items():
-        found = told(one.state_dict() if hasattr(one, "state_dict") else one)
+        found = plain(one.state_dict() if hasattr(one, "state_dict") else one)
         assert found == saved[0][1]["extra"][name], "what the lowest had"
     alike = {"extra": {"alike": small(7.0)}}
     assert checkpointer.restore(**alike, partial=True) is not None, "what was alike is anybody's"
-    assert told(alike["extra"]["alike"].state_dict()) == saved[1][1]["extra"]["alike"]
+    assert plain(alike["extra"]["alike"].state_dict()) == saved[1][1]["extra"]["alike"]
 
 
 def lay_out(rank: int, directory: Path) -> dict[str, Any]:
@@ -204,7 +205,7 @@ def lay_out(rank: int, directory: Path) -> dict[str, Any]:
         with pytest.raises(fr.StateError, match=r"it had model\.layer_0\.bias, .* which no rank has"):
             checkpointer.restore(model=nn.ModuleDict({"layer_1": small()}))
         checkpointer.restore(model=model)
-    return told(model.state_dict())
+    return plain(model.state_dict())
 
 
 def test_stages_that_have_names_of_their_own_are_dealt_out_to_other_numbers_of_ranks(tmp_path: Path) -> None:
@@ -270,7 +271,7 @@ def go_on_from(rank: int, place: Path, world_size: int) -> dict[str, Any]:
     restored = Checkpointer(place).restore(**parts, extra=beside)
     assert restored is not None
     assert (restored.step, restored.extra, restored.metrics) == (3, {"note": ["n", 1.5, None]}, {"auc": 0.5})
-    found: dict[str, Any] = make_checkpoints.told(parts, beside)
+    found: dict[str, Any] = make_checkpoints.described(parts, beside)
     return found
 
 

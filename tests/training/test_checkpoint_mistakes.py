@@ -86,9 +86,9 @@ def test_a_model_that_rounds_what_was_saved_is_warned_of_once(directory: Path) -
     Checkpointer(directory).save(1, model=small())
     with pytest.warns(
         UserWarning, match=r"2 of 2 tensors .* was torch.float32, and is torch.bfloat16"
-    ) as told:
+    ) as warned:
         Checkpointer(directory).restore(model=small().bfloat16())
-    assert len(told) == 1
+    assert len(warned) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Checkpointer(directory).restore(model=small().double())  # loses nothing

@@ -82,8 +82,8 @@ def resume(_rank: int, data: Dataset, directory: Path, step: int, batch_size: in
         job = training.job(data, wrap=wrap, seed=9, batch_size=batch_size, tail="short")
         with Checkpointer(directory / name, keep=None) as checkpointer:
             if name == "fsdp2" and dist.get_world_size() != 2:
-                told = r"saved by 2 ranks, .*own model\.norm\.running_mean, .*allow=\{'ranks'\} gives"
-                with pytest.raises(fr.StateError, match=told):
+                message = r"saved by 2 ranks, .*own model\.norm\.running_mean, .*allow=\{'ranks'\} gives"
+                with pytest.raises(fr.StateError, match=message):
                     checkpointer.restore(**job.parts(), step=step)
             restored = checkpointer.restore(**job.parts(), step=step, allow={"ranks"})
             assert restored is not None
@@ -122,7 +122,7 @@ def test_ranks_go_on_bit_for_bit_and_other_numbers_of_ranks_with_the_same_weight
 
 def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
     """Saves that fail on one rank, each time in another way; gives what each rank is told."""
-    told, shown = [], list[str]()
+    found, shown = [], list[str]()
     job = training.job(data)
     states = [job.loader.state_dict()]
     list(job.steps(1))
@@ -143,7 +143,7 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
                     checkpointer.save(**options, wait=wait)
                     checkpointer.wait()
                 except (CheckpointError, fr.StateError, TypeError) as error:
-                    told.append(f"{type(error).__name__}: {error}")
+                    found.append(f"{type(error).__name__}: {error}")
                     if rank:
                         shown += [*traceback.format_exception(error)] if type(error) is TypeError else []
     assert sum("must be a plain value" in line for line in shown) == 2 * rank, "each is shown once"
@@ -165,14 +165,14 @@ def fail_in_turns(rank: int, data: Dataset, directory: Path) -> list[str]:
             hasty.save(3, model=job.model)
         with pytest.raises(CheckpointError, match="save: ranks don't answer since an earlier call: "):
             hasty.save(3, model=job.model)
-    return [*told, *(path.name for path in sorted(directory.iterdir()))]
+    return [*found, *(path.name for path in sorted(directory.iterdir()))]
 
 
 def test_what_fails_on_one_rank_is_raised_on_all(data: Dataset, tmp_path: Path) -> None:
     directory = tmp_path / "checkpoints"
-    told = in_ranks(2, tmp_path / "store", fail_in_turns, data, directory)
-    assert told[0] == told[1]
-    *errors, first, second, link = told[0][:8] + sorted(told[0][8:], key=lambda name: name == "latest")
+    message = in_ranks(2, tmp_path / "store", fail_in_turns, data, directory)
+    assert message[0] == message[1]
+    *errors, first, second, link = message[0][:8] + sorted(message[0][8:], key=lambda name: name == "latest")
     expected = [
         r"StateError: ranks 0 and 1 are at different places: Cursor\(.*_rows=0 .* and Cursor\(.*_rows=8 .*",
         "StateError: rank 0 saves step 2, and rank 1 step 3",
@@ -187,12 +187,12 @@ def test_what_fails_on_one_rank_is_raised_on_all(data: Dataset, tmp_path: Path) 
 
 def call_apart(rank: int, directory: Path) -> list[str]:
     """Calls that ranks do not make alike; gives what each is told."""
-    told: list[str] = []
+    found: list[str] = []
 
     def fails(call: Callable[[], object]) -> None:
         with pytest.raises((CheckpointError, ValueError)) as failed:
             call()
-        told.append(f"{type(failed.value).__name__}: {failed.value}")
+        found.append(f"{type(failed.value).__name__}: {failed.value}")
 
     fails(lambda: Checkpointer(directory / str(rank), timeout_seconds=60))
     checkpointer = Checkpointer(directory, best=("auc", "max"), timeout_seconds=60)
@@ -207,7 +207,7 @@ def call_apart(rank: int, directory: Path) -> list[str]:
         fails(lambda: checkpointer.restore(model=model))
     if rank == 0:
         fails(lambda: Checkpointer(directory, timeout_seconds=1))
-    return told
+    return found
 
 
 def test_ranks_that_call_apart_are_told_so_and_at_once(tmp_path: Path) -> None:
@@ -225,8 +225,8 @@ def test_ranks_that_call_apart_are_told_so_and_at_once(tmp_path: Path) -> None:
     ]
     assert one[:-1] == other
     assert len(one) == len(expected)
-    for told, pattern in zip(one, expected, strict=True):
-        assert re.fullmatch(pattern, told), told
+    for found, pattern in zip(one, expected, strict=True):
+        assert re.fullmatch(pattern, found), found
     assert sorted(path.name for path in directory.iterdir()) == ["latest", "step-0000000001-000001"]
 
 
@@ -247,13 +247,13 @@ def test_a_job_beside_which_another_one_saves_is_told_by_whom_and_removes_nothin
         assert steps[-1] == step
         return f"step {step} that process {process} on {re.escape(platform.node())} saved after this job had"
 
-    def refused(told: str) -> None:
+    def refused(message: str) -> None:
         (directory / ".writing-by-the-other").mkdir(exist_ok=True)
         before = sorted(directory.iterdir())
-        with pytest.raises(fr.StateError, match=told):
+        with pytest.raises(fr.StateError, match=message):
             checkpointer.save(7, model=training.small(7))
         checkpointer.save(7, model=training.small(7), wait=False)
-        with pytest.raises(fr.StateError, match=told):
+        with pytest.raises(fr.StateError, match=message):
             checkpointer.wait()
         assert sorted(directory.iterdir()) == before
 

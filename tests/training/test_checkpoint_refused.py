@@ -57,10 +57,10 @@ def test_nothing_is_begun_anew_where_checkpoints_were_or_are_below(directory: Pa
     (tmp_path / "runs/unreadable").mkdir(mode=0)
     (tmp_path / "runs/file").write_text("")
     for parent, names in (("runs", "a, b/checkpoints"), ("runs/b", "checkpoints")):
-        told = (
+        found = (
             rf"{tmp_path / parent} has no checkpoint, but directories in it have: {names}; name one of them"
         )
-        with pytest.raises(fr.StateError, match=told):
+        with pytest.raises(fr.StateError, match=found):
             Checkpointer(tmp_path / parent).restore(model=small())
     (tmp_path / "runs/unreadable").chmod(0o700)
 
@@ -126,11 +126,11 @@ def test_another_job_is_refused_with_both_values_unless_it_is_allowed(data: Data
         ("dataset", lambda: other(loader=fewer), 4, "dataset"),
         ("order", lambda: other(loader=seeded), 4, "seed"),
     ]
-    for kind, make, accumulation, told in cases:
+    for kind, make, accumulation, message in cases:
         given = make()
         before = [value.clone() for value in given["model"].state_dict().values()]
         one = Checkpointer(directory, accumulation=accumulation)
-        with pytest.raises(fr.StateError, match=told) as refused:
+        with pytest.raises(fr.StateError, match=message) as refused:
             one.restore(**given)
         assert re.search(rf"allow={{'{kind}'}}", str(refused.value)), "it says how to go on"
         assert training.equal(list(given["model"].state_dict().values()), before), "nothing was changed"
@@ -234,7 +234,7 @@ def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
     found = Kept({"a": 0, "b": {"c": [torch.zeros(2), torch.ones(1)], "d": (), "e": 5}, "f": []})
     assert checkpointer.restore(extra={"kept": found}) is not None
     assert str(found.state) == str(state)
-    for other, told in [
+    for other, message in [
         ({**state, "b": {**state["b"], "c": [torch.ones(2)]}}, r"it had 'extra\.kept\.b\.c\.1'"),
         ({**state, "b": {**state["b"], "g": 1}}, r"it had no 'extra\.kept\.b\.g'"),
         (
@@ -243,7 +243,7 @@ def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
         ),
     ]:
         found = Kept(other)
-        with pytest.raises(fr.StateError, match=told):
+        with pytest.raises(fr.StateError, match=message):
             checkpointer.restore(extra={"kept": found})
         assert found.state is other
 
@@ -251,7 +251,7 @@ def test_states_come_back_whole_or_are_refused(directory: Path) -> None:
 def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path) -> None:
     model = small()
     adam = torch.optim.AdamW(model.parameters())
-    for changes, kind, told in [
+    for changes, kind, message in [
         ({"model": 3}, TypeError, "model must be a torch.nn.Module, found int"),
         ({"optimizer": adam}, ValueError, "pass the model with it"),
         ({"model": small(), "optimizer": adam}, ValueError, "none of the model's"),
@@ -272,7 +272,7 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
         ({"step": 1.5}, TypeError, "step"),
     ]:
         for wait in (True, False):
-            with pytest.raises(kind, match=told), Checkpointer(directory) as checkpointer:
+            with pytest.raises(kind, match=message), Checkpointer(directory) as checkpointer:
                 checkpointer.save(**{"step": 1, "wait": wait, **changes})
     assert list(directory.iterdir()) == []
     for changes, kind in [
@@ -306,10 +306,10 @@ def test_data_that_begin_anew_or_tell_no_place_are_refused(data: Dataset, direct
             checkpointer.restore(loader=loader)
     dataset = fr.ParquetDataset(data.files, batch_size=4)
     drawn: Any = torch.utils.data.DataLoader(dataset, batch_size=None)
-    told = r"under a DataLoader pass batch\.state_dict\(\) to save, and the dataset to restore"
-    with pytest.raises(TypeError, match=told):
+    found = r"under a DataLoader pass batch\.state_dict\(\) to save, and the dataset to restore"
+    with pytest.raises(TypeError, match=found):
         checkpointer.save(1, loader=drawn)
-    with pytest.raises(TypeError, match=told):
+    with pytest.raises(TypeError, match=found):
         checkpointer.restore(loader=drawn)
     checkpointer.save(1, loader=next(iter(drawn)).state_dict())
     assert checkpointer.restore(loader=dataset) is not None
@@ -322,11 +322,11 @@ def test_ranks_that_know_of_each_other_by_the_environment_alone_do_not_save_each
     checkpointer = Checkpointer(directory)
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "4")
-    told = "told the dataset of 4 ranks, but the Checkpointer knows of 1: .* call init_process_group before"
+    found = "told the dataset of 4 ranks, but the Checkpointer knows of 1: .* call init_process_group before"
     loader = fr.Loader(fr.ParquetDataset(data.files, batch_size=4))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=found):
         checkpointer.save(1, loader=loader)
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=found):
         checkpointer.restore(loader=loader)
     named = fr.ParquetDataset(data.files, batch_size=4, world=(1, 4))
     checkpointer.save(1, loader=named)
@@ -399,15 +399,15 @@ def test_what_was_made_before_the_process_group_does_not_act_alone(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpointer = Checkpointer(directory)
-    told = "made before init_process_group, and used after it with 2 ranks: make it after"
+    found = "made before init_process_group, and used after it with 2 ranks: make it after"
     with fr.training.Preemption() as preemption:
         monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
         monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-        with pytest.raises(fr.FastresumeError, match=told):
+        with pytest.raises(fr.FastresumeError, match=found):
             checkpointer.save(1, model=small())
-        with pytest.raises(fr.FastresumeError, match=told):
+        with pytest.raises(fr.FastresumeError, match=found):
             checkpointer.restore(model=small())
-        with pytest.raises(fr.FastresumeError, match=told):
+        with pytest.raises(fr.FastresumeError, match=found):
             preemption.is_due()
         monkeypatch.undo()
     assert steps_of(checkpointer) == []

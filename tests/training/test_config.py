@@ -98,7 +98,7 @@ OTHERS: dict[str, tuple[Any, list[str]]] = {
 
 @pytest.mark.parametrize("which", OTHERS)
 def test_a_job_that_resumes_with_another_dataset_is_told(file: Path, tmp_path: Path, which: str) -> None:
-    make, told = OTHERS[which]
+    make, found = OTHERS[which]
     loader = fr.Loader(dataset(file), threads=0)
     checkpointer = Checkpointer(tmp_path / "run")
     next(iter(loader))
@@ -108,18 +108,18 @@ def test_a_job_that_resumes_with_another_dataset_is_told(file: Path, tmp_path: P
         Checkpointer(tmp_path / "run").restore(loader=fr.Loader(dataset(file), threads=0))
     with pytest.warns(UserWarning, match="resumes from step 1 with another dataset") as warned:
         Checkpointer(tmp_path / "run").restore(loader=fr.Loader(make(file), threads=0))
-    for text in told:
+    for text in found:
         assert text in str(warned[0].message)
 
 
 @pytest.mark.parametrize(
-    ("shuffle", "told"), [(True, "True"), (fr.Shuffle(window_rows=64), "Shuffle(window_rows=64)")]
+    ("shuffle", "message"), [(True, "True"), (fr.Shuffle(window_rows=64), "Shuffle(window_rows=64)")]
 )
 def test_another_shuffle_is_told_as_it_was_asked_for(
-    file: Path, tmp_path: Path, shuffle: bool | fr.Shuffle, told: str
+    file: Path, tmp_path: Path, shuffle: bool | fr.Shuffle, message: str
 ) -> None:
     Checkpointer(tmp_path / "run").save(1, loader=fr.Loader(dataset(file), threads=0))
-    with pytest.warns(UserWarning, match=re.escape(f"shuffle was False, and is {told}")):
+    with pytest.warns(UserWarning, match=re.escape(f"shuffle was False, and is {message}")):
         Checkpointer(tmp_path / "run").restore(
             loader=fr.Loader(dataset(file, shuffle=shuffle), threads=0), allow={"order"}
         )

@@ -169,7 +169,7 @@ def test_an_evaluation_after_every_step_changes_no_weight(small_dataset: Dataset
 
 def fail_or_ask(rank: int, data: Dataset, alone: Agreement) -> dict[str, Any]:
     """What goes wrong on one rank, and what each is told."""
-    told: dict[str, Any] = {}
+    message: dict[str, Any] = {}
     for question in (lambda: alone.any(True), lambda: alone.together("sum", lambda: 1, sum)):
         with pytest.raises(fr.FastresumeError, match=r"made before init_process_group.*make it after"):
             question()
@@ -190,17 +190,17 @@ def fail_or_ask(rank: int, data: Dataset, alone: Agreement) -> dict[str, Any]:
     try:
         Evaluator(held_out(data, 8), interrupted).run(None)
     except (fr.FastresumeError, KeyboardInterrupt) as error:
-        told["interrupted"] = type(error).__name__, str(error)
+        message["interrupted"] = type(error).__name__, str(error)
     for scored in (failing, other_names):
         try:
             Evaluator(held_out(data, 8), scored).run(None)
         except (fr.FastresumeError, ValueError) as error:
-            told[scored.__name__] = type(error).__name__, str(error), type(error.__cause__).__name__
+            message[scored.__name__] = type(error).__name__, str(error), type(error.__cause__).__name__
     by_steps = Evaluator(held_out(data, 8), score, every=10)
-    told["steps"] = [by_steps.is_due(step) for step in (0, 9 + rank, 10 - rank, 20)]
+    message["steps"] = [by_steps.is_due(step) for step in (0, 9 + rank, 10 - rank, 20)]
     by_clock = Evaluator(held_out(data, 8), score, seconds=3600 if rank else 1e-9)
-    told["clock"] = [by_clock.is_due(step) for step in (1, 2)]
-    return told
+    message["clock"] = [by_clock.is_due(step) for step in (1, 2)]
+    return message
 
 
 @pytest.mark.processes

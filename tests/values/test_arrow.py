@@ -242,6 +242,6 @@ def test_without_pyarrow_the_error_names_it(lists: Dataset, monkeypatch: pytest.
     for convert in (batch.to_arrow, batch["name"].to_arrow, batch.__arrow_c_array__):
         with pytest.raises(
             ModuleNotFoundError, match="to_arrow needs the package pyarrow: pip install"
-        ) as told:
+        ) as raised:
             convert()
-        assert told.value.name == "pyarrow"
+        assert raised.value.name == "pyarrow"

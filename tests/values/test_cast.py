@@ -53,10 +53,10 @@ def test_an_overflow_names_value_row_group_column_and_file(
     place = f"(column 'x', row group 1, file '{path}')"
     with pytest.raises(fr.DataError) as caught:
         read(path, fr.col("x").cast(to))
-    told = f"{words}: .cast() can name a type that holds it"
+    found = f"{words}: .cast() can name a type that holds it"
     if words.endswith(" exactly"):
-        told += f", and .cast({to}, rounding=True) takes the nearest"
-    assert str(caught.value).endswith(f"{told} {place}")
+        found += f", and .cast({to}, rounding=True) takes the nearest"
+    assert str(caught.value).endswith(f"{found} {place}")
     assert "row 2 of the row group" in str(caught.value)
 
 

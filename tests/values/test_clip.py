@@ -106,13 +106,13 @@ def test_what_no_clip_means_is_refused(tmp_path: Path) -> None:
         pa.table({"x": [1, 2], "text": ["a", "b"], "truth": [True, False]}), tmp_path / "x.parquet"
     )
     column = fr.col("x")
-    for given, told in (
+    for given, message in (
         ((), "takes a bound, as"),
         ((3, 2), "the first at most the second, found 3 and 2"),
         ((float("nan"),), "found nan and None"),
         (("a",), "must be a number"),
     ):
-        with pytest.raises((TypeError, ValueError), match=told):
+        with pytest.raises((TypeError, ValueError), match=message):
             column.clip(*given)
     wrongs: list[Callable[[], object]] = [
         lambda: column.clip(0).clip(1),

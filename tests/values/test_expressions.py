@@ -72,8 +72,8 @@ def test_what_an_expression_makes_is_known_at_once_or_refused_with_its_text(
         try:
             dataset = fr.ParquetDataset(files.directory, batch_size=1, columns=column, **parallel())
         except (fr.DataError, ValueError) as error:
-            told = [repr(column), "two tensors are called", "null"]
-            assert any(words in str(error) for words in told)  # noqa: PT017
+            found = [repr(column), "two tensors are called", "null"]
+            assert any(words in str(error) for words in found)  # noqa: PT017
             return
         made = dataset.schema[column.tensor_name or name]
         assert made.expression == repr(column)

@@ -38,7 +38,7 @@ def write(path: Path, *groups: pa.Array, **how: Any) -> Path:
     return path
 
 
-def told(path: Path | list[Path], column: Any, **arguments: Any) -> list[str]:
+def warned(path: Path | list[Path], column: Any, **arguments: Any) -> list[str]:
     """What a dataset of the column says when it is made."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -64,7 +64,7 @@ def test_the_bounds_of_every_type_decide_and_no_row_is_read(
                 continue
             kind = pa.type_for_alias(stored)
             path = write(tmp_path / "x.parquet", form([0, 1], kind), form([integer, 1], kind))
-            said = told(path, fr.col("x").cast(dtype))
+            said = warned(path, fr.col("x").cast(dtype))
             assert len(said) == (integer != bound), (said, integer)
             if said:
                 assert f"footers tell of {integer} in the column 'x' (file '{path}')" in said[0]
@@ -75,30 +75,30 @@ def test_the_bounds_of_every_type_decide_and_no_row_is_read(
 def test_the_file_with_the_greatest_integer_is_named_and_the_advice_holds_it(tmp_path: Path) -> None:
     for number, greatest in enumerate((3, 2**60, 2**30)):
         write(tmp_path / f"{number}.parquet", pa.array([0, greatest]))
-    (said,) = told([tmp_path], fr.col("x").cast(torch.float32).alias("y"))
+    (said,) = warned([tmp_path], fr.col("x").cast(torch.float32).alias("y"))
     assert said == (
         "fr.col('x').cast(torch.float32).alias('y'): footers tell of 1152921504606846976 in the column 'x' "
         f"(file '{tmp_path / '1.parquet'}'), and float32 does not hold every integer beyond 16777216. A row "
         "with one that it does not hold will be a DataError: .cast(torch.int64) holds it, and "
         ".cast(torch.float32, rounding=True) takes the nearest"
     )
-    assert not told([tmp_path], fr.col("x").cast(torch.int64))
-    assert not told([tmp_path], fr.col("x").cast(torch.float32, rounding=True))
-    assert not told([tmp_path], "x")
-    (said,) = told([tmp_path], fr.stack(fr.col("x").cast(torch.float64), name="y"))
+    assert not warned([tmp_path], fr.col("x").cast(torch.int64))
+    assert not warned([tmp_path], fr.col("x").cast(torch.float32, rounding=True))
+    assert not warned([tmp_path], "x")
+    (said,) = warned([tmp_path], fr.stack(fr.col("x").cast(torch.float64), name="y"))
     assert "float64 does not hold every integer beyond 9007199254740992" in said
 
 
 def test_what_no_footer_tells_is_not_told(tmp_path: Path) -> None:
     column = fr.col("x").cast(torch.int8)
-    assert not told(write(tmp_path / "a.parquet", pa.array([300]), write_statistics=False), column)
-    assert not told(write(tmp_path / "b.parquet", pa.array([300.0])), column)
-    assert not told(write(tmp_path / "c.parquet", pa.array([None, None], pa.int64())), column.mask_null())
+    assert not warned(write(tmp_path / "a.parquet", pa.array([300]), write_statistics=False), column)
+    assert not warned(write(tmp_path / "b.parquet", pa.array([300.0])), column)
+    assert not warned(write(tmp_path / "c.parquet", pa.array([None, None], pa.int64())), column.mask_null())
 
 
 def test_a_manifest_cache_tells_it_again(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", pa.array([300]))
     how = {"cache": fr.Cache(manifest=tmp_path / "manifest")}
-    first, again = (told(path, fr.col("x").cast(torch.int8), **how) for _ in range(2))
+    first, again = (warned(path, fr.col("x").cast(torch.int8), **how) for _ in range(2))
     assert first == again
     assert "int8 ends at 127" in first[0]

@@ -120,10 +120,10 @@ def test_a_footer_that_tells_too_little_of_a_column_changes_no_number(
     columns = write(path, False, use_dictionary=dictionary)
 
     def tell_less(footer: tw.Struct) -> None:
-        told = tw.chunk(footer, 1, COLUMNS.index("rare"))[STATISTICS].value
+        found = tw.chunk(footer, 1, COLUMNS.index("rare"))[STATISTICS].value
         for bound in (OLD_MAX, MAX):
-            assert told[bound] == tw.binary(FAR.to_bytes(8, "little"))
-            told[bound] = tw.binary((4000).to_bytes(8, "little"))
+            assert found[bound] == tw.binary(FAR.to_bytes(8, "little"))
+            found[bound] = tw.binary((4000).to_bytes(8, "little"))
 
     tw.edit_footer(path, tell_less)
     metadata = pq.ParquetFile(path).metadata
@@ -152,9 +152,9 @@ def test_a_footer_that_tells_of_no_nulls_changes_none(tmp_path: Path, shuffle: b
 
     def tell_of_no_nulls(footer: tw.Struct) -> None:
         for column in range(5):
-            told = statistics_of(footer, column)
-            assert told[NULL_COUNT] == tw.i64(int(null.sum()))
-            told[NULL_COUNT] = tw.i64(0)
+            found = statistics_of(footer, column)
+            assert found[NULL_COUNT] == tw.i64(int(null.sum()))
+            found[NULL_COUNT] = tw.i64(0)
 
     tw.edit_footer(path, tell_of_no_nulls)
     group = pq.ParquetFile(path).metadata.row_group(0)

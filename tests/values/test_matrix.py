@@ -219,20 +219,20 @@ def fill_of(leaf: Leaf, dtype: str, said: Said, rule: str) -> Any:
 def as_oracle_takes(case: Case, said: Said, rows: list[Any]) -> tuple[list[Any], str, Said]:
     """Rows, their type and what is asked: with a file's bytes, all codes, and the lengths of a type."""
     lists, leaf = SHAPES[case["shape"]], LEAVES[case["leaf"]]
-    told, of = dict(said), leaf.oracle
+    taken, of = dict(said), leaf.oracle
     if case["change"] in AS_BYTES and not of.startswith("bytes"):
         width = 2 if of == "float16" else bytes_of(leaf.type.precision)
         rows = [oracle.nested(row, lists.depth, lambda value: held(value, width)) for row in rows]
-        told.pop("decimal", None)
+        taken.pop("decimal", None)
         of = f"bytes{width}"
-    if told.get("codes") == ():
+    if taken.get("codes") == ():
         values = {value for value in oracle.flat(rows, lists.depth) if value is not None}
-        if "split" in told:
+        if "split" in taken:
             values = {part for value in values for part in (value.split(b"::") if value else ())}
-        told["codes"] = (sorted(values),)
-    if lists.is_said and "fixed" not in told and leaf.is_number and case["change"] not in AS_BYTES:
-        told["fixed"] = (lists.sizes,)
-    return rows, of, told
+        taken["codes"] = (sorted(values),)
+    if lists.is_said and "fixed" not in taken and leaf.is_number and case["change"] not in AS_BYTES:
+        taken["fixed"] = (lists.sizes,)
+    return rows, of, taken
 
 
 def bytes_of(precision: int) -> int:
@@ -248,15 +248,15 @@ def held(value: Any, width: int) -> bytes:
     return whole.to_bytes(width, "big", signed=True)
 
 
-def shape_of(case: Case, of: str, said: Said, told: Said) -> tuple[Any, ...]:
+def shape_of(case: Case, of: str, said: Said, taken: Said) -> tuple[Any, ...]:
     """The shape of a tensor, "*" where rows have lengths of their own."""
-    sizes = told.get("fixed", ((),))[0]
+    sizes = taken.get("fixed", ((),))[0]
     sizes = sizes if isinstance(sizes, tuple) else (sizes,)
     dims: tuple[Any, ...] = ("*",) * levels_of(case["shape"], case["change"], case["leaf"])
     if sizes and sizes != (None,):
         dims = tuple("*" if size is None else size for size in sizes)
-    if "pad" in told:
-        dims = (told["pad"][0], *dims[1:])
+    if "pad" in taken:
+        dims = (taken["pad"][0], *dims[1:])
     width = int(of.removeprefix("bytes")) if of.startswith("bytes") and "hash" not in said else None
     return ("B", *dims, *([] if width is None else [width]))
 
@@ -300,13 +300,13 @@ class Column:
         return self.asked.tensor_name or self.name + SHAPES[self.case["shape"]].member
 
     @functools.cached_property
-    def told(self) -> tuple[list[Any], str, Said]:
+    def taken(self) -> tuple[list[Any], str, Said]:
         """Rows, type and what is asked, as the oracle takes them."""
         return as_oracle_takes(self.case, self.said, self.rows)
 
     def made(self, numbers: Sequence[int]) -> Made:
         """What must be delivered of some rows."""
-        rows, leaf, said = self.told
+        rows, leaf, said = self.taken
         return oracle.made([rows[number] for number in numbers], leaf, SHAPES[self.case["shape"]].depth, said)
 
     @property
@@ -317,12 +317,12 @@ class Column:
     @property
     def dtype(self) -> str:
         """The dtype of its tensor."""
-        return oracle.dtype_of(self.told[1], self.told[2])
+        return oracle.dtype_of(self.taken[1], self.taken[2])
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """The shape of its tensor."""
-        return shape_of(self.case, self.told[1], self.said, self.told[2])
+        return shape_of(self.case, self.taken[1], self.said, self.taken[2])
 
 
 @pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")

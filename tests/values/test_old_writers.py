@@ -128,9 +128,9 @@ def test_text_that_is_not_utf_8_is_told_with_its_row_and_can_be_replaced(tmp_pat
     names = pa.Array.from_buffers(pa.string(), 3, pa.array([b"ok", b"caf\xe9", b"ok"], pa.binary()).buffers())
     pq.write_table(pa.table({"city": names, "lists": pa.array([["a"]] * 3)}), path)
     city = read(path)["city"]
-    told = r"column 'city', row {} holds text that is not UTF-8: b'caf\\xe9'"
+    message = r"column 'city', row {} holds text that is not UTF-8: b'caf\\xe9'"
     for rows, place in ((city, 1), (city[1:], 0), (city.take(torch.tensor([0, 2, 1])), 2)):
-        with pytest.raises(fr.DataError, match=told.format(place)):
+        with pytest.raises(fr.DataError, match=message.format(place)):
             rows.to_strings()
     deep = fr.Jagged(city, torch.tensor([0, 1, 3]), name="tags")
     with pytest.raises(fr.DataError, match=r"column 'city', element 1 holds"):

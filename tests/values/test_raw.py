@@ -39,8 +39,10 @@ def test_what_has_no_such_bytes_is_refused_with_its_type(tmp_path: Path) -> None
         {"i": [1], "t": ["a"], "l": [[1.5]], "d": pa.array([decimal.Decimal(1)], pa.decimal128(5))}
     )
     pq.write_table(table, tmp_path / "x.parquet", store_decimal_as_integer=True)
-    for name, told in [("i", "int64"), ("t", "string"), ("l", "list<float64>"), ("d", r"decimal\(5, 0\)")]:
-        with pytest.raises(fr.DataError, match=rf"\.raw\(\) takes no column of type {told}: it takes values"):
+    for name, found in [("i", "int64"), ("t", "string"), ("l", "list<float64>"), ("d", r"decimal\(5, 0\)")]:
+        with pytest.raises(
+            fr.DataError, match=rf"\.raw\(\) takes no column of type {found}: it takes values"
+        ):
             fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col(name).raw())
 
 

@@ -53,9 +53,9 @@ def test_one_error_names_all_columns_with_nulls_and_the_line_that_masks_them(tmp
     names = ", ".join(f"'{name}'" for name in NULLS)
     line = f"columns=['*', fr.col({names}).mask_null()]"
     assert lines[0] == f"7 columns have nulls; {line} masks their nulls:"
-    for name, told in zip(NULLS, lines[1:], strict=True):
-        assert told.startswith(f"  '{name}': ")
-        assert f"(column '{name}', file '{tmp_path / '1.parquet'}')" in told, "the first that has some"
+    for name, found in zip(NULLS, lines[1:], strict=True):
+        assert found.startswith(f"  '{name}': ")
+        assert f"(column '{name}', file '{tmp_path / '1.parquet'}')" in found, "the first that has some"
     assert "footers count 2 nulls among 6 values" in lines[1]
     columns = eval(line.removeprefix("columns="), {"fr": fr})  # noqa: S307  (what a user would paste)
     assert len(list(fr.ParquetDataset(tmp_path, batch_size=6, columns=columns))) == 1
@@ -107,10 +107,10 @@ def test_footers_without_statistics_tell_nothing_and_the_first_null_is_an_error_
 def test_what_is_wrong_is_told_with_the_columns_whose_nulls_footers_do_not_count(tmp_path: Path) -> None:
     table: dict[str, Any] = {"a": [1, None], "b": ["x", "y"], "c": [[1], [2]], "d": [1, 2], "e": [1, None]}
     write(tmp_path, table, write_statistics=["a", "d"])
-    told = refusal(tmp_path)
-    assert told.startswith("footers count 1 null among 2 values; ")
+    found = refusal(tmp_path)
+    assert found.startswith("footers count 1 null among 2 values; ")
     assert (
-        "masks its nulls; footers don't count the nulls of 'b', 'e': one is an error when it is read" in told
+        "masks its nulls; footers don't count the nulls of 'b', 'e': one is an error when it is read" in found
     )
     for columns in (["a", "d"], ["a", fr.col("b", "e").mask_null()]):
         assert "don't count" not in refusal(tmp_path, columns=columns)
@@ -133,8 +133,8 @@ def test_the_schema_tells_how_many_nulls_there_are(tmp_path: Path) -> None:
     schema = fr.ParquetDataset(tmp_path, batch_size=1, columns=columns, rows=[[0, 1]]).schema
     counts = {name: field.null_count for name, field in schema.items()}
     lacking = 2  # rows of the file that has none of these
-    told = {"integer": 2, "text": 3, "truth": 2, "list": 2, "element": 2, "texts": 2}
-    assert {name: counts[name] for name in told} == {name: count + lacking for name, count in told.items()}
+    found = {"integer": 2, "text": 3, "truth": 2, "list": 2, "element": 2, "texts": 2}
+    assert {name: counts[name] for name in found} == {name: count + lacking for name, count in found.items()}
     assert counts["deep"] is None, "what is null in lists of lists may be an empty list"
     assert counts["only"] == 1 + 6
     assert counts["both"] == counts["integer"] + counts["only"]
@@ -170,8 +170,8 @@ def test_one_error_names_all_columns_that_are_null_in_a_file_and_the_line_that_m
     lines = refusal(tmp_path).splitlines()
     line = "columns=['*', fr.col('number', 'text', 'list', 'truth').mask_null()]"
     assert lines[0] == f"4 columns have nulls; {line} masks their nulls:"
-    for name, told in zip(names, lines[1:], strict=True):
-        assert told == (
+    for name, found in zip(names, lines[1:], strict=True):
+        assert found == (
             f"  '{name}': all of it is null, as its type says; .mask_null() or .fill_null(value) says what "
             f"happens to it (column '{name}', file '{tmp_path / '1.parquet'}')"
         )
@@ -191,9 +191,9 @@ def test_one_table_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
     ):
         (tmp_path / day).mkdir()
         write(tmp_path / day, table)
-    told = refusal(tmp_path, columns=["*", fr.col("day").from_path()])
+    found = refusal(tmp_path, columns=["*", fr.col("day").from_path()])
     line = "columns=[..., '!drift', '!kind', '!gone', fr.col('nulls').mask_null()]"
-    assert told.startswith(
+    assert found.startswith(
         f"5 columns can't be delivered; {line} leaves out what can't be delivered, and masks"
     )
     for words in (
@@ -204,8 +204,8 @@ def test_one_table_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
         "fr.col('gone').optional().mask_null() allows files without it",
         "'day': fr.col('day').from_path(): all of it is null, as of one that is null in the file's path",
     ):
-        assert words in told, words
-    assert "fr.col('kind').cast" not in told, "a text is cast to no number"
+        assert words in found, words
+    assert "fr.col('kind').cast" not in found, "a text is cast to no number"
 
 
 @each_of(

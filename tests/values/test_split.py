@@ -52,9 +52,9 @@ def test_files_that_lack_it_or_hold_nulls_alone_agree(tmp_path: Path) -> None:
 
 def test_what_holds_no_texts_is_refused_with_its_type(tmp_path: Path) -> None:
     pq.write_table(pa.table({"i": [1], "l": [["a"]]}), tmp_path / "x.parquet")
-    for name, told in (("i", "int64"), ("l", "list<string>")):
+    for name, found in (("i", "int64"), ("l", "list<string>")):
         with pytest.raises(
-            fr.DataError, match=rf"\.split\(\) takes no column of type {told}: it takes texts"
+            fr.DataError, match=rf"\.split\(\) takes no column of type {found}: it takes texts"
         ):
             fr.ParquetDataset(tmp_path, batch_size=1, columns=fr.col(name).split(","))
     write(tmp_path / "x.parquet", ["a"])
