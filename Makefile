@@ -290,6 +290,18 @@ sanitize: ## Run the core's tests under the address sanitizer, with a nightly to
 	RUSTFLAGS=-Zsanitizer=address cargo +nightly test -p fastresume --lib $(LOCKED) --target-dir target/sanitize \
 	  --target $$(rustc -vV | sed -n 's/^host: //p')
 
+# What Miri runs in some minutes: the memory with its pages, the slots of batches, intervals, and some of `simd`, whose plain
+# paths it runs, since it reports no features of the processor. Left out are the tests that read files, run threads, call C
+# (zstd), or take Miri minutes each: the rest of `simd`, decoders, and the corpus of `fuzz`.
+MIRI_TESTS := memory:: intervals:: batch::fetches:: batch::slots::interleave:: batch::slots::jagged:: batch::slots::row_ids:: \
+  simd::expand:: simd::gather::tests::a_lookup simd::feistel::tests::a_hash simd::scatter::tests::numbers arrow::array::
+MIRI_SLOW := what_is_kept_and_what large_memory pages_that_grow many_pairs the_greatest_of_any
+
+.PHONY: miri
+miri: ## Look for undefined behaviour and leaks with Miri, TESTS='order::' for other tests; nightly with miri and rust-src
+	MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p fastresume --lib $(LOCKED) --target-dir target/miri \
+	  -- $(or $(TESTS),$(MIRI_TESTS)) $(addprefix --skip ,$(MIRI_SLOW))
+
 # Models are compiled with shuttle's locks and threads, which nothing else is compiled with.
 .PHONY: models
 models: ## Run what threads wait for in thousands of orders of the threads: a wake-up that is lost is a deadlock

@@ -2,8 +2,8 @@
 
 use memmap2::MmapMut;
 
-/// Asks for huge pages, which a system need not have.
-#[cfg(target_os = "linux")]
+/// Asks for huge pages, which a system need not have: Miri has none.
+#[cfg(all(target_os = "linux", not(miri)))]
 pub fn ask_for_huge_pages(map: &MmapMut) {
     let _ = map.advise(memmap2::Advice::HugePage);
 }
@@ -19,7 +19,7 @@ pub fn lengthen(map: &mut MmapMut, bytes: usize) -> bool {
 }
 
 /// Asks for nothing: pages are as the system has them.
-#[cfg(not(target_os = "linux"))]
+#[cfg(any(not(target_os = "linux"), miri))]
 pub fn ask_for_huge_pages(_map: &MmapMut) {}
 
 /// Whether a map was made longer: the system can't.

@@ -193,11 +193,12 @@ unsafe fn gather_eight<P: Pod>(table: &[P], indices: x86::__m256i) -> [P; 8] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_files::tried;
 
     #[test]
     fn a_lookup_gives_what_indexing_does_and_refuses_what_that_would() {
         let table: Vec<u32> = (0..300).map(|index| index * 7).collect();
-        for length in 0..300_u32 {
+        for length in tried(0..300_u32, 40) {
             let indices: Vec<u32> = (0..length).map(|index| (index * 31 + length) % 300).collect();
             let mut output = vec![0; indices.len()];
             assert!(gather(&table, &indices, &mut output));
