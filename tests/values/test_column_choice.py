@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,58 @@ def test_what_a_mark_stands_before_is_left_out(file: Path, columns: Any, expecte
 
 def test_columns_are_left_out_of_a_stack_too(file: Path) -> None:
     assert keys(file, ["a2", fr.stack(fr.col("a*", "!a2"), name="m")]) == ["a2", "m"]
+
+
+def of_stack(path: Path, *parts: Any) -> tuple[str, ...]:
+    """The columns of a matrix."""
+    return fr.ParquetDataset(path, batch_size=2, columns=fr.stack(*parts, name="m")).schema["m"].columns
+
+
+def test_a_mark_in_a_stack_means_what_it_means_in_columns(file: Path) -> None:
+    """Before, `!a2` beside `a*` was all columns but a2, so that a label came into the features."""
+    for texts, expected in [
+        (("a*", "!a2"), ("a1", "a3")),
+        ((["!a2", "a*"],), ("a1", "a3")),
+        (("!s", "!user*", "!!odd", "!a[12]"), ("a3",)),
+        (("a3", "a*"), ("a3", "a1", "a2")),
+        (("a1", "!odd"), ("a1", "!odd")),
+    ]:
+        assert of_stack(file, *texts) == expected
+
+
+def test_a_mark_in_a_stack_leaves_out_of_all_names_and_of_no_expression(file: Path) -> None:
+    clipped = fr.col("a2").clip(0, 1)
+    assert of_stack(file, "a*", clipped, "!a2") == ("a1", "a3", "a2")
+    assert of_stack(file, "!a[23]", clipped, "a*", fr.col("a3"), "user*") == (
+        "a2",
+        "a1",
+        "a3",
+        "user",
+        "user.id",
+    )
+    assert fr.stack("*", clipped, "!a2").equals(fr.stack(fr.col("*", "!a2"), clipped))
+    with pytest.raises(
+        TypeError, match=r"'!a2' leaves out of names and patterns beside it.*: write fr.stack\('\*', '!a2'"
+    ):
+        fr.stack(fr.col("a*").clip(0, 1), "!a2")
+
+
+def test_a_stack_has_no_column_twice_by_the_way(file: Path) -> None:
+    """Twice is what two expressions make of it, or what is named so; a pattern adds nothing again."""
+    a1, clipped = fr.col("a1"), fr.col("a1").clip(0, 1)
+    assert of_stack(file, clipped, fr.col("a*").clip(0, 2)) == ("a1", "a1", "a2", "a3")
+    assert of_stack(file, "a1", clipped) == ("a1", "a1")
+    for parts, advice in [
+        (("a*", clipped), "fr.col('a*', '!a1')"),
+        ((clipped, "a*"), "fr.col('a*', '!a1')"),
+        ((fr.col("a*"), fr.col("!a2")), "fr.col('a*', '!a2')"),
+        ((a1, fr.col("no").optional(), a1), "fr.col('a1')"),
+        ((fr.col("a*").clip(0, 1), clipped), "fr.col('a*', 'a1').clip(0, 1)"),
+    ]:
+        with pytest.raises(
+            ValueError, match=rf"the column 'a1' twice, by .*: {re.escape(advice)} has it once"
+        ):
+            of_stack(file, *parts)
 
 
 def test_a_name_that_leaves_nothing_out_is_refused(file: Path) -> None:

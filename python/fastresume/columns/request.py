@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import NamedTuple
 
 import fastresume._core as _core
@@ -33,9 +34,28 @@ class ColumnRequest(NamedTuple):
         Raises:
             DataError: if a column is missing, differs between files or can't become what is asked.
             SourceError: if a file can't be read whose values a dictionary holds.
-            ValueError: if tensors have one name, or a value does not fit.
+            ValueError: if tensors have one name, a matrix has a column twice, or a value does not fit.
         """
-        return _core.Layout(manifest, columns=self.columns, nulls=self.nulls, known=self.known)
+        made = _core.Layout(manifest, columns=self.columns, nulls=self.nulls, known=self.known)
+        columns = {field.name: field.columns for field in made.fields}
+        for entry in self.columns or ():
+            if isinstance(entry, Stack) and len(set(columns[entry.name])) < len(columns[entry.name]):
+                self._refuse_twice(manifest, entry)
+        return made
+
+    def _refuse_twice(self, manifest: _core.Manifest, stack: Stack) -> None:
+        """Refuses a matrix with a column that two parts make the same of, or that a pattern adds again."""
+        seen: dict[str, list[Column]] = {}
+        for part in stack.parts:
+            alone = [replace(stack, parts=(part,))]
+            try:
+                (field, *_) = _core.Layout(manifest, columns=alone, nulls=self.nulls, known=[]).fields
+            except ValueError:  # it is optional, and no file has it
+                continue
+            for column in field.columns:
+                for other in seen.setdefault(column, []):
+                    _check_differ(stack, column, other, part)
+                seen[column].append(part)
 
     @property
     def expressions(self) -> list[Column]:
@@ -83,6 +103,21 @@ class ColumnRequest(NamedTuple):
         """The names of columns whose values are in the files' paths, each once."""
         found = [name for column in self.expressions if column.rules.from_path for name in column.names]
         return list(dict.fromkeys(found))
+
+
+def _check_differ(stack: Stack, column: str, one: Column, other: Column) -> None:
+    """Refuses that two parts make the same of a column, or that a pattern adds it as it is."""
+    if repr(one.rules) == repr(other.rules):
+        names, rules = dict.fromkeys([*one.names, *other.names]), one.rules
+    else:
+        broad = [part for part in (one, other) if not repr(part.rules) and column not in part.names]
+        if not broad:
+            return
+        names, rules = dict.fromkeys([*broad[0].names, f"!{column}"]), broad[0].rules
+    raise ValueError(
+        f"{stack.text} has the column {column!r} twice, by {one.text} and by {other.text}: "
+        f"{Column(*names)!r}{rules!r} has it once"
+    )
 
 
 def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:

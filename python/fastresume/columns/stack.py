@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fastresume.columns.column import LONGEST, Column
@@ -51,6 +52,9 @@ class Stack:
 def stack(*parts: str | Column | Sequence[str | Column], name: str = "dense") -> Stack:
     """Columns of one dtype side by side, as a matrix `[B, k]`, in the order of `parts`.
 
+    Names and patterns mean what they mean in `columns=`: each column once, and without those after a `!`.
+    `stack("*", "!label")` is all columns but the label. What `fr.col` names is untouched by that.
+
     Where nulls are masked, `name + "_valid"` is the mask `[B, k]`: of all of its columns, or of none.
 
     Args:
@@ -59,7 +63,8 @@ def stack(*parts: str | Column | Sequence[str | Column], name: str = "dense") ->
         name: of the tensor.
 
     Raises:
-        TypeError: if a part is something else.
+        TypeError: if a part is something else, or a `!` has no name or pattern beside it to leave columns out
+            of.
         ValueError: if there are none, or a part makes a separate tensor (`.alias`, `.pad`).
 
     Examples:
@@ -71,12 +76,30 @@ def stack(*parts: str | Column | Sequence[str | Column], name: str = "dense") ->
         raise ValueError(
             f"fr.stack(name={name!r}) holds no column: name some, as fr.stack('i_*', name={name!r})"
         )
-    found = []
-    for part in listed(parts):
-        kinds = "names, patterns and fr.col(...)"
-        column = part if isinstance(part, Column) else Column(*checked_names("fr.stack", (part,), kinds))
-        for said, method in ((column.tensor_name, "alias"), (column.rules.pad, "pad")):
-            if said is not None:
-                raise ValueError(f"fr.stack: {column.text} can't be a part of a matrix, with .{method}")
-        found.append(column)
+    given = [_checked(part) for part in listed(parts)]
+    texts = [part for part in given if isinstance(part, str)]
+    left_out = [text for text in texts if text.startswith("!")]
+    if left_out and len(left_out) == len(texts) < len(given):
+        first = left_out[0]
+        raise TypeError(
+            f"fr.stack: {first!r} leaves out of names and patterns beside it, and there are none: "
+            f"write fr.stack('*', {first!r}, ...), or fr.col('*', {first!r}) with methods"
+        )
+    found: list[Column] = []
+    for _, run in groupby(given, type):
+        side_by_side = list(run)
+        own = [part for part in side_by_side if isinstance(part, str)]
+        found += [part for part in side_by_side if isinstance(part, Column)]
+        if not set(own) <= set(left_out) or (own and left_out == texts):
+            found.append(Column(*own, *(text for text in left_out if text not in own)))
     return Stack(tuple(found), name)
+
+
+def _checked(part: object) -> str | Column:
+    """A part that a matrix may have."""
+    if not isinstance(part, Column):
+        return checked_names("fr.stack", (part,), "names, patterns and fr.col(...)")[0]
+    for said, method in ((part.tensor_name, "alias"), (part.rules.pad, "pad")):
+        if said is not None:
+            raise ValueError(f"fr.stack: {part.text} can't be a part of a matrix, with .{method}")
+    return part
