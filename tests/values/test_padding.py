@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -340,3 +341,32 @@ def test_any_rows_of_any_selection_are_padded(lists: Dataset) -> None:
         assert_all(batch, cells)
     assert_all(dataset.read_rows([5, 102, 0, 51, 5]), cells)
     assert_all(dataset.batch_at(3, 1), cells)
+
+
+@each_of("dtype", ["bool", "uint8", "int8", "int64", "float16", "bfloat16", "float32", "float64"])
+def test_to_padded_takes_the_values_that_pad_takes(dtype: str) -> None:
+    """Before, `to_padded(value=0.5)` of integers padded with 0, and `value=-1` of bytes with 255."""
+    table = pa.table({"l": pa.array([[True, False], [True]])})
+    column = fr.col("l") if dtype == "bool" else fr.col("l").cast(getattr(torch, dtype))
+    rows = fr.ArrowDataset(table, batch_size=2, columns=column).peek()["l"]
+    taken = 0
+    for value in (0, 1, -1, 2, 255, 256, 257, 2**24 + 1, 2**53 + 1, 2**63, True, False, 0.5, -1.9, 3.0, -0.0):
+        taken += is_taken_by_both(table, column, rows, value)
+    for value in (65520.0, 2.0**24 + 1, 1e39, -1e300, float("nan"), float("inf"), -float("inf")):
+        taken += is_taken_by_both(table, column, rows, value)
+    assert 4 <= taken < 23
+
+
+def is_taken_by_both(table: pa.Table, column: Any, rows: fr.Jagged, value: Any) -> bool:
+    """Whether both ways to pad take a value; they pad with the same, or refuse it in the same words."""
+    refusal = re.escape(f"the pad value {value} does not fit, the values are ") + r"\w+$"
+    try:
+        expected = fr.ArrowDataset(table, batch_size=2, columns=column.pad(2, value)).peek()["l"]
+    except ValueError:
+        with pytest.raises(ValueError, match=refusal):
+            rows.to_padded(value=value)
+        return False
+    found = rows.to_padded(value=value)
+    assert found.dtype == expected.dtype
+    assert torch.equal(found.view(torch.uint8), expected.view(torch.uint8))
+    return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
@@ -18,6 +19,9 @@ from fastresume.options.checks import at_least, number
 from fastresume.options.device import check_move
 from fastresume.options.hints import METHODS_OF_JAGGED
 from fastresume.options.unknown import refuse_attribute, takes_no_other
+
+MAX_EXACT = 2.0**53
+"""Floats that are whole are integers up to this."""
 
 PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
@@ -161,7 +165,8 @@ class Jagged:
             side: where a row is filled up: after its elements ("right") or before them ("left").
 
         Raises:
-            ValueError: if a row has more elements, or `length` is below 0.
+            ValueError: if a row has more elements, `length` is below 0, or the type of the values can't hold
+                `value`, as for `.pad()` of a column.
             TypeError: for a `Jagged` of a `Jagged`; if `length` is no integer, or `value` no number.
 
         Examples:
@@ -175,6 +180,10 @@ class Jagged:
         if side not in ("right", "left"):
             raise ValueError(f"side must be 'right' or 'left', found {side!r}")
         filling = number("value", value)
+        if not _holds(self.values.dtype, filling):
+            raise ValueError(
+                f"the pad value {filling} does not fit, the values are {dtype_name(self.values.dtype)}"
+            )
         lengths = self.lengths
         longest = int(lengths.max()) if len(lengths) else 0
         width = longest if length is None else at_least(0, "length", length)
@@ -445,6 +454,20 @@ class Jagged:
         is_nested = isinstance(self.values, Jagged)
         values = repr(self.values) if is_nested else f"{dtype_name(self.dtype)}[{len(self.values)}]"
         return f"Jagged(rows={len(self)}, values={values}{marks})"
+
+
+def _holds(dtype: torch.dtype, value: float) -> bool:
+    """Whether a type has a number, as `.pad()` asks: a whole one exactly, others as the nearest float."""
+    if isinstance(value, bool) and dtype != torch.bool:
+        return False
+    try:
+        held = torch.tensor(value, dtype=dtype).item()
+    except (RuntimeError, OverflowError, ValueError):  # torch's, of numbers beyond the type
+        return False
+    if held == value:
+        return True
+    is_whole = float(value).is_integer() and (isinstance(value, int) or abs(value) <= MAX_EXACT)
+    return dtype.is_floating_point and not is_whole and math.isfinite(held) == math.isfinite(value)
 
 
 def _marked(values: list[Any], marks: list[Any]) -> list[Any]:
