@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
 from fastresume.options.checks import path_generations, quoted
+from fastresume.sources.saved_dataset import check_met, data_files
 from fastresume.sources.schema import arrow, check_names, footer_of, schema_of
 
 if TYPE_CHECKING:
@@ -61,10 +62,14 @@ class IpcFiles:
 
         Raises:
             SourceError: if one names no file, or a file can't be read.
-            DataError: if a file is damaged or none of Arrow's, or has other columns than the first one.
+            DataError: if a file is damaged or none of Arrow's, has other columns than the first one, or is no
+                data file of the saved dataset in its folder.
         """
-        listed = _core.ArrowSchemas.list(path_generations(source), stores)
-        (first, message), *others = listed.distinct()
+        named = [[file for path in some for file in data_files(path)] for some in path_generations(source)]
+        each = [path for some in named for path in some]
+        listed = _core.ArrowSchemas.list(named, stores)
+        (first, message), *others = distinct = listed.distinct()
+        check_met((path for path, _ in distinct), each)
         schema = _schema(message, first)
         for path, message in others:
             if not (own := _schema(message, path)).equals(schema):
@@ -76,6 +81,7 @@ class IpcFiles:
             files = listed.open(schema)
         except _core.DataError as error:  # of a type, it names the column alone
             raise _in_file(error, first) from None
+        check_met((path for path, *_ in files.parts()), each)
         return cls(files, schema_of(schema))
 
     def rows(self) -> _core.Rows:
