@@ -153,8 +153,9 @@ class ParquetDataset(RowsDataset):
 
     Warns:
         UserWarning: if what `cache` names can't be written or read; if footers tell of integers that a
-            `.cast()` does not hold; if no file has an `.optional()` column. That a file was found under two
-            names (hard links), so that its rows are delivered twice, the logger "fastresume" says.
+            `.cast()` does not hold; if no file has an `.optional()` column; if the index of a pandas frame is
+            delivered that nothing names. That a file was found under two names (hard links), so that its rows
+            are delivered twice, the logger "fastresume" says.
 
     Threads and forks: share a dataset between threads only if one of them iterates. A forked child
     continues from the cursor of the moment, on its own. Pickling takes the manifest along, so that no footer

@@ -221,6 +221,7 @@ class RowsDataset(FilesDataset):
         """Reads what was found of rows that were opened, after it warned of what a user may not expect."""
         asked.request.warn_of_absent(opened)
         asked.request.warn_of_misfits(found.spec.layout)
+        asked.request.warn_of_index(found.spec.layout)
         FilesDataset.__init__(self, found.spec)
         self._filter_report = found.report
         spec = self._spec

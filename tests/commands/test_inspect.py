@@ -97,6 +97,12 @@ def test_columns_that_stand_in_paths_are_told(tmp_path: Path, capsys: pytest.Cap
     assert "from_path" not in capsys.readouterr().out
 
 
+def test_the_index_of_a_frame_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"x": [1, 2], "__index_level_0__": [5, 6]}), tmp_path / "a.parquet")
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    assert "or columns='!__index_level_0__'" in capsys.readouterr().out
+
+
 def test_what_can_not_be_read_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "a.parquet").write_bytes(b"no parquet at all")
     assert cli.main(["inspect", str(tmp_path)]) == 2

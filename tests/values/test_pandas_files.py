@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,9 @@ WITH_NULLS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
+OF_INDEX = r"the index of the frame is the column '__index_level_0__': .* columns='!__index_level_0__'"
+
+
 def values(value: torch.Tensor | fr.Jagged) -> list[Any]:
     """What a user sees of it."""
     if isinstance(value, fr.Jagged):
@@ -101,7 +105,9 @@ def test_a_frame_comes_as_its_columns(
     tmp_path: Path, frame: pd.DataFrame, schema: str, expected: dict[str, Any]
 ) -> None:
     frame.to_parquet(tmp_path / "x.parquet")
-    dataset = fr.ParquetDataset(tmp_path, batch_size=len(frame))
+    has_index = "__index_level_" in schema
+    with pytest.warns(UserWarning, match=OF_INDEX) if has_index else contextlib.nullcontext():
+        dataset = fr.ParquetDataset(tmp_path, batch_size=len(frame))
     assert str(dataset.schema) == schema
     assert {name: values(value) for name, value in dataset.peek().items()} == expected
 
@@ -125,6 +131,20 @@ def test_the_index_is_left_out_by_its_name(tmp_path: Path) -> None:
     for columns in (["*", "!__index_level_*"], "!__index_level_0__", ["x"]):
         dataset = fr.ParquetDataset(tmp_path, batch_size=2, columns=columns)
         assert list(dataset.schema) == ["x"]
+
+
+def test_the_index_is_warned_of_where_a_pattern_delivers_it(tmp_path: Path) -> None:
+    """Before, ArrowDataset warned of the frame, and a stack of all columns of its file had the index."""
+    frame = pd.DataFrame({"x": [1, 2]}, index=pd.Index([5, 6]))
+    frame.to_parquet(tmp_path / "x.parquet")
+    for source in (fr.ParquetDataset, lambda _, **asked: fr.ArrowDataset(frame, **asked)):
+        for columns in (None, "*", ["x", fr.col("__index*").clip(0, 1)], fr.stack("*"), [fr.stack("!x")]):
+            with pytest.warns(UserWarning, match=OF_INDEX) as warned:
+                source(tmp_path, batch_size=2, columns=columns)
+            assert len(warned) == 1
+        for columns in ("x", "!__index_level_0__", "__index_level_0__", fr.stack("x", "__index_level_0__")):
+            dataset = source(tmp_path, batch_size=1, columns=columns, filter=fr.col("__index_level_0__") > 5)
+            assert len(dataset) == 1
 
 
 def test_a_column_that_is_all_null_is_told_with_what_masks_it(tmp_path: Path) -> None:

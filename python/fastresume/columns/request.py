@@ -93,6 +93,14 @@ class ColumnRequest(NamedTuple):
         for misfit in layout.misfits:
             warn(misfit)
 
+    def warn_of_index(self, layout: _core.Layout) -> None:
+        """Warns where the index of a pandas frame is delivered that nothing names: it is no feature."""
+        named = {entry for entry in self.columns or () if isinstance(entry, str)}
+        named.update(name for column in self.expressions for name in column.names)
+        message = index_in(name for field in layout.fields for name in field.columns if name not in named)
+        if message is not None:
+            warn(message)
+
     @property
     def optional(self) -> list[str]:
         """The names and patterns of columns that files may lack."""
@@ -103,6 +111,17 @@ class ColumnRequest(NamedTuple):
         """The names of columns whose values are in the files' paths, each once."""
         found = [name for column in self.expressions if column.rules.from_path for name in column.names]
         return list(dict.fromkeys(found))
+
+
+def index_in(columns: Iterable[str]) -> str | None:
+    """What is said of columns if one is the index of a pandas frame, as `to_parquet()` writes it."""
+    name = next((name for name in columns if name.startswith("__index_level_")), None)
+    if name is None:
+        return None
+    return (
+        f"the index of the frame is the column {name!r}: frame.reset_index(drop=True) leaves it out, "
+        f"or columns='!{name}'"
+    )
 
 
 def _check_differ(stack: Stack, column: str, one: Column, other: Column) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.amounts import in_units, plural
 from fastresume.columns.column import Column, col
-from fastresume.columns.request import Entry, column_request
+from fastresume.columns.request import Entry, column_request, index_in
 from fastresume.commands.opening import open_manifest
 from fastresume.sources.ipc_files import names_arrow
 
@@ -119,6 +119,8 @@ def shown(found: dict[str, Any]) -> str:
     lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     if found["drift"]:
         lines += ["", "where files differ, or can't be delivered as they are:", *found["drift"]]
+    if (index := index_in(tensor["name"] for tensor in found["columns"])) is not None:
+        lines += ["", index]
     if found["in_paths"]:
         read = ", ".join(f"fr.col({name!r}).from_path()" for name in found["in_paths"])
         lines += ["", f"their folders' names have values, too, which columns= may have: {read}"]

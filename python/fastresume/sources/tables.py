@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
-from fastresume.messages import warn
 from fastresume.options.checks import quoted
 from fastresume.sources.part import Part, groups
 from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
@@ -96,7 +95,7 @@ def _table(given: Any) -> pa.Table:
         raise TypeError(f"Arrow has no columns of what this {kind} holds: {text}") from None
     if reader is not None:
         # It is read once, and kept: some streams can't be read again.
-        return _with_warning_of_index(reader.read_all(), given)
+        return reader.read_all()
     if isinstance(given, str | os.PathLike):
         raise TypeError(f"source names both tables and the path {quoted(str(given))}: name one kind")
     raise TypeError(
@@ -117,14 +116,6 @@ def _check_objects(given: Any) -> None:
                 f"the column {quoted(name)} has Python objects, which are no values: leave it out, as "
                 f"frame.drop({quoted(name)}), or make strings or numbers of them"
             )
-
-
-def _with_warning_of_index(table: pa.Table, given: Any) -> pa.Table:
-    """The same table, with a warning if it has the index of a pandas frame as a column."""
-    index = [name for name in table.column_names if name.startswith("__index_level_")]
-    if index and type(given).__module__.partition(".")[0] == "pandas":
-        warn(f"the index of the frame is the column {index[0]!r}: frame.reset_index(drop=True) leaves it out")
-    return table
 
 
 def _hint(given: Any) -> str:
