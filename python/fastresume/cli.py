@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from fastresume._core import __version__
 from fastresume.bench import arguments as bench
@@ -88,16 +87,14 @@ def add_state(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the JSON of a state_dict(), a file of torch.save that holds one, or a directory of checkpoints",
     )
-    command.add_argument("path", metavar="PATH", nargs="*", help="files that it is compared with")
+    command.add_argument("path", metavar="PATH", nargs="*", default=[], help="files that it is compared with")
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run_state)
 
 
 def add_audit(command: argparse.ArgumentParser) -> None:
     """Add the arguments of `fastresume audit`."""
-    command.add_argument(
-        "directory", metavar="DIR", type=Path, help="where the logs are, or the run's directory"
-    )
+    command.add_argument("directory", metavar="DIR", help="where the logs are, or the run's directory")
     command.add_argument(
         "--start",
         metavar="STATE",
@@ -140,9 +137,9 @@ def run_state(given: argparse.Namespace) -> int:
 
 def run_audit(given: argparse.Namespace) -> int:
     """The exit status of `fastresume audit`. Its module is imported here: it needs numpy and torch."""
-    from fastresume.audit import command
+    from fastresume.commands import audit
 
-    return command.run(given)
+    return audit.run(given)
 
 
 def run_bench(given: argparse.Namespace) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import resource
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -293,7 +294,7 @@ def test_what_is_no_directory_is_refused_by_name(
 ) -> None:
     SPEC.write(tmp_path / "data")
     dataset = fr.ParquetDataset(tmp_path / "data", batch_size=4, world=(0, 1))
-    with pytest.raises(error, match="audit must be the path of a directory"):
+    with pytest.raises(error, match=r"audit (must be a|is an empty) path"):
         fr.Loader(dataset, audit=audit)  # type: ignore[arg-type]
 
 
@@ -307,3 +308,15 @@ def test_ranks_of_numpy_are_logged(tmp_path: Path) -> None:
     )
     assert len(list(fr.Loader(dataset, audit=tmp_path / "logs"))) == len(dataset)
     assert main(["audit", str(tmp_path / "logs")]) == 0
+
+
+def test_a_log_that_is_removed_while_the_job_runs_ends_it_at_the_next_batch(tmp_path: Path) -> None:
+    SPEC.write(tmp_path / "data")
+    dataset = fr.ParquetDataset(tmp_path / "data", batch_size=4, world=(0, 1))
+    batches = iter(fr.Loader(dataset, audit=tmp_path / "audit"))
+    next(batches)
+    shutil.rmtree(tmp_path / "audit")
+    with pytest.raises(
+        fr.SourceError, match=r"audit/rank-.*\.log: the delivery log was removed while the job"
+    ):
+        next(batches)

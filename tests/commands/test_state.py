@@ -174,6 +174,53 @@ def test_the_newest_state_of_a_directory_is_shown(
     for batch, number in zip(dataset, (7, 9), strict=False):
         checkpointer.save(number, loader=batch)
     assert step() == 2
+    assert cli.main(["state", str(run / "checkpoints" / "latest"), "--json"]) == 0, "a checkpoint by its name"
+    capsys.readouterr()
+    with next((run / "checkpoints").glob("step-*9-*/__0_0.distcp")).open("ab") as file:
+        file.write(b"more")
+    assert cli.main(["state", str(run), "--json"]) == 0
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["step"] == 1, "what restore takes"
+    assert "000009-000002 is not whole, and is passed over" in shown.err
     (tmp_path / "empty").mkdir()
     assert cli.main(["state", str(tmp_path / "empty")]) == 2
     assert "has no checkpoint" in capsys.readouterr().err
+
+
+def test_a_directory_from_which_restore_takes_nothing_says_why(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(place: Path) -> str:
+        assert cli.main(["state", str(place)]) == 2
+        return capsys.readouterr().err
+
+    for run in ("m", "z", "a"):
+        Checkpointer(tmp_path / "runs" / run).save(1, loader=fr.ParquetDataset(files, batch_size=8))
+    assert "directories in it have: a, m, z; name one of them" in said(tmp_path / "runs")
+    (saved,) = (tmp_path / "runs" / "a").glob("step-*")
+    saved.rename(saved.with_name("good"))
+    assert f"good is a checkpoint that must be called {saved.name}" in said(tmp_path / "runs" / "a")
+    (saved,) = (tmp_path / "runs" / "m").glob("step-*")
+    (saved / "__0_0.distcp").write_bytes(b"")
+    (saved / ".metadata").write_bytes(b"")
+    assert "no checkpoint of" in said(tmp_path / "runs" / "m")
+
+
+def test_only_the_file_is_missed_and_the_home_directory_is_found(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["state"])
+    assert "arguments are required: FILE\n" in capsys.readouterr().err
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(files)
+    dataset = fr.ParquetDataset(files, batch_size=8, world=(0, 1))
+    loader = fr.Loader(dataset, audit="~/run/audit")
+    Checkpointer("~/run/ck").save(1, loader=next(iter(loader)))
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["audit", "ck"]
+    assert not (files / "~").exists()
+    assert cli.main(["state", "~/run"]) == 0
+    assert cli.main(["audit", "~/run"]) == 0
+    (tmp_path / "other.json").write_text(json.dumps(state_of(files, 5)))
+    assert cli.main(["audit", "~/run", "--start", "~/other.json"]) == 0
+    assert "note: no run started from the state of --start, so" in capsys.readouterr().out

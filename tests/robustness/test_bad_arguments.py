@@ -342,3 +342,10 @@ def test_a_variable_of_the_environment_that_says_nothing_is_refused(
         patch.setenv(name, value)
         with pytest.raises(ValueError, match=said):
             fr.Loader(make(small_dataset))
+
+
+def test_every_argument_of_a_dataset_has_words_where_a_loader_is_given_it() -> None:
+    of_dataset, of_loader = (set(inspect.signature(of).parameters) for of in (fr.ParquetDataset, fr.Loader))
+    assert of_dataset - of_loader - {"paths"} <= set(OF_LOADER)
+    assert OF_LOADER["on_iter"] == "ParquetDataset(paths, on_iter='restart')"
+    assert (OF_LOADER["workers"], OF_LOADER["num_threads"]) == ("num_workers=", "threads=")

@@ -66,6 +66,11 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                 TypeError,
                 r"extra\['t'\]\['a'\] .*found Tensor: a tensor, .* is taken only at the top, as extra=",
             ),
+            (
+                lambda: made.restore(model=small(), strict=False),
+                TypeError,
+                r"restore has no argument strict=: write allow=\{'model'\}, which takes what fits",
+            ),
             (lambda: made.load, AttributeError, r"no attribute 'load': write \.restore\(\.\.\.\)"),
             (lambda: made.restored, AttributeError, r"did you mean \.restore\?"),
             (

@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shutil
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,30 @@ def test_nothing_is_begun_anew_where_checkpoints_were_or_are_below(directory: Pa
         with pytest.raises(fr.StateError, match=found):
             Checkpointer(tmp_path / parent).restore(model=small())
     (tmp_path / "runs/unreadable").chmod(0o700)
+
+
+def test_a_checkpoint_that_was_renamed_or_copied_is_named_and_nothing_starts_over(
+    directory: Path, tmp_path: Path
+) -> None:
+    Checkpointer(directory).save(1, model=small())
+    (saved,) = (entry.path for entry in Checkpointer(directory).entries())
+    copies = tmp_path / "copies"
+    shutil.copytree(saved, copies / "step-1000")
+    saved.rename(directory / "good")
+    for place, name in ((directory, "good"), (copies, "step-1000")):
+        told = rf"{place} has no checkpoint by its name, but {name} is .* must be called {saved.name}: rename"
+        with pytest.raises(fr.StateError, match=told):
+            Checkpointer(place).restore(model=small())
+        with pytest.raises(fr.StateError, match=rf"no checkpoint of step 7 .*; {name} is .* {saved.name}"):
+            Checkpointer(place).restore(model=small(), step=7)
+        with pytest.raises(ValueError, match=f"itself a checkpoint: rename it to {saved.name}, name its"):
+            Checkpointer(place / name)
+        (place / name).rename(place / saved.name)
+        assert Checkpointer(place).restore(model=small(), required=True) is not None
+    shutil.copytree(directory / saved.name, directory / "backup")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Checkpointer(directory).restore(model=small()) is not None, "a copy beside it is right"
 
 
 def test_a_manifest_that_does_not_say_who_wrote_it_is_whole(directory: Path) -> None:

@@ -39,7 +39,7 @@ from fastresume.audit.logged import Description, Logged
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin
 from fastresume.buffers import Intervals, of_buffer, of_words
-from fastresume.options.checks import is_address
+from fastresume.options.checks import one_path
 
 
 @dataclass
@@ -81,13 +81,7 @@ class DeliveryLog:
     """
 
     def __init__(self, directory: str | os.PathLike[str], spec: Logged) -> None:
-        if not isinstance(directory, (str, os.PathLike)):
-            raise TypeError(f"audit must be the path of a directory, found {directory!r}")
-        if not os.fspath(directory):
-            raise ValueError("audit must be the path of a directory, found ''")
-        if is_address(os.fspath(directory)):
-            raise ValueError(f"audit must be a local directory, found the address {str(directory)!r}")
-        self._directory = Path(directory)
+        self._directory = Path(one_path("audit", directory))
         self._spec = spec
         self._rank, self._world_size = spec.world.rank, spec.world.world_size
         self._segment: Mapping[str, Any] | None = None
@@ -172,6 +166,11 @@ class DeliveryLog:
             tip = None
         if tip is not None and tip.segment is self._segment and (tip.before, tip.after) == (before, after):
             return
+        if tip is not None and _is_removed(tip.file):
+            raise _core.SourceError(
+                f"{tip.file.path}: the delivery log was removed while the job ran, so that nothing can prove "
+                "it any more: start the job again, with an audit= directory that stays"
+            )
         # A write that a signal handler's exception interrupts leaves a file with an unknown end.
         self._tip = None
         if tip is None:
@@ -257,6 +256,11 @@ def _numbers(ranges: Intervals) -> list[int]:
 
 def _sum(one: int | None, other: int | None) -> int | None:
     return None if one is None or other is None else (one + other) % (1 << 64)
+
+
+def _is_removed(file: _File) -> bool:
+    # Some file systems count no links: there the name decides.
+    return os.fstat(file.descriptor).st_nlink == 0 and not file.path.exists()
 
 
 def _failure(path: Path, cause: OSError) -> _core.SourceError:

@@ -42,6 +42,11 @@ def audit(directory: Path, declared: Sequence[str] = ()) -> Report:
         if damage is not None:
             report.problem(damage, ["from there on it does not count: is there a copy of the file?"])
     report.logs = len(parts)
+    begun = {state_hash(start.cursor) for start in starts}
+    for number, text in enumerate(declared, 1):
+        if starts and state_hash(text) not in begun:
+            which = f" number {number}" if len(declared) > 1 else ""
+            report.note(f"no run started from the state of --start{which}, so that it proves nothing")
     if starts:
         names = [column.name for column in fields(Records)]
         records = Records(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})

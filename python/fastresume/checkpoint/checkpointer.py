@@ -414,8 +414,10 @@ class Checkpointer:
             if directory != self.directory:
                 raise ValueError(f"rank 0 saves into {self.directory}, and rank {rank} into {directory}")
         if files.is_there(self.directory / manifest.NAME):
+            needed = manifest.name_it_needs(self.directory.resolve())
+            renamed = "" if needed is None else f"rename it to {needed}, "
             raise ValueError(
-                f"{self.directory} is itself a checkpoint: name its parent, and restore(step=...)"
+                f"{self.directory} is itself a checkpoint: {renamed}name its parent, and restore(step=...)"
             )
         if self.directory.is_file():
             raise ValueError(f"{self.directory} is a file, not a directory: name one for the checkpoints")

@@ -210,6 +210,35 @@ class CheckpointDirectory:
             level = inner
         return found
 
+    def renamed(self) -> str:
+        """What to rename, if checkpoints here have other names than saves give; empty if none has."""
+        found = {
+            name: needed
+            for name in files.names_in(self.directory)[:_LOOKED_AT]
+            if not name.startswith(".")
+            and (needed := manifest.name_it_needs(self.directory / name)) is not None
+        }
+        renamed = [f"{name} is a checkpoint that must be called {needed}" for name, needed in found.items()]
+        return listed(renamed)
+
+    def check_empty(self) -> None:
+        """Refuses to start over where checkpoints were renamed, or where directories below have some.
+
+        Raises:
+            StateError: naming them.
+        """
+        if renamed := self.renamed():
+            raise _core.StateError(
+                f"{self.directory} has no checkpoint by its name, but {renamed}: rename it to resume, or "
+                "name another directory to start over"
+            )
+        if below := self.elsewhere():
+            names = listed([str(path.relative_to(self.directory)) for path in below])
+            raise _core.StateError(
+                f"{self.directory} has no checkpoint, but directories in it have: {names}; name one of them "
+                "to resume, or another directory to start over"
+            )
+
     def leftovers(self) -> list[Path]:
         """Files of checkpoints that were removed in part, the manifest first; no other files."""
         found = []

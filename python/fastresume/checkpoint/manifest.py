@@ -157,6 +157,18 @@ def parse_name(name: str) -> tuple[int, int] | None:
     return None if found is None else (int(found[1]), int(found[2]))
 
 
+def name_it_needs(directory: Path) -> str | None:
+    """The name that a renamed checkpoint needs; None if it has it, is a link, or is no checkpoint."""
+    try:
+        if not stat.S_ISDIR(directory.lstat().st_mode):
+            return None
+        found = Manifest.from_json((directory / NAME).read_bytes())
+    except (OSError, _core.StateError):
+        return None
+    name = directory_name(found.step, found.serial)
+    return None if name == directory.name else name
+
+
 def read(directory: Path) -> Manifest | None:
     """The manifest of a directory; None if there is no whole checkpoint.
 

@@ -222,9 +222,11 @@ class Restoring:
         if found is None and step is not None:
             steps = listed([str(entry.step) for entry in reversed(entries)], 20) or "none"
             what = "best checkpoint" if step == "best" else f"checkpoint of step {step}"
-            raise _core.StateError(
-                f"there is no {what} in {self.history.directory}; steps that are, the latest first: {steps}"
-            )
+            message = f"there is no {what} in {self.history.directory}; steps that are, the latest first: "
+            message += steps
+            if step == "best" and entries:
+                message += "; Checkpointer(..., best=('loss', 'min')) that saves with metrics= makes one"
+            raise _core.StateError("; ".join([message, *filter(None, [self.history.renamed()])]))
         if found is None:
             self._check_new(began_with)
             return None
@@ -233,24 +235,18 @@ class Restoring:
         return found, Timeline(found.serial, seen.serial, found.step, saved.record, has_place)
 
     def _check_new(self, began_with: int | None) -> None:
-        """Refuses to start over where there were checkpoints, or where directories below have some.
+        """Refuses to start over where there were checkpoints, or are some under other names or below.
 
         Raises:
             StateError: naming the directory, and those that have some.
         """
         directory = self.history.directory
-        if began_with != 0:
+        if began_with != 0 and not self.history.renamed():
             raise _core.StateError(
                 f"{directory} has no checkpoint any more: there were some when this Checkpointer was made, "
                 "or it has saved some; to start over, make another one"
             )
-        below = self.history.elsewhere()
-        if below:
-            names = listed([str(path.relative_to(directory)) for path in below])
-            raise _core.StateError(
-                f"{directory} has no checkpoint, but directories in it have: {names}; name one of them to "
-                "resume, or another directory to start over"
-            )
+        self.history.check_empty()
 
 
 def _some(texts: list[str]) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.commands.opening import open_manifest
+from fastresume.commands.state_file import newest, read
 from fastresume.messages import in_words
+from fastresume.options.checks import local_path
 from fastresume.state.cursor import Cursor
-from fastresume.state.state_file import newest, read
 
 FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 
@@ -22,7 +23,7 @@ FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if it is a state, and fits; 1 if it does not fit; 2 if it is none."""
     try:
-        path = newest(Path(given.file))
+        path = newest(Path(local_path(given.file)))
         cursor = read(path)
         found = {"file": str(path), **described(cursor)}
         if given.path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from fastresume.options.checks import at_least, local_path, one_path, path_or_address, quoted
+from fastresume.options.checks import at_least, one_path, path_or_address, quoted
 from fastresume.options.unknown import takes_no_other
 
 
@@ -52,10 +52,10 @@ class Cache:
 
     def __post_init__(self) -> None:
         if self.manifest is not None:
-            manifest = local_path(path_or_address("manifest of fr.Cache", self.manifest))
+            manifest = path_or_address("manifest of fr.Cache", self.manifest)
             object.__setattr__(self, "manifest", manifest)
         if self.data is not None:
-            object.__setattr__(self, "data", local_path(one_path("data of fr.Cache", self.data)))
+            object.__setattr__(self, "data", one_path("data of fr.Cache", self.data))
         if self.data_bytes is not None:
             most = at_least(1, "data_bytes of fr.Cache", self.data_bytes)
             object.__setattr__(self, "data_bytes", most)

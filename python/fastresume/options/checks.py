@@ -199,11 +199,11 @@ def local_path(path: str) -> str:
 
 
 def one_path(name: str, value: object) -> str:
-    """The path as a string.
+    """The path as a string, with the home directory for `~`.
 
     Raises:
         TypeError: if it is not one.
-        ValueError: if it is empty.
+        ValueError: if it is empty, or an address.
     """
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str):
@@ -212,7 +212,7 @@ def one_path(name: str, value: object) -> str:
         raise ValueError(f"{name} is an empty path")
     if is_address(path):
         raise ValueError(f"{name} must be a local path, found the address {path!r}")
-    return path
+    return local_path(path)
 
 
 def path_or_address(name: str, value: object) -> str:

@@ -258,7 +258,32 @@ OF_LOADER = {
     "batch_size": "ParquetDataset(paths, batch_size=n)",
     "shuffle": "ParquetDataset(paths, shuffle=True)",
     "seed": "ParquetDataset(paths, seed=n)",
-    "columns": "ParquetDataset(paths, columns=[...])",
+    **{
+        name: f"ParquetDataset(paths, {name}=...)"
+        for name in (
+            "columns",
+            "filter",
+            "rows",
+            "nulls",
+            "tail",
+            "world",
+            "lanes",
+            "groups",
+            "unit",
+            "cache",
+            "global_batch_size",
+            "bad_rows",
+            "on_change",
+            "storage_options",
+            "credentials",
+            "read_bytes",
+            "verify_checksums",
+        )
+    },
+    "on_iter": "ParquetDataset(paths, on_iter='restart')",
+    **dict.fromkeys(("rank", "world_size"), "ParquetDataset(paths, world=(rank, world_size))"),
+    **dict.fromkeys(("workers", "n_workers"), "num_workers="),
+    **dict.fromkeys(("num_threads", "n_threads"), "threads="),
     "pin_memory": "device='cuda'",
     "persistent_workers": "nothing: workers live as long as the loader",
     "worker_init_fn": "dataset.map(function), which runs in the workers",
@@ -281,6 +306,11 @@ OF_CHECKPOINTERS = {
     ),
     "async_save": "checkpointer.save(step, ..., wait=False)",
     "timeout": "timeout_seconds=n",
+}
+
+OF_RESTORE = {
+    "strict": "allow={'model'}, which takes what fits, or partial=True, which takes the parts that you pass",
+    "map_location": "nothing: values go to the devices of the parts that you pass",
 }
 
 METHODS_OF_CHECKPOINTERS = {
@@ -359,6 +389,7 @@ OF_CALLS = {
     "Mixture": OF_MIXTURES,
     "Loader": OF_LOADER,
     "Checkpointer": OF_CHECKPOINTERS,
+    "checkpointer.restore": OF_RESTORE,
     "fr.maxcompute.open": OF_MAXCOMPUTE,
     "fr.Shuffle": OF_SHUFFLES,
     "fr.Packed": OF_UNITS,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import of_words
-from fastresume.options.checks import integer, path_list, quoted
+from fastresume.options.checks import integer, local_path, path_list, quoted
 
 EPOCHS_COMPLETED = "__epochs_completed__"
 
@@ -49,7 +49,10 @@ class Listing:
         if moved is not None and not isinstance(moved, Mapping):
             raise TypeError(f"paths maps old paths to new ones, found {quoted(moved)}")
         self._moved = sorted(
-            ((os.fspath(old).rstrip("/"), os.fspath(new).rstrip("/")) for old, new in (moved or {}).items()),
+            (
+                (os.fspath(old).rstrip("/"), local_path(os.fspath(new)).rstrip("/"))
+                for old, new in (moved or {}).items()
+            ),
             key=lambda pair: -len(pair[0]),
         )
         self._spec = spec

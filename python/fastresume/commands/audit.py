@@ -13,9 +13,10 @@ from fastresume.amounts import plural
 from fastresume.audit.place import Place
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
+from fastresume.commands.state_file import newest, only_state, read
 from fastresume.messages import in_words
+from fastresume.options.checks import local_path
 from fastresume.state.cursor import KEY
-from fastresume.state.state_file import newest, only_state, read
 
 PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 
@@ -23,7 +24,7 @@ PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if all is proven, 1 if it is not, 2 if the logs can't be read."""
     try:
-        directory = logged(given.directory)
+        directory = logged(Path(local_path(given.directory)))
         report = audit(directory, [declared(text) for text in given.start])
     except (OSError, StateError) as cause:
         return _refuse(in_words(cause))
@@ -108,7 +109,7 @@ def declared(text: str) -> str:
     """
     is_text = text.lstrip().startswith("{")
     try:
-        cursor = only_state(json.loads(text), "it") if is_text else read(newest(Path(text)))
+        cursor = only_state(json.loads(text), "it") if is_text else read(newest(Path(local_path(text))))
         found = cursor.to_state()[KEY]
         Place(found)  # which says here what the audit does not understand
     except (OSError, ValueError) as cause:  # a StateError is also a ValueError

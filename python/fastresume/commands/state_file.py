@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,25 +12,52 @@ from typing import Any
 import fastresume._core as _core
 from fastresume.state.cursor import KEY, Cursor
 
+_MANIFEST = "manifest.json"
+"""Of a checkpoint, in its directory."""
+
 
 def newest(path: Path) -> Path:
-    """The file itself; for a directory the newest state in it: its last checkpoint, else its newest file.
+    """The file itself; for a directory the manifest of what `restore` takes from it, else its newest file.
 
     Raises:
-        StateError: if the directory has none, nor has one of those in it.
+        StateError: if the directory has none, nor has one of those in it; if all its checkpoints are damaged,
+            one has another name, or several directories in it have some.
         OSError: if it can't be read.
     """
     if not path.is_dir():
         return path
-    levels = ("", "*/", "*/*/")
-    saved = [file for level in levels for file in path.glob(f"{level}manifest.json")]
-    if saved:  # `Checkpointer` counts its saves in the names of their directories
-        return max(saved, key=lambda file: file.parent.name.rpartition("-")[2])
-    for level in levels:
+    if (path / _MANIFEST).exists():
+        return path / _MANIFEST
+    has_some = any(file for level in ("*/", "*/*/") for file in path.glob(f"{level}{_MANIFEST}"))
+    if has_some and (found := _restored(path)) is not None:
+        return found / _MANIFEST
+    for level in ("", "*/", "*/*/"):
         kept = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
         if kept:
             return max(kept, key=lambda file: (file.stat().st_mtime_ns, file.name))
     raise _core.StateError(f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file")
+
+
+def _restored(directory: Path) -> Path | None:
+    """The checkpoint that `restore` takes: of a directory, or of the one inside it that has some.
+
+    Raises:
+        StateError: if `restore` would refuse to start over there.
+    """
+    from fastresume.checkpoint.directory import CheckpointDirectory  # takes seconds, as it needs torch
+
+    history = CheckpointDirectory(directory.absolute())
+    seen, below = history.survey(), history.elsewhere()
+    if not seen.entries and not seen.torn and len(below) == 1:
+        history = CheckpointDirectory(below[0])
+        seen = history.survey()
+    for path in seen.torn:
+        sys.stderr.write(f"{path} is not whole, and is passed over\n")
+    entries = seen.usable()
+    if not entries:
+        history.check_empty()
+        return None
+    return entries[-1].path
 
 
 def read(path: Path) -> Cursor:
