@@ -29,8 +29,9 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
         The number of resumes that were compared.
 
     Raises:
-        TypeError: if `make_loader` is no function.
-        AssertionError: if a batch differs in order, tensors or state; the message names the first one.
+        TypeError: if `make_loader` is no function, or returns no loader.
+        AssertionError: if a batch differs in order, tensors or state; the message names the first one. If the
+            dataset has `on_iter="restart"`.
 
     Examples:
         >>> import fastresume as fr
@@ -45,6 +46,14 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
             "write lambda: fr.ParquetDataset(...)"
         )
     loader = make_loader()
+    if not isinstance(loader, Iterable):
+        raise TypeError(
+            f"make_loader must return a loader, found {type(loader).__name__}: is its `return` missing?"
+        )
+    if getattr(getattr(loader, "dataset", loader), "on_iter", None) == "restart":
+        raise AssertionError(
+            'the dataset has on_iter="restart": each iter() starts the pass over, so that it never resumes'
+        )
     first, second = list(loader), list(loader)
     if not first:
         raise AssertionError("the loader gives no batch")

@@ -246,3 +246,11 @@ def test_a_thousand_partitions_are_read_and_resumed(broker: Start) -> None:
     assert len(state["fastresume"]) < 50 * 1000
     rest = all_ids(resumed(kafka, state, 1))
     assert sorted(delivered + rest) == sorted(number for each in rows.values() for number in each)
+
+
+def test_several_addresses_say_how_topics_of_one_cluster_are_named() -> None:
+    addresses: Any = ["kafka://h:9/a", "kafka://h:9/b"]
+    with pytest.raises(
+        TypeError, match=r"one text, found 2 in a list: write topics .* as topic=\['a', 'b'\]"
+    ):
+        Settings(addresses, None, None)

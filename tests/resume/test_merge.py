@@ -396,3 +396,18 @@ def test_what_is_left_of_another_dataset_or_order_is_refused(
     for other in (make(write_dataset(plain_spec([40]))), make(small_dataset, **SHUFFLE.arguments)):
         with pytest.raises(fr.StateError):
             cursor.remaining(other)
+
+
+def test_states_whose_ranks_json_made_texts_say_so_and_are_not_shown(small_dataset: Dataset) -> None:
+    state = fr.ParquetDataset(small_dataset.directory, batch_size=4, world=(0, 1)).state_dict()
+    kept = json.loads(json.dumps({0: state, 1: state}))
+    with pytest.raises(TypeError, match="has texts as keys, as JSON makes them of ranks: write") as told:
+        fr.Cursor.merge(kept, world_size=2)
+    assert len(str(told.value)) < 200
+    loaded: Any = [state, state]
+    with pytest.raises(fr.StateError, match=r"2 in a list: pass one, or Cursor\.merge") as refused:
+        fr.Cursor.from_state(loaded)
+    assert len(str(refused.value)) < 300
+    text: Any = state["fastresume"].encode()
+    with pytest.raises(fr.StateError, match=r"write {'fastresume': text\.decode\(\)}"):
+        fr.Cursor.from_state(text)

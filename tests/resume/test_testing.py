@@ -234,6 +234,11 @@ def test_it_fails_where_there_is_nothing_to_compare() -> None:
         assert_exact_resume(list)
 
 
-def test_it_fails_on_a_dataset_that_always_begins_again(make_dataset: Make) -> None:
-    with pytest.raises(AssertionError, match="resumed after batch 0: 10 batches came, expected 9"):
+def test_what_can_not_resume_is_told_from_a_resume_that_is_not_exact(make_dataset: Make) -> None:
+    with pytest.raises(AssertionError, match=r'on_iter="restart": each iter\(\) starts the pass over'):
         assert_exact_resume(lambda: make_dataset(on_iter="restart"))
+    with pytest.raises(AssertionError, match="so that it never resumes"):
+        assert_exact_resume(lambda: fr.Loader(make_dataset(on_iter="restart")))
+    forgotten: Any = lambda: None  # noqa: E731
+    with pytest.raises(TypeError, match=r"make_loader must return a loader, found NoneType: is its `return`"):
+        assert_exact_resume(forgotten)

@@ -82,6 +82,11 @@ class Settings:
 
 
 def _parsed(address: object) -> tuple[str, list[str], dict[str, Any]]:
+    if isinstance(address, list | tuple):
+        raise TypeError(
+            f"the address must be one text, found {len(address)} in a {type(address).__name__}: write topics "
+            "of one cluster as topic=['a', 'b']"
+        )
     if not isinstance(address, str) or not address.startswith("kafka://"):
         # It may hold a secret.
         raise ValueError(f"the address must begin with kafka://: write {_FORM!r}")

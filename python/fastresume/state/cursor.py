@@ -239,6 +239,11 @@ class Cursor:
             64
         """
         states: Any = states_in_rank_order
+        if isinstance(states, Mapping) and states and all(map(_is_text_of_rank, states)):
+            raise TypeError(
+                "states_in_rank_order has texts as keys, as JSON makes them of ranks: write "
+                "{int(rank): state for rank, state in states.items()}"
+            )
         if isinstance(states, Cursor) or not isinstance(states, Iterable) or _is_state(states):
             raise TypeError(
                 "states_in_rank_order must be a list with one state per rank, or {0: state, 1: state, ...}, "
@@ -361,6 +366,9 @@ def _found(given: object) -> str:
         return f"the function {name}: call it, as {name}()"
     if callable(getattr(given, "state_dict", None)):
         return f"{quoted(given)}: write what its state_dict() returns"
+    if isinstance(given, list | tuple) and any(isinstance(one, Mapping) and KEY in one for one in given):
+        kind = type(given).__name__
+        return f"{len(given)} in a {kind}: pass one, or Cursor.merge(states) of ranks out of step"
     if not isinstance(given, (str, bytes, bytearray, os.PathLike)):
         return quoted(given)
     if isinstance(given, os.PathLike) or "{" not in str(given):
@@ -373,7 +381,7 @@ def _found(given: object) -> str:
     except (TypeError, ValueError, RecursionError):
         parsed = None
     if isinstance(parsed, dict) and isinstance(parsed.get(KEY), int):
-        return f"the text in one: write {{'{KEY}': text}}"
+        return f"the text in one: write {{'{KEY}': text{'' if isinstance(given, str) else '.decode()'}}}"
     return f"{type(given).__name__}: parse JSON by json.loads(...) first"
 
 
@@ -393,6 +401,10 @@ def _what_it_is(state: Mapping[Any, Any]) -> str:
     if "_snapshot" in state or "_num_yielded" in state:
         return ": it is one of torchdata's StatefulDataLoader, and of no use here: save batch.state_dict()"
     return f"; its keys are {_keys(state)}: pass what batch.state_dict() or loader.state_dict() returned"
+
+
+def _is_text_of_rank(key: object) -> bool:
+    return isinstance(key, str) and key.isdecimal()
 
 
 def _is_rank(key: object) -> bool:
