@@ -19,7 +19,7 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
-from fastresume.options.checks import at_least, positive, quoted
+from fastresume.options.checks import at_least, is_table, positive, quoted
 from fastresume.options.hints import METHODS_OF_DATASETS, OF_LOADER
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import default_threads
@@ -542,6 +542,8 @@ def _dataset_itself(given: object) -> ResumableDataset:
             ": write fr.ParquetDataset([path, other]) for rows one after another, or fr.Mixture({name: "
             "(dataset, weight), ...}, batch_size=n)"
         )
+    elif is_table(given) and not isinstance(given, type):
+        advice = ": write fr.Loader(fr.ArrowDataset(table, batch_size=n))"
     elif isinstance(given, Mapping):
         advice = ": write fr.Loader(fr.Mixture({name: (dataset, weight), ...}, batch_size=n))"
     found = type(given).__name__

@@ -58,6 +58,19 @@ def test_files_that_need_nothing_are_read_with_nothing(
     assert "1 file, 1 row group, 3 rows" in output
 
 
+def test_files_without_rows_or_columns_have_nothing_to_paste(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq.write_table(pa.table({"x": pa.array([], pa.int64())}), tmp_path / "a.parquet")
+    assert cli.main(["inspect", str(tmp_path / "a.parquet")]) == 0
+    told = capsys.readouterr().out
+    assert "there are no rows" in told
+    assert "to paste" not in told
+    pq.write_table(pa.table([[1], [2]], names=["x", "x"]), tmp_path / "b.parquet")
+    assert cli.main(["inspect", str(tmp_path / "b.parquet")]) == 2
+    assert "two columns have this name" in capsys.readouterr().err
+
+
 def test_what_footers_do_not_count_is_said_and_masked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

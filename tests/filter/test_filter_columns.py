@@ -92,7 +92,7 @@ def test_an_expression_of_pyarrow_may_join_paths_and_values(parts: Path) -> None
 def test_a_column_of_paths_is_none_where_nobody_asks_for_it(parts: Path) -> None:
     with pytest.raises(fr.DataError, match="no column matches 'day'"):
         kept_rows(parts, filter=day == 1, columns=["*", fr.col("region").from_path()])
-    with pytest.raises(fr.DataError, match="pyarrow can't apply the filter"):
+    with pytest.raises(fr.DataError, match=r"'day'; .* fr.col\('day'\).from_path\(\) is what"):
         kept_rows(parts, filter=pc.field("day") == 1, columns=["*", fr.col("region").from_path()])
     with pytest.raises(TypeError, match="column 'region' of the type string can't be compared with 1"):
         kept_rows(parts, filter=region == 1, **BOTH)

@@ -352,7 +352,7 @@ def test_what_makes_no_units_is_refused_by_name(broker: Start) -> None:
     kafka, _ = started(broker)
     with pytest.raises(fr.DataError, match="takes columns of lists of values, found for 'id'"):
         opened(kafka, fr.Packed("id", length=4), 2)
-    with pytest.raises(fr.DataError, match=r"no tensor of that name: columns=\['tokens'\] has it"):
+    with pytest.raises(fr.DataError, match=r"no tensor of that name: columns=\['tokens'\] has all"):
         opened(kafka, PACKED, 2, columns=["twice"])
     with pytest.raises(ValueError, match="would leave out 'id'"):
         opened(kafka, PACKED, 2, columns=["tokens", "id"])

@@ -54,8 +54,15 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     for path, unit, kind, words in cases:
         with pytest.raises(kind, match=words):
             opened(path, unit, batch_size=1)
-    with pytest.raises(fr.DataError, match=r"no tensor of that name: columns=\['tokens'\] has it"):
+    with pytest.raises(fr.DataError, match=r"no tensor of that name: columns=\['tokens'\] has all"):
         opened(directory, fr.Packed("tokens", length=2), batch_size=1, columns=["cost"])
+    with pytest.raises(fr.DataError, match=r"found for 'tok\*': a pattern: it takes names, as fr\.Packed"):
+        opened(directory, fr.Packed("tok*", length=2), batch_size=1)
+    with (
+        pytest.warns(UserWarning, match="rest='pad' keeps them"),
+        pytest.raises(ValueError, match=r"tokens, and no file has enough for one of length=1000: name a sma"),
+    ):
+        opened(directory, fr.Packed("tokens", length=1000), batch_size=1)
     with pytest.raises(fr.DataError, match=r"shape \['B', 4\]: leave out what gives its rows one length"):
         opened(directory, fr.Packed("tokens", length=2), batch_size=1, columns=[fr.col("tokens").pad(4)])
     with pytest.raises(fr.DataError, match=r"an element of a list is null.*fill_null\(value\)"):

@@ -116,7 +116,7 @@ def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any)
         ({"rows": [range(3, 9)]}, ValueError, r"rows must be intervals.*write \[3, 9\] for range\(3, 9\)"),
         ({"rows": [range(3, 5), range(7, 9)]}, ValueError, r"write \[3, 5\] for range\(3, 5\)"),
         ({"rows": "x > 3"}, TypeError, "a boolean mask, row numbers or a Split, found 'x > 3'"),
-        ({"rows": 0.9}, ValueError, r"a Split, found 0\.9: write .*for each of the 103 rows, or fr\.Split\("),
+        ({"rows": 0.9}, TypeError, r"a Split, found 0\.9: write rows=\[\[0, 103\]\], or fr\.Split\("),
         ({"rows": []}, ValueError, "no batch would come from 0 of 103 rows"),
         ({"rows": [[7, 11]]}, ValueError, "no batch would come from 4 of 103 rows: a global batch has 5"),
         ({"rows": fr.Split(0.3, 0.3)}, ValueError, "no batch would come from 0 of 103 rows"),

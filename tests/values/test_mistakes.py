@@ -6,11 +6,13 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -78,6 +80,23 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "compares a column with a value; rows= takes a mask",
     ),
     "several values": (lambda: x == [1, 2], TypeError, ".isin([...]) asks for several values"),
+    "a decimal": (lambda: x == Decimal("0.1"), TypeError, "field(name) == decimal.Decimal('0.1')"),
+    "tensors": (lambda: x.isin(torch.tensor([1, 2])), TypeError, ".isin(tensor.tolist()) for several"),
+    "NaN": (
+        lambda: x.is_nan,
+        AttributeError,
+        "write filter=~pyarrow.compute.is_nan(pyarrow.compute.field(na",
+    ),
+    "a filled NaN": (
+        lambda: x.fill_nan,
+        AttributeError,
+        "write batch[name].nan_to_num() in dataset.map(func",
+    ),
+    "an empty code": (
+        lambda: x.codes().fill_null(""),
+        TypeError,
+        "fill_null takes a code, which is a number",
+    ),
     "a tensor": (lambda: x == torch.tensor(1), TypeError, "write its .item()"),
     "minus": (lambda: -x, TypeError, "expressions have no arithmetic"),
     "an index": (lambda: x[0], TypeError, "write batch[name][:, 0]"),
@@ -132,6 +151,31 @@ def test_expressions_are_copied_pickled_and_asked_for_attributes_as_before() -> 
         assert pickle.loads(pickle.dumps(one)).equals(one)
         assert not hasattr(one, "shape")
         assert getattr(one, "rename", None) is None
+
+
+def test_a_mask_of_numbers_is_refused_and_other_sets_of_rows_say_what_to_write(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": range(100), "f": [0.5, float("nan")] * 50}), tmp_path / "x.parquet")
+    mask = np.repeat([0, 1], 50)
+    condition: Any = fr.col("x") < 10
+    cases: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
+        "ones": (lambda made: made(rows=mask), ValueError, "write rows=numpy.asarray(rows, bool)"),
+        "bytes": (lambda made: made(rows=torch.tensor(mask).byte()), ValueError, "a mask has the type bool"),
+        "floats": (lambda made: made(rows=[1.0, 2.0]), TypeError, "found float64 numbers [1.0, 2.0]: write"),
+        "a list": (lambda made: made(rows=[fr.Split(0, 1)]), TypeError, "write rows=a & b for the rows that"),
+        "a condition": (lambda made: made(rows=condition), TypeError, "write filter= for it"),
+        "numbers": (lambda made: made().read_rows(mask > 0), TypeError, "write numpy.flatnonzero(mask)"),
+        "values": (lambda made: made(filter=fr.col("x") == np.arange(9999)), TypeError, ".isin([...])"),
+        "pyarrow's": (lambda made: made(filter=pc.field("zz") > 1), fr.DataError, "'zz'; there are: x, f"),
+        "a pattern": (lambda made: made(filter=fr.col("*") > 1), ValueError, "takes no patterns"),
+    }
+    for name, (call, kind, words) in cases.items():
+        with pytest.raises(kind) as caught:
+            call(lambda **how: fr.ParquetDataset(tmp_path, batch_size=1, **how))
+        assert words in str(caught.value), name
+        assert len(str(caught.value)) < 300, name
+    assert fr.ParquetDataset(tmp_path, batch_size=1, rows=np.asarray(mask, bool)).num_rows == 50
+    not_nan = ~pc.is_nan(pc.field("f"))  # as `fr.col("f").is_nan` says
+    assert fr.ParquetDataset(tmp_path, batch_size=1, filter=not_nan).num_rows == 50
 
 
 DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {

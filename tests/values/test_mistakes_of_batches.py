@@ -349,6 +349,7 @@ def test_what_a_source_lacks_or_has_otherwise_is_named() -> None:
         return fr.ArrowDataset(source, batch_size=5, world=(0, 1))
 
     lacks = type("Lacks", (), {name: vars(Rows)[name] for name in ("snapshot", "segments", "schema")})()
+    begun = type("Begun", (), {name: vars(Rows)[name] for name in ("segments", "read")})()
     state = opened(Rows()).state_dict()
     open_file = changed(connection=property(lambda self: None))
     open_file.held = threading.Lock()
@@ -362,6 +363,11 @@ def test_what_a_source_lacks_or_has_otherwise_is_named() -> None:
                 r"snapshot of a Changed must be a method, found 'v1'",
             ),
             (lambda: opened(lacks), TypeError, r"this Lacks has no read: write def read\(self"),
+            (
+                lambda: opened(begun),
+                TypeError,
+                r"this Begun has no snapshot and no schema: write def snapshot",
+            ),
             (lambda: opened(with_parts()), ValueError, r"segments\(\) returned none"),
             (lambda: opened(with_parts(("a", -1))), ValueError, "rows of the Segment 'a' must be at least 0"),
             (lambda: opened(with_parts(("a", 1.5))), TypeError, "rows of the Segment 'a' must be an integer"),

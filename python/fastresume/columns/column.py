@@ -149,7 +149,10 @@ class Column(Refusals):
             TypeError: if it is no number and no empty text.
         """
         if isinstance(value, (str, bytes)):
-            if self.rules.hash is not None or self.rules.codes is not None or value:
+            if self.rules.hash is not None or self.rules.codes is not None:
+                kind = "bucket" if self.rules.codes is None else "code"
+                raise TypeError(f"{self._shown}.fill_null takes a {kind}, which is a number, found {value!r}")
+            if value:
                 raise TypeError(
                     f"{self._shown}.fill_null takes a number, or '' for an empty text, found {value!r}"
                 )

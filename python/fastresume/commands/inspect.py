@@ -61,6 +61,8 @@ def inspected(paths: Sequence[str], batch_size: int | None) -> dict[str, Any]:
     if batch_size is None:
         batch_size = max(1, min(BATCH_SIZE, manifest.num_selected))
     entries, drift = _columns(manifest)
+    if not entries:
+        raise ValueError("\n".join(["no column can be delivered:", *drift] if drift else ["no columns"]))
     masked = column_request(entries, "mask").layout(manifest)
     units = {field.name: field.unit for field in masked.fields}
     counted = {field.name: field.null_count for field in masked.fields}
@@ -124,6 +126,8 @@ def shown(found: dict[str, Any]) -> str:
     if found["in_paths"]:
         read = ", ".join(f"fr.col({name!r}).from_path()" for name in found["in_paths"])
         lines += ["", f"their folders' names have values, too, which columns= may have: {read}"]
+    if not found["rows"]:
+        return "\n".join([*lines, "", "there are no rows, so that a dataset would have no batch", ""])
     return "\n".join([*lines, "", "to paste:", "", found["python"], ""])
 
 

@@ -6,9 +6,11 @@ neither, too. Only `is_null` and `is_valid` always answer. A row is kept if the 
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -390,9 +392,12 @@ def literal(value: object) -> Literal:
         if hasattr(value, "__len__"):
             hint = ": .isin([...]) asks for several values"
         if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
-            hint = ": write its .item()"
+            hint = ": write its .item(), or .isin(tensor.tolist()) for several"
+        if isinstance(value, Decimal):
+            hint = f": write filter=pyarrow.compute.field(name) == decimal.{value!r}"
         raise TypeError(
-            f"a column is compared with a number, bool, string, bytes or time, found {value!r}{hint}"
+            "a column is compared with a number, bool, string, bytes or time, found "
+            f"{reprlib.repr(value)}{hint}"
         )
     return value
 

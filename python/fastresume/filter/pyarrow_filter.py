@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,10 +60,16 @@ def ask_arrow(
         try:
             kept += _ask_arrow_of(path, format_, wanted, selected, starts[first : end + 1], added, number)
         except (ValueError, TypeError, NotImplementedError, OSError) as cause:
+            if (lacking := _LACKING.match(str(cause))) is not None:  # its words have the whole schema
+                _core.Layout.of_filter(manifest, [lacking[1]], [], list(optional), list(partitions))
             raise _core.DataError(f"pyarrow can't apply the filter to the file '{path}': {cause}") from cause
         progress.add(int(starts[end] - starts[first]))
     progress.end()
     return of_buffer(_core.intersection(selected, np.concatenate(kept)))
+
+
+_LACKING = re.compile(r"No match for FieldRef\.Name\(([^)]*)\) in ")
+"""How pyarrow's error begins for a column that there is not."""
 
 
 class _Added:

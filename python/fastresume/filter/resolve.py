@@ -196,6 +196,11 @@ def _resolve(
     damaged: DamagedRows,
 ) -> tuple[Intervals, FilterReport]:
     """The rows that a condition keeps, of those selected; and what left out others without reading them."""
+    there = set(manifest.column_names)
+    for column in wanted.named:
+        is_missing = column.name not in there and not (column.optional or column.from_path)
+        if is_missing and any(sign in column.name for sign in "*?[!"):
+            raise ValueError(f"no column '{column.name}': a filter names columns, and takes no patterns")
     compared = sorted(wanted.sought)
     # Columns that are only asked for nulls are not decoded. Hive partition columns count as compared: their
     # values are in the paths.
@@ -215,11 +220,14 @@ def _resolve(
                 f"column '{name}' has no value of its own: its members are {', '.join(members)}, "
                 f"and is_null() asks where it is null"
             )
-        raise ValueError(f"no column '{name}': a filter names columns, and takes no patterns")
+        raise ValueError(f"no column '{name}' is compared by a filter")
     for name, (_, _, unit) in types.items():
         if unit is not None and unit.startswith("decimal"):
             # Its tensor has integers in units of its scale, and a number in a filter is not meant so.
-            raise _core.DataError(f"column '{name}' is {unit}, by which an expression of pyarrow can filter")
+            raise _core.DataError(
+                f"column '{name}' is {unit}, by which an expression of pyarrow can filter: write "
+                f"filter=pyarrow.compute.field({name!r}) == decimal.Decimal('0.1')"
+            )
     wanted = wanted.in_units(types)
     wanted.check(types)
     found = decide(manifest, layout, wanted, set(partitions), damaged.are_left_out)

@@ -155,10 +155,11 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
     Raises:
         TypeError: if some entries are lists and others paths; if it is a table in memory.
     """
-    if hasattr(paths, "columns"):  # to iterate over one gives the names of its columns, or their values
+    if is_table(paths):  # to iterate over one gives the names of its columns, or their values
+        kept = "frame.collect()" if hasattr(type(paths), "collect_schema") else "table"
         raise TypeError(
             f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first, or "
-            "fr.ArrowDataset(table) if it stays in memory"
+            f"fr.ArrowDataset({kept}) if it stays in memory"
         )
     if isinstance(paths, (str, os.PathLike)):
         return [path_list(paths)]
@@ -172,6 +173,12 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
             f"{quoted(paths)}"
         )
     return [path_list(cast("Sequence[Path]", entry)) for entry in entries]
+
+
+def is_table(value: object) -> bool:
+    """Whether it is a table in memory, a frame, or a dataset of the hub's package."""
+    # Its class is asked: a lazy frame of polars warns if it is.
+    return any(hasattr(type(value), name) for name in ("columns", "column_names"))
 
 
 def path_list(paths: Path | Sequence[Path]) -> list[str]:

@@ -331,7 +331,11 @@ METHODS_OF_COLUMNS = {
     "float": ".cast(torch.float32)",
     "long": ".cast(torch.int64)",
     "fillna": ".fill_null(value)",
-    "fill_nan": ".fill_null(value), which is of nulls: a NaN is a number",
+    "fill_nan": "batch[name].nan_to_num() in dataset.map(function): .fill_null(value) is of nulls",
+    **dict.fromkeys(
+        ("is_nan", "isnan", "is_not_nan", "drop_nans"),
+        "filter=~pyarrow.compute.is_nan(pyarrow.compute.field(name)), which leaves rows with a NaN out",
+    ),
     "is_in": ".isin([...])",
     "isnull": ".is_null()",
     "isna": ".is_null()",

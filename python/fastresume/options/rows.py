@@ -222,6 +222,13 @@ def _rows(rows: Rows, total: int) -> RowArray:
 
 def _check_kind(rows: object, total: int) -> None:
     """Refuses what numpy would make an array of, though it names no rows."""
+    if hasattr(rows, "of_rows"):  # a condition, which `filter` has
+        raise TypeError(f"rows= takes row numbers, intervals or a mask, found {rows!r}: write filter= for it")
+    if isinstance(rows, list | tuple) and any(isinstance(one, RowSet) for one in rows):
+        raise TypeError(
+            f"rows= takes one set of rows, found {len(rows)}: write rows=a & b for the rows that both "
+            "have, or a | b for those of either"
+        )
     if isinstance(rows, slice | set | frozenset | str | bytes | int | float | type):
         start, stop, share = 0, total, 0.9
         if isinstance(rows, float) and 0 < rows < 1:
@@ -241,6 +248,11 @@ def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:
             raise ValueError(f"rows must be numbers from 0 to {total - 1}, found {number}")
     numbers = given.astype(np.int64)
     steps = np.diff(numbers)
+    if len(given) == total > 2 and given.max() <= 1:
+        raise ValueError(
+            f"rows= has {total} numbers, all of them 0 or 1, for {total} rows: a mask has the type bool, so "
+            "write rows=numpy.asarray(rows, bool)"
+        )
     if (steps <= 0).any():
         raise ValueError(
             "rows= chooses rows, each once, in the order of the files: write rows=numpy.unique(rows); "
@@ -251,6 +263,12 @@ def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:
 
 
 def _intervals(given: npt.ArrayLike, total: int) -> RowArray:
+    array = np.asarray(given)
+    if array.ndim == 1 and array.dtype.kind == "f" and array.size:
+        raise TypeError(
+            f"rows must be integers, intervals or a mask, found {array.dtype} numbers {reprlib.repr(given)}: "
+            "write rows=numpy.asarray(rows, int)"
+        )
     try:
         array = to_array(given)
     except (TypeError, ValueError) as cause:

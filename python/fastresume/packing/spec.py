@@ -112,6 +112,16 @@ class UnitsSpec(FilesSpec):
         what += f"; {plural(self.dropped_tokens, 'token')} after the last whole ones of files are dropped"
         return f"{what}; {self.left_out:,} rows that can't be read are left out" if self.left_out else what
 
+    def no_batch_text(self, rows: str) -> str:
+        """The message that a pass has no batch, of `rows` in words."""
+        if isinstance(self.unit, Packed) and not self.num_rows and self.dropped_tokens:
+            tokens = plural(self.dropped_tokens, "token")
+            return (
+                f"no batch would come from {rows}: they have {tokens}, and no file has enough for one of "
+                f"length={self.unit.length}: name a smaller length, or rest='pad'"
+            )
+        return super().no_batch_text(rows)
+
     @property
     def dropped_tokens(self) -> int:
         """How many tokens of all files are in no unit."""
@@ -322,7 +332,9 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
     for name in unit.names:
         own = rows.get(name)
         if own is None or own.kind != "list" or own.size is not None:
-            found = f"no tensor of that name: columns=[{name!r}] has it"
+            found = f"no tensor of that name: columns={list(unit.names)!r} has all that it packs"
+            if any(sign in name for sign in "*?[!"):
+                found = f"a pattern: it takes names, as fr.Packed('tokens', length={unit.length})"
             if own is not None:
                 instead = "" if own.size is None else ": leave out what gives its rows one length"
                 found = f"{own.dtype} of shape {list(own.shape)}{instead}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -34,7 +35,9 @@ def checked_numbers(manifest: _core.Manifest, given: Sequence[int] | RowNumbers)
     if numbers.size == 0 and numbers.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise TypeError(f"row numbers must be a list or an array [n] of integers, found {given!r}")
+        way = ": write numpy.flatnonzero(mask)" if numbers.ndim == 1 and numbers.dtype.kind == "b" else ""
+        found = f"{numbers.dtype} {list(numbers.shape)}, {reprlib.repr(given)}"
+        raise TypeError(f"row numbers must be a list or an array [n] of integers, found {found}{way}")
     total = manifest.num_rows
     outside = numbers[(numbers < 0) | (numbers >= total)]
     if outside.size:

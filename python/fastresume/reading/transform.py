@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 import fastresume._core as _core
-from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.jagged import Jagged
@@ -200,10 +199,10 @@ def _warn_of_fewer(batch: Batch, transform: Transform) -> None:
             return
         sizes.add(len(value))
     if len(sizes) == 1:
-        size = sizes.pop()
+        # Without a number, so that Python's filter of warnings shows it once for each function.
         warn(
-            f"{name_of(transform)} returned {plural(size, 'row')} of a batch of {batch.num_rows}; the others "
-            "count as delivered. Write filter= of the dataset to leave rows out, or batch.mask(rows, reason)"
+            f"{name_of(transform)} returned fewer rows than its batch has; the others count as delivered. "
+            "Write filter= of the dataset to leave rows out, or batch.mask(rows, reason)"
         )
 
 

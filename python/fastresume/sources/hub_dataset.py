@@ -49,8 +49,8 @@ class HubDataset:
             )
         if dataset._format_type == "custom":
             raise TypeError(
-                "source has a transform of its own, which is not called here: write "
-                "source.with_format(None), and fr.Loader(dataset, transform=...)"
+                "source has a transform of its own, which is not called here: write fr.ArrowDataset("
+                "source.with_format(None), batch_size=n).map(function), whose function gets whole batches"
             )
         self._dataset = dataset
         self._indices = None if dataset._indices is None else dataset._indices.table.column(0)

@@ -37,13 +37,17 @@ def has_session(source: Any) -> bool:
 def _opener(source: Any, stores: _core.Stores) -> CalledSource | HubDataset | IpcFiles | Tables:
     if isinstance(source, type):
         raise TypeError(f"source is the class {source.__name__}: call it, as {source.__name__}(...)")
+    if hasattr(type(source), "collect_schema"):  # a lazy frame of polars warns if it is asked what it has
+        return Tables.of(source)
     if isinstance(source, RowSource):
         return CalledSource(source)
     lacking = [name for name in METHODS if not hasattr(source, name)]
-    if len(lacking) == 1 and not hasattr(source, "__arrow_c_stream__"):
+    is_meant = len({"snapshot", "segments", "read"} - set(lacking)) > 1
+    if is_meant and not hasattr(source, "__arrow_c_stream__"):
         raise TypeError(
-            f"a source of rows has {', '.join(METHODS)}; this {type(source).__name__} has no {lacking[0]}: "
-            f"write def {lacking[0]}(self, ...), as of fastresume.sources.RowSource"
+            f"a source of rows has {', '.join(METHODS)}; this {type(source).__name__} has no "
+            f"{' and no '.join(lacking)}: write def {lacking[0]}(self, ...), as of "
+            "fastresume.sources.RowSource"
         )
     if is_of_datasets(source):
         return HubDataset(source)

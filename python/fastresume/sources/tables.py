@@ -120,7 +120,9 @@ def _check_objects(given: Any) -> None:
 
 def _hint(given: Any) -> str:
     """What to write instead of what has no columns yet."""
-    if isinstance(given, Mapping):
+    if type(given).__module__.partition(".")[0] == "datasets":
+        way = "fr.ArrowDataset(datasets.concatenate_datasets([dataset, other]), batch_size=n)"
+    elif isinstance(given, Mapping):
         way = "pyarrow.table(columns), or pyarrow.Table.from_pylist([row, ...])"
     elif hasattr(given, "collect"):
         way = "frame.collect()"
@@ -128,6 +130,8 @@ def _hint(given: Any) -> str:
         way = "fr.ParquetDataset(path)"
     elif hasattr(given, "__array__"):
         way = "pyarrow.table({'x': array})"
+    elif isinstance(given, list | tuple):
+        way = "one flat list of tables, as [*tables, *others]"
     elif isinstance(given, Iterable):
         way = "list(tables)"
     else:

@@ -10,8 +10,8 @@ import fastresume._core as _core
 LONGEST = 500
 """A message quotes this many characters of what a package or a server says."""
 
-NOISE = re.compile(r"\x1b\[\d*m|\s*(stack backtrace:)?\n +0: <.*", re.DOTALL)
-"""Colours, and what follows the message of an error of Rust where the environment asks for backtraces."""
+NOISE = re.compile(r"\x1b\[\d*m|\s*(stack backtrace:)?\n +0: <.*|\s+Error: Os \{.*", re.DOTALL)
+"""Colours, and what follows the message of an error of Rust: backtraces, and its causes as code."""
 
 
 def fail(what: str, cause: Exception) -> NoReturn:

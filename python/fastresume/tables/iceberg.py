@@ -54,6 +54,11 @@ def open_iceberg(table: Any, version: int | None) -> Snapshot:
                 f"'iceberg://{table}' names no table: write 'iceberg://catalog/namespace.table', where the "
                 "catalog is one of .pyiceberg.yaml or of the environment (PYICEBERG_CATALOG__NAME__URI)"
             )
+        if catalog.endswith(":") or path.endswith(".metadata.json"):
+            raise ValueError(
+                f"'iceberg://{table}' names a file of metadata: write ParquetDataset("
+                "pyiceberg.table.StaticTable.from_metadata(path), ...), or 'iceberg://catalog/namespace.table'"
+            )
     try:
         return _snapshot(_loaded(load_catalog, table) if isinstance(table, str) else table, named, version)
     except (_core.SourceError, _core.DataError):

@@ -44,7 +44,8 @@ def _depart(batch: Departing) -> tuple[Any, ...]:
     try:
         return _arrive, (_sender.pack((batch._tensors, batch._origin)), batch._ticket)
     except Exception as error:  # noqa: BLE001  (the queue would drop the batch, and the main process would wait)
-        return _Lost, (f"can't be sent by worker {batch._ticket.worker}: {type(error).__name__}: {error}",)
+        why = parcels.why_unsent(batch._tensors, error)
+        return _Lost, (f"can't be sent by worker {batch._ticket.worker}: {why}",)
 
 
 ForkingPickler.register(Departing, _depart)

@@ -111,6 +111,19 @@ class _Packer(ForkingPickler):
         self.sources.append((array.ctypes.data, array.nbytes))
 
 
+def why_unsent(values: dict[str, Any], error: Exception) -> str:
+    """Why a batch can't be sent, in words: the error, and which of its values raised it."""
+    reason = f"{type(error).__name__}: {error}"
+    for name, value in values.items():
+        try:
+            _Packer(io.BytesIO()).dump(value)
+        except Exception:  # noqa: BLE001  (the reason is of this value)
+            needs_grad = isinstance(value, Tensor) and value.requires_grad
+            way = "write .detach() after it" if needs_grad else "leave it out of what the function returns"
+            return f"{reason}. It is the value {name!r}: {way}"
+    return reason
+
+
 def _fits(tensor: Tensor) -> bool:
     return bool(
         tensor.is_cpu

@@ -84,6 +84,7 @@ class Worker(Dataset[Batch]):
     def _answer(self, task: Task) -> tuple[bytes, int]:
         """What is sent for a task, and the descriptor that goes with it or -1."""
         found: Made | Failure
+        sent: dict[str, Any] = {}
         worker = self._worker
         try:
             batch = self._make(task, worker)
@@ -92,13 +93,15 @@ class Worker(Dataset[Batch]):
             counts = (origin.num_rows, origin.valid_rows)
             whose = (origin.place_sources, origin.units)
             values: Any = dict(batch._tensors)
+            sent = values
             found = Made(values, origin.runs, origin.damage, *whose, *counts, origin.marks)
         except Exception as error:  # noqa: BLE001  (it is raised in the main process)
             found = self._failure(error)
         try:
             parcel = self._sender.pack(found)
         except Exception as error:  # noqa: BLE001  (as above)
-            parcel = self._sender.pack(self._failure(error))
+            reason = f"a batch can't be sent by worker {worker}: {parcels.why_unsent(sent, error)}"
+            parcel = self._sender.pack(self._failure(_core.FastresumeError(reason)))
         asked = StoreCounts.of(self._spec.stores).minus(self._asked)
         self._board.sent(worker, parcels.num_bytes(parcel), asked)
         self._board.note(worker, WAITING, task.number, task.serving)
