@@ -399,11 +399,17 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
 
 
 def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
-    """Warns of the first dataset that has two names."""
-    names: dict[int, str] = {}
+    """Warns of the first rows that have two names."""
+    names: dict[tuple[object, ...], str] = {}
     for name, dataset in datasets.items():
-        if (other := names.setdefault(id(dataset), name)) != name:
-            warn(f"sources {other!r} and {name!r} are one dataset: each of its rows comes by both")
+        if dataset._is_stream:
+            continue
+        delivered = ((field.name, field.expression, *field.columns) for field in dataset.schema.values())
+        if (other := names.setdefault((dataset._spec.start().to_json(), *delivered), name)) != name:
+            warn(
+                f"sources {other!r} and {name!r} are the same rows in one order: each row comes by both. "
+                "Give one another path, or another seed="
+            )
             return
 
 
@@ -420,6 +426,12 @@ def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: 
         if spec.has_batch_size and spec.batch_size != batch_size:
             message = "source %r has batch_size=%d, and the mixture's own counts: %d"
             _log.info(message, name, spec.batch_size, batch_size)
+        for option, usual in (("tail", "drop"), ("on_iter", "continue")):
+            if (given := getattr(spec, option)) != usual and not dataset._is_stream:
+                warn(
+                    f"source {name!r} has {option}={given!r}, which a mixture does not ask: write it of the "
+                    "Mixture"
+                )
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:
@@ -476,6 +488,8 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
                 unlike.append(
                     f"{key!r} is {_form(own[key])} in {first_name!r}, and {_form(its[key])} in {name!r}"
                 )
+            elif own[key].is_stacked and own[key].columns != its[key].columns:
+                _check_stacked(key, (first_name, own[key].columns), (name, its[key].columns))
         codes = first.dictionaries
         unlike += [
             f"the codes of {key!r} mean other values in {first_name!r} than in {name!r}: fix them, as "
@@ -489,6 +503,23 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
             f"the sources of a Mixture must have the same tensors: {'; '.join(unlike[:_MOST_NAMED])}{more}. "
             "Say it by columns=[...] of each, as fr.col(name).cast(...)"
         )
+
+
+def _check_stacked(key: str, one: tuple[str, tuple[str, ...]], other: tuple[str, tuple[str, ...]]) -> None:
+    """Refuses matrices that have the same columns in another order, and warns of other columns.
+
+    Raises:
+        ValueError: naming both orders.
+    """
+    columns, its = one[1], other[1]
+    at = next(number for number, pair in enumerate(zip(columns, its, strict=True)) if len(set(pair)) > 1)
+    name, another = quoted(columns[at]), quoted(its[at])
+    where = f"column {at} of {key!r} is {name} in {one[0]!r}, and {another} in {other[0]!r}"
+    if sorted(columns) == sorted(its):
+        raise ValueError(
+            f"{where}: name the columns in one order, as fr.stack({quoted(columns[0])}, ..., name={key!r})"
+        )
+    warn(f"{where}: the schema has the names of {one[0]!r}, for the rows of both")
 
 
 def _form(field: Field) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
@@ -90,3 +92,39 @@ def test_a_state_of_other_data_is_refused_by_the_sources_name(root: Path, tmp_pa
         alone.load_state_dict(state)
     with pytest.raises(fr.StateError, match="the state is of one dataset"):
         made.load_state_dict(alone.state_dict())
+
+
+def test_matrices_of_columns_in_another_order_are_refused_and_other_columns_are_told(tmp_path: Path) -> None:
+    """Rows of both sources are one matrix: of one, features would be in the places of others."""
+    for name, columns in {"one": ("x1", "x2"), "turned": ("x2", "x1"), "other": ("x1", "x9")}.items():
+        pq.write_table(pa.table(dict.fromkeys(columns, [1.0] * 4)), tmp_path / f"{name}.parquet")
+
+    def mixed(other: str) -> fr.Mixture:
+        sources = {
+            name: (fr.ParquetDataset(tmp_path / f"{name}.parquet", columns=fr.stack("x*", name="x")), 1)
+            for name in ("one", other)
+        }
+        return fr.Mixture(sources, batch_size=2, world=(0, 1))
+
+    with pytest.raises(ValueError, match=r"column 0 of 'x' is 'x1' in 'one', and 'x2' in 'turned': name the"):
+        mixed("turned")
+    with pytest.warns(UserWarning, match="column 1 of 'x' is 'x2' in 'one', and 'x9' in 'other': the schema"):
+        mixed("other")
+
+
+def test_rows_that_come_by_two_sources_side_by_side_are_told(root: Path) -> None:
+    def mixed(**how: Any) -> fr.Mixture:
+        sources = {"a": (source(root, "web"), 1), "b": (source(root, "web", **how), 1)}
+        return fr.Mixture(sources, batch_size=2, world=(0, 1))
+
+    with pytest.warns(UserWarning, match="'a' and 'b' are the same rows in one order"):
+        mixed()
+    for how in ({"shuffle": True}, {"rows": [[0, 9]]}):
+        mixed(**how)
+
+
+def test_options_of_sources_that_a_mixture_does_not_ask_are_told(root: Path) -> None:
+    for option, value in (("tail", "short"), ("on_iter", "restart")):
+        web = source(root, "web", **{option: value})
+        with pytest.warns(UserWarning, match=f"'web' has {option}='{value}', which a mixture does not"):
+            fr.Mixture({"web": (web, 1)}, batch_size=2, world=(0, 1))

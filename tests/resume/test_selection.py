@@ -383,3 +383,11 @@ def test_rows_by_their_numbers_are_those_of_a_mask(small_dataset: Dataset, kind:
     by_number, by_mask = make(small_dataset, 1, rows=kind(chosen)), make(small_dataset, 1, rows=mask)
     assert by_number.state_dict() == by_mask.state_dict()
     assert [batch.rows().tolist() for batch in by_number] == [[row] for row in chosen]
+
+
+def test_a_split_is_joined_by_operators_and_not_by_words() -> None:
+    """`split and others` would be the others alone: the rows that were held out, among them."""
+    split, some = fr.Split(0.0, 0.8), fr.Intervals([[0, 10]])
+    for joined in (lambda: split and ~some, lambda: some or split, lambda: not (split & some)):
+        with pytest.raises(TypeError, match="has no truth of its own: write &"):
+            joined()

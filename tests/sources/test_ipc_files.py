@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyarrow import feather, ipc
@@ -32,6 +33,26 @@ def test_files_of_all_kinds_are_delivered_as_parquet_files_are(tmp_path: Path, h
             assert_same_rows(one, other)
     with fr.Loader(fr.ArrowDataset(path, **ONE), threads=2) as loader:
         for one, other in zip(loader, expected, strict=True):
+            assert_same_rows(one, other)
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "lz4", "zstd"])
+def test_files_of_polars_are_delivered_as_its_frames_are(tmp_path: Path, compression: Any) -> None:
+    """Its message of the fields has no length before it, as pyarrow's has."""
+    frame = pl.DataFrame(
+        {
+            "n": range(300),
+            "x": [None if number % 7 == 0 else number / 3 for number in range(300)],
+            "t": ["a", None, "a text that is longer than twelve bytes"] * 100,
+            "c": pl.Series(["u", "v", None] * 100, dtype=pl.Categorical),
+            "l": [[1, 2], [], None] * 100,
+        }
+    )
+    frame.write_ipc(tmp_path / "f.arrow", compression=compression)
+    pl.concat([frame, frame], rechunk=False).lazy().sink_ipc(tmp_path / "g.arrow")
+    for name, times in (("f.arrow", 1), ("g.arrow", 2)):
+        expected = list(fr.ArrowDataset(pl.concat([frame] * times), **ONE))
+        for one, other in zip(fr.ArrowDataset(tmp_path / name, **ONE), expected, strict=True):
             assert_same_rows(one, other)
 
 

@@ -175,7 +175,7 @@ def test_collating_whole_batches_is_refused(rows: Opened) -> None:
 
 
 def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
-    one, other = rows(), rows()
+    one, other = rows(), rows(rows=[[1, 19]])
     weights: list[Any] = [Decimal("0.7"), torch.tensor(0.7), torch.tensor(0.7, dtype=torch.float64)]
     wanted = fr.Mixture({"a": (one, 0.7), "b": (other, 0.3)}, batch_size=4, world=(0, 1)).shares
     for weight in weights:
@@ -186,7 +186,7 @@ def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
             fr.Mixture({"a": (one, weight), "b": (other, 0.3)}, batch_size=4, world=(0, 1))  # type: ignore[dict-item]
     with pytest.raises(TypeError, match=r"write mixture\.datasets\['a'\]"):
         mixture["a"]
-    with pytest.warns(UserWarning, match="sources 'a' and 'b' are one dataset"):
+    with pytest.warns(UserWarning, match="sources 'a' and 'b' are the same rows in one order"):
         fr.Mixture({"a": (one, 1), "b": (one, 1)}, batch_size=4, world=(0, 1))
 
 

@@ -28,6 +28,12 @@ class RowSet:
         """The rows among `num_rows`, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
         raise NotImplementedError
 
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a Split or Intervals has no truth of its own: write &, | and ~ for and, or and not, as "
+            "fr.Split(0.0, 0.9) & ~fr.Intervals([[0, 10]])"
+        )
+
     def __invert__(self) -> RowSet:
         return _Others(self)
 

@@ -1,5 +1,6 @@
 //! A file or stream of Arrow's format: where its batches and dictionaries are. Bodies are not read.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,7 @@ use crate::ipc::batch_arrays::BatchArrays;
 use crate::ipc::dictionary_ids::DictionaryIds;
 use crate::ipc::file_bytes::FileBytes;
 use crate::ipc::flat_table::FlatTable;
-use crate::ipc::message::{Content, Message, PREFIX_BYTES, beginning};
+use crate::ipc::message::{Content, Message, PREFIX_BYTES, beginning, with_beginning};
 
 /// What files begin and end with; streams do not.
 const MAGIC: &[u8] = b"ARROW1";
@@ -23,6 +24,9 @@ const TAIL_BYTES: u64 = 10;
 
 /// The bytes of a place in a footer.
 const PLACE_BYTES: usize = 24;
+
+/// No message of a schema has fewer bytes.
+const LEAST_SCHEMA_BYTES: u32 = 24;
 
 /// Batches are read together up to so many rows.
 const GROUP_ROWS: u64 = 1 << 16;
@@ -97,14 +101,26 @@ impl MessagePlace {
 /// # Errors
 /// `Data` if it is no file or stream of Arrow's format; `Source` if it can't be read.
 pub fn schema_message(bytes: &FileBytes) -> Result<Vec<u8>> {
-    let start = if is_file(bytes)? { FIRST_MESSAGE } else { 0 };
-    let place = found_at(bytes, start)?.ok_or_else(|| Error::data("it has no schema"))?;
-    let whole = bytes.read(start, place.start + place.metadata_bytes - start)?;
-    let metadata = whole.get(usize::try_from(place.start - start).unwrap_or(0)..).unwrap_or_default();
-    match Message::parse(metadata)? {
-        Message { content: Content::Schema(_), body_bytes: 0 } => Ok(whole.into_owned()),
+    let place = schema_place(bytes, is_file(bytes)?)?;
+    let metadata = bytes.read(place.start, place.metadata_bytes)?;
+    match Message::parse(&metadata)? {
+        Message { content: Content::Schema(_), body_bytes: 0 } => Ok(with_beginning(&metadata)),
         _ => Err(Error::data("its first message is no schema")),
     }
+}
+
+/// Where the message of the fields is: the first one.
+fn schema_place(bytes: &FileBytes, is_file: bool) -> Result<MessagePlace> {
+    let start = if is_file { FIRST_MESSAGE } else { 0 };
+    let first = bytes.read(start, 4.min(bytes.size().saturating_sub(start)))?;
+    let number = first.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
+    if is_file && number < LEAST_SCHEMA_BYTES {
+        // polars writes it without its length: the number says where its first table is.
+        let footer = Footer::read(bytes, start)?;
+        let end = footer.places()?.iter().map(|(place, _)| place.start).min().unwrap_or(footer.start);
+        return Ok(MessagePlace { start, metadata_bytes: end - start, body_start: end, body_bytes: 0 });
+    }
+    found_at(bytes, start)?.ok_or_else(|| Error::data("it has no schema"))
 }
 
 /// Whether it is a file, and no stream.
@@ -208,8 +224,7 @@ impl IpcFile {
     /// `Data` if it is damaged, or has other fields; `Source` if it can't be read.
     pub fn open(bytes: &FileBytes, fields: &[ArrowField]) -> Result<Self> {
         let is_file = is_file(bytes)?;
-        let start = if is_file { FIRST_MESSAGE } else { 0 };
-        let schema = found_at(bytes, start)?.ok_or_else(|| Error::data("it has no schema"))?;
+        let schema = schema_place(bytes, is_file)?;
         let metadata = bytes.read(schema.start, schema.metadata_bytes)?;
         let Content::Schema(stated) = Message::parse(&metadata)?.content else {
             return Err(Error::data("its first message is no schema"));
@@ -284,23 +299,9 @@ fn of_stream(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result
 }
 
 fn of_file(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result<()> {
-    let tail_start = finding.size - TAIL_BYTES;
-    let tail = bytes.read(tail_start, 4)?;
-    let length = tail.first_chunk().map_or(0, |word| i32::from_le_bytes(*word));
-    let length = u64::try_from(length)
-        .ok()
-        .filter(|&length| length > 0 && length <= tail_start - first.min(tail_start));
-    let length = length.ok_or_else(|| Error::data("its footer claims more bytes than the file has"))?;
-    let footer_start = tail_start - length;
-    let footer = bytes.read(footer_start, length)?;
-    let footer = FlatTable::root(&footer)?;
-    let mut places = Vec::new();
-    for (field, is_batch) in [(2, false), (3, true)] {
-        for place in footer.list(field, PLACE_BYTES)?.chunks_exact(PLACE_BYTES) {
-            places.push((stated_place(place, first, footer_start)?, is_batch));
-        }
-    }
-    check_beside(bytes, &places, first, footer_start)?;
+    let footer = Footer::read(bytes, first)?;
+    let places = footer.places()?;
+    check_beside(bytes, &places, first, footer.start)?;
     let heads: Vec<Range<u64>> = places.iter().map(|(place, _)| place.start..place.body_start).collect();
     let ahead = bytes.fetching(&heads)?;
     let counts = (finding.found.dictionaries.len(), finding.found.batches.len());
@@ -325,6 +326,40 @@ fn of_file(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result<(
         return Err(Error::data(format!("dictionary {} comes twice: files may not replace one", twice.id)));
     }
     Ok(())
+}
+
+/// What a file ends with: the places of its messages.
+struct Footer<'a> {
+    metadata: Cow<'a, [u8]>,
+    first: u64,
+    start: u64,
+}
+
+impl<'a> Footer<'a> {
+    /// The footer of a file whose messages begin at `first`.
+    fn read(bytes: &'a FileBytes, first: u64) -> Result<Self> {
+        let tail_start = bytes.size() - TAIL_BYTES;
+        let tail = bytes.read(tail_start, 4)?;
+        let length = tail.first_chunk().map_or(0, |word| i32::from_le_bytes(*word));
+        let length = u64::try_from(length)
+            .ok()
+            .filter(|&length| length > 0 && length <= tail_start - first.min(tail_start));
+        let length = length.ok_or_else(|| Error::data("its footer claims more bytes than the file has"))?;
+        let start = tail_start - length;
+        Ok(Self { metadata: bytes.read(start, length)?, first, start })
+    }
+
+    /// The messages of dictionaries, then those of rows: where each is, and whether it has rows.
+    fn places(&self) -> Result<Vec<(MessagePlace, bool)>> {
+        let footer = FlatTable::root(&self.metadata)?;
+        let mut places = Vec::new();
+        for (field, is_batch) in [(2, false), (3, true)] {
+            for place in footer.list(field, PLACE_BYTES)?.chunks_exact(PLACE_BYTES) {
+                places.push((stated_place(place, self.first, self.start)?, is_batch));
+            }
+        }
+        Ok(places)
+    }
 }
 
 /// A place that a footer tells: where a message begins, and where its body does.

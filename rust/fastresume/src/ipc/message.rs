@@ -91,6 +91,17 @@ pub fn beginning(bytes: &[u8]) -> Result<Option<(u64, u64)>> {
     }
 }
 
+/// A message without a body, from its metadata.
+#[must_use]
+pub fn with_beginning(metadata: &[u8]) -> Vec<u8> {
+    let padded = metadata.len().next_multiple_of(8);
+    let mut found = CONTINUATION.to_vec();
+    found.extend(u32::try_from(padded).unwrap_or(u32::MAX).to_le_bytes());
+    found.extend(metadata);
+    found.resize(8 + padded, 0);
+    found
+}
+
 impl<'a> Message<'a> {
     /// What the metadata of a message say.
     ///
