@@ -116,7 +116,7 @@ fn schema_place(bytes: &FileBytes, is_file: bool) -> Result<MessagePlace> {
     let number = first.first_chunk().map_or(u32::MAX, |word| u32::from_le_bytes(*word));
     if is_file && number < LEAST_SCHEMA_BYTES {
         // polars writes it without its length: the number says where its first table is.
-        let footer = Footer::read(bytes, start)?;
+        let footer = IpcFooter::read(bytes, start)?;
         let end = footer.places()?.iter().map(|(place, _)| place.start).min().unwrap_or(footer.start);
         return Ok(MessagePlace { start, metadata_bytes: end - start, body_start: end, body_bytes: 0 });
     }
@@ -299,7 +299,7 @@ fn of_stream(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result
 }
 
 fn of_file(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result<()> {
-    let footer = Footer::read(bytes, first)?;
+    let footer = IpcFooter::read(bytes, first)?;
     let places = footer.places()?;
     check_beside(bytes, &places, first, footer.start)?;
     let heads: Vec<Range<u64>> = places.iter().map(|(place, _)| place.start..place.body_start).collect();
@@ -329,13 +329,13 @@ fn of_file(bytes: &FileBytes, first: u64, finding: &mut Finding<'_>) -> Result<(
 }
 
 /// What a file ends with: the places of its messages.
-struct Footer<'a> {
+struct IpcFooter<'a> {
     metadata: Cow<'a, [u8]>,
     first: u64,
     start: u64,
 }
 
-impl<'a> Footer<'a> {
+impl<'a> IpcFooter<'a> {
     /// The footer of a file whose messages begin at `first`.
     fn read(bytes: &'a FileBytes, first: u64) -> Result<Self> {
         let tail_start = bytes.size() - TAIL_BYTES;
