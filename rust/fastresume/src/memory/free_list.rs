@@ -14,6 +14,9 @@ pub const KEPT_BYTES: usize = 4 << 10;
 /// what is written to it. The default window of a shuffled order, and what is decoded beside it, is smaller.
 const RESTING_BYTES: usize = 352 << 20;
 
+/// More than any machine has: the sum of what tens of thousands of readers state stays a number.
+const MOST_STATED_BYTES: usize = 1 << (usize::BITS - 17);
+
 /// How often a lock is tried that another thread holds. It may never be released: in a forked child, a thread
 /// of the parent may have held it.
 const TRIES: usize = 100;
@@ -29,6 +32,9 @@ pub static STORE: FreeList = FreeList::new();
 #[derive(Debug)]
 pub struct FreeList {
     kept: Mutex<FreeBlocks>,
+    /// The number of readers, and the bytes that they stated: counted beside the lock, which may be refused.
+    readers: AtomicUsize,
+    stated_bytes: AtomicUsize,
     /// Bytes of blocks in use, and their peak since the first of the present readers began.
     out: AtomicUsize,
     most_out: AtomicUsize,
@@ -38,9 +44,6 @@ pub struct FreeList {
 struct FreeBlocks {
     by_bytes: BTreeMap<usize, Vec<Block>>,
     bytes: usize,
-    /// The number of readers, and the bytes that they stated.
-    readers: usize,
-    stated_bytes: usize,
 }
 
 impl FreeBlocks {
@@ -68,32 +71,29 @@ impl FreeBlocks {
 impl FreeList {
     /// An empty store.
     pub const fn new() -> Self {
-        let kept = FreeBlocks { by_bytes: BTreeMap::new(), bytes: 0, readers: 0, stated_bytes: 0 };
-        Self { kept: Mutex::new(kept), out: AtomicUsize::new(0), most_out: AtomicUsize::new(0) }
+        Self {
+            kept: Mutex::new(FreeBlocks { by_bytes: BTreeMap::new(), bytes: 0 }),
+            readers: AtomicUsize::new(0),
+            stated_bytes: AtomicUsize::new(0),
+            out: AtomicUsize::new(0),
+            most_out: AtomicUsize::new(0),
+        }
     }
 
     /// Notes that a reader begins, which states how many bytes it needs.
     pub fn begin(&self, stated_bytes: usize) {
-        if let Some(mut kept) = self.kept() {
-            kept.readers += 1;
-            kept.stated_bytes = kept.stated_bytes.saturating_add(stated_bytes);
-            if kept.readers == 1 {
-                kept.stated_bytes = stated_bytes;
-                self.most_out.store(self.out.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
+        self.stated_bytes.fetch_add(stated_bytes.min(MOST_STATED_BYTES), Ordering::Relaxed);
+        if self.readers.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.most_out.store(self.out.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
     /// Notes that a reader ends, which had stated `stated_bytes`.
     pub fn end(&self, stated_bytes: usize) {
-        if let Some(mut kept) = self.kept() {
-            kept.readers = kept.readers.saturating_sub(1);
-            kept.stated_bytes = kept.stated_bytes.saturating_sub(stated_bytes);
-            if kept.readers == 0 {
-                let dropped = kept.shrink(RESTING_BYTES);
-                drop(kept);
-                drop(dropped);
-            }
+        self.stated_bytes.fetch_sub(stated_bytes.min(MOST_STATED_BYTES), Ordering::Relaxed);
+        if self.readers.fetch_sub(1, Ordering::Relaxed) == 1 {
+            let dropped = self.kept().map(|mut kept| kept.shrink(RESTING_BYTES));
+            drop(dropped);
         }
     }
 
@@ -130,7 +130,7 @@ impl FreeList {
             kept.took(&block);
             return Some(block);
         }
-        let room = self.room(&kept).saturating_sub(bytes);
+        let room = self.room().saturating_sub(bytes);
         let dropped = kept.shrink(room);
         drop(kept);
         drop(dropped);
@@ -143,7 +143,7 @@ impl FreeList {
         self.out.fetch_sub(bytes, Ordering::Relaxed);
         if bytes >= KEPT_BYTES
             && let Some(mut kept) = self.kept()
-            && kept.bytes + bytes <= self.room(&kept)
+            && kept.bytes + bytes <= self.room()
         {
             kept.bytes += bytes;
             kept.by_bytes.entry(bytes).or_default().push(block);
@@ -157,11 +157,11 @@ impl FreeList {
     }
 
     /// The number of bytes that may be kept now.
-    fn room(&self, kept: &FreeBlocks) -> usize {
-        if kept.readers == 0 {
+    fn room(&self) -> usize {
+        if self.readers.load(Ordering::Relaxed) == 0 {
             return RESTING_BYTES;
         }
-        let most = kept.stated_bytes.max(self.most_out.load(Ordering::Relaxed));
+        let most = self.stated_bytes.load(Ordering::Relaxed).max(self.most_out.load(Ordering::Relaxed));
         most.saturating_sub(self.out.load(Ordering::Relaxed))
     }
 
@@ -252,5 +252,20 @@ mod tests {
         store.begin(RESTING_BYTES / 8 * 3);
         assert!(store.take(RESTING_BYTES / 4).is_ok());
         assert_eq!(store.bytes(), RESTING_BYTES / 8, "what does not fit makes room for what is needed");
+    }
+
+    #[test]
+    fn readers_are_counted_while_another_thread_has_the_blocks() {
+        let store = FreeList::new();
+        let held = store.kept().unwrap();
+        store.begin(100 * KEPT_BYTES);
+        store.begin(usize::MAX);
+        store.end(usize::MAX);
+        drop(held);
+        assert_eq!(store.room(), 100 * KEPT_BYTES);
+        let held = store.kept().unwrap();
+        store.end(100 * KEPT_BYTES);
+        drop(held);
+        assert_eq!(store.room(), RESTING_BYTES);
     }
 }
