@@ -241,6 +241,24 @@ def test_the_core_bounds_what_python_does() -> None:
     )
 
 
+def test_a_message_that_is_bounded_twice_counts_all_that_is_left_out(tmp_path: Path) -> None:
+    text = "é " * 3000
+    assert "...(4000 characters left out)..." in bounded(text)
+    assert bounded(bounded(text)) == bounded(text)
+    assert "...(4200 characters left out)..." in bounded("a b " * 25 + bounded(text) + "a b " * 25)
+
+
+def test_a_reason_that_many_columns_have_is_said_once(tmp_path: Path) -> None:
+    pq.write_table(pa.table({f"word_{number}": ["a"] for number in range(30)}), tmp_path / "x.parquet")
+    with pytest.raises(fr.DataError) as caught:
+        open_dataset(tmp_path, batch_size=1, columns=fr.col("*").cast(torch.float32))
+    message = str(caught.value)
+    assert message.count("takes no column of type string") == 1
+    assert "'word_0', 'word_1', " in message
+    assert " and 10 more: " in message
+    assert "left out" not in message
+
+
 def test_an_error_says_as_values_what_a_program_asks(tmp_path: Path) -> None:
     path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
     pq.write_table(pa.table({"x": [1, 2], "d": pa.array([1, 2], pa.decimal128(30, 2))}), path)

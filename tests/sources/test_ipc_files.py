@@ -186,6 +186,8 @@ def test_what_is_no_arrow_file_is_refused_by_name(tmp_path: Path) -> None:
         (b"", "0 bytes, and no schema"),
         (b"PAR1 and more than that", "write fr.ParquetDataset"),
         (b"ARROW1\0\0 and no end of that kind", "cut off"),
+        (b"a,b\n" + b"1,2\n" * 2000, "it looks like CSV text"),
+        (b"", "it looks like an empty file"),
         (b"FEA1 and the rest", "Feather file of version 1"),
         (b"Once upon a time, there was a text", "claims"),
         (whole[:-20], "cut off"),

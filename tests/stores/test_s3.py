@@ -117,6 +117,8 @@ def test_what_is_wrong_about_an_address_is_said(server: S3Server) -> None:
         opened("ftp://host/x")
     with pytest.raises(ValueError, match="S3 has no option 'acess_key'"):
         opened("s3://bucket/data", acess_key="secret")
+    with pytest.raises(ValueError, match=r"'dbfs:/x/y' is a name of Databricks' own: write '/dbfs/x/y'"):
+        fr.ParquetDataset("dbfs:/x/y", batch_size=1)
     with pytest.raises(ValueError, match="lost a slash"):
         fr.ParquetDataset(Path("s3://bucket/data"), batch_size=8)
 

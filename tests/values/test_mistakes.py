@@ -196,6 +196,12 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         ".hash(buckets) and .co",
     ),
     "codes of numbers": ({"columns": fr.col("label").codes()}, fr.DataError, ".hash(buckets) takes integers"),
+    "a pad of codes": ({"columns": fr.col("user_id").codes().pad(3)}, fr.DataError, "a code is one number"),
+    "all left out": (
+        {"columns": ["label", "!label"]},
+        ValueError,
+        "leaves out all that it names; there are: ",
+    ),
     "a stack of text": ({"columns": fr.stack("user_id")}, fr.DataError, ".hash(buckets) or .codes() makes"),
     "nothing": ({"columns": []}, ValueError, "without columns=, all are"),
     "a filter in quotes": (

@@ -100,8 +100,8 @@ def open_delta(table: object, version: int | None, storage_options: Mapping[str,
     what = f"can't read the Delta table '{root}'"
     if not is_address(root) and not (Path(root) / "_delta_log").is_dir():
         what += ": it has no directory '_delta_log' (files of no table are named without 'delta://'"
-        named = re.match(r"(.+?)(\?|@\d+$)", root)
-        what += "" if named is None else f"; a version is named as 'delta://{named[1]}?version=12'"
+        table_path = re.match(r"(.+?)(\?|@\d+$)", root)
+        what += "" if table_path is None else f"; a version is named as 'delta://{table_path[1]}?version=12'"
         what += ")"
     open_at = partial(deltalake.DeltaTable, root, storage_options=_of_deltalake(root, options) or None)
     try:

@@ -219,6 +219,12 @@ impl Error {
         })
     }
 
+    /// The same error, of no column: several have it.
+    #[must_use]
+    pub fn of_several_columns(self) -> Self {
+        self.at(|place| place.column = None)
+    }
+
     fn at(mut self, edit: impl FnOnce(&mut Place)) -> Self {
         if let Self::Data { place, .. } = &mut self {
             edit(place);

@@ -61,7 +61,8 @@ pub fn list(files: &FileSystem, named: &[PathBuf], kind: FileKind, stop: &Atomic
                 let (ends, named) = (kind.endings(), shown(entry));
                 format!("there is no object that ends in {ends} at or below '{named}', and none matches it")
             } else if entry.is_dir() {
-                format!("there is no file that ends in {} below '{}'", kind.endings(), shown(entry))
+                let others = about_others(entry, kind);
+                format!("there is no file that ends in {} below '{}'{others}", kind.endings(), shown(entry))
             } else {
                 format!("no file matches '{}'{}", shown(entry), about_brackets(entry, kind))
             }));
@@ -158,6 +159,13 @@ pub fn check_distinct<'a>(
 
 fn expand(entry: &Path, kind: FileKind, tables: &mut Tables, stop: &AtomicBool) -> Result<Vec<PathBuf>> {
     if let Some(scheme) = is_collapsed(entry)? {
+        if scheme == "dbfs" {
+            let path = shown(entry);
+            let mounted = path.trim_start_matches("dbfs:");
+            return Err(Error::Argument(format!(
+                "'{path}' is a name of Databricks' own: write '/dbfs{mounted}', the path on its machines"
+            )));
+        }
         return Err(Error::Argument(format!(
             "'{}' is an address that lost a slash, as in pathlib.Path: write it as a string, '{scheme}://...'",
             shown(entry)
@@ -216,6 +224,27 @@ fn means_itself(base: &Path, part: &OsStr) -> Result<bool> {
     }
     let has_wildcards = part.as_bytes().iter().any(|byte| b"*?".contains(byte));
     if has_wildcards { Ok(false) } else { is_there(&base.join(part)) }
+}
+
+/// What to write for files in a directory whose names say that they are left out.
+fn about_others(directory: &Path, kind: FileKind) -> String {
+    let Ok(entries) = std::fs::read_dir(directory) else { return String::new() };
+    let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
+    let Some(name) = files.map(|entry| entry.file_name()).min() else { return String::new() };
+    let end =
+        Path::new(&name).extension().map(|end| format!(".{}", end.to_string_lossy())).unwrap_or_default();
+    let first = match name.as_bytes().first() {
+        Some(b'_') => "_",
+        Some(b'.') => ".",
+        _ => "",
+    };
+    let why = match first {
+        "" => "",
+        _ if kind.has(&name) => ": names that begin with '_' or '.' are left out",
+        _ => ": such names are left out",
+    };
+    let (name, directory) = (shown(Path::new(&name)), shown(directory));
+    format!("; it has '{name}'{why}. Write '{directory}/{first}*{end}' to read such files")
 }
 
 /// What to write for a name with brackets that a pattern does not match.

@@ -20,17 +20,39 @@ pub fn bounded(message: &str) -> String {
     shortened(&words.concat(), MOST_OF_A_MESSAGE).into_owned()
 }
 
-/// A text of at most so many characters: a longer one without its middle, with the count of what is left out.
+/// What stands where characters were left out, behind their number.
+const LEFT_OUT: &str = " characters left out)...";
+
+/// What stands before their number.
+const BEFORE: &str = "...(";
+
+/// With the number, both have no more characters than this.
+const MOST_OF_WORDS: usize = 50;
+
+/// A text of at most so many characters: a longer one without its middle, with the count of what is left out. One that
+/// was shortened stays as it is, and what it left out is counted where it is shortened again.
 #[must_use]
 pub fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     let half = most / 2;
     let count = if text.len() <= most { text.len() } else { text.chars().count() };
     let cut = |number| text.char_indices().nth(number).map_or(text.len(), |(place, _)| place);
-    if count <= most {
+    if count <= most || (count <= most + MOST_OF_WORDS && text.contains(LEFT_OUT)) {
         return text.into();
     }
+    let middle = &text[cut(half)..cut(count - half)];
     let (start, end) = (&text[..cut(half)], &text[cut(count - half)..]);
-    format!("{start}...({} characters left out)...{end}", count - 2 * half).into()
+    format!("{start}{BEFORE}{}{LEFT_OUT}{end}", count - 2 * half + left_out_before(middle)).into()
+}
+
+/// How many characters more a text had before they were left out of it.
+fn left_out_before(text: &str) -> usize {
+    let counts = text.match_indices(LEFT_OUT).map(|(end, _)| {
+        let before = text[..end].trim_end_matches(|char: char| char.is_ascii_digit());
+        let digits = &text[before.len()..end];
+        let count: usize = if before.ends_with(BEFORE) { digits.parse().unwrap_or(0) } else { 0 };
+        count.saturating_sub(BEFORE.len() + digits.len() + LEFT_OUT.len())
+    });
+    counts.fold(0, usize::saturating_add)
 }
 
 /// Addresses without user and password: `s3://key:secret@bucket` is `s3://***@bucket`.
@@ -95,6 +117,21 @@ mod tests {
         let message = bounded(&format!("begin {}end", "é ".repeat(500_000)));
         assert!(message.starts_with("begin é") && message.ends_with("é end"), "{message}");
         assert!(message.chars().count() < MOST_OF_A_MESSAGE + 50);
+    }
+
+    #[test]
+    fn what_is_bounded_twice_counts_all_that_is_left_out() {
+        for length in [3_000, 100_000] {
+            let words = "é ".repeat(length / 2);
+            let once = bounded(&words);
+            assert!(once.contains(&format!("...({} characters left out)...", length - 2000)), "{once}");
+            assert_eq!(bounded(&once), once);
+            let twice = bounded(&format!("{0}{once}{0}", "a b ".repeat(25)));
+            assert!(
+                twice.contains(&format!("...({} characters left out)...", length + 200 - 2000)),
+                "{twice}"
+            );
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arrow::field::ArrowField;
 use crate::error::{Error, Result};
+use crate::format::metadata::lookalike;
 use crate::ipc::batch_arrays::BatchArrays;
 use crate::ipc::dictionary_ids::DictionaryIds;
 use crate::ipc::file_bytes::FileBytes;
@@ -127,7 +128,8 @@ fn schema_place(bytes: &FileBytes, is_file: bool) -> Result<MessagePlace> {
 fn is_file(bytes: &FileBytes) -> Result<bool> {
     let size = bytes.size();
     if size < PREFIX_BYTES {
-        return Err(Error::data(format!("it has {size} bytes, and no schema")));
+        let hint = lookalike::hint(&bytes.read(0, size)?);
+        return Err(Error::data(format!("it has {size} bytes, and no schema{hint}")));
     }
     let first = bytes.read(0, PREFIX_BYTES)?;
     for (magic, message) in [
@@ -161,8 +163,12 @@ fn found_at(bytes: &FileBytes, start: u64) -> Result<Option<MessagePlace>> {
         return Ok(None);
     };
     if metadata_bytes > left - prefix.min(left) {
+        let hint = match start {
+            0 => lookalike::hint(&bytes.read(0, left.min(lookalike::LOOKED_AT_BYTES))?),
+            _ => String::new(),
+        };
         return Err(at_byte(Error::data(format!(
-            "a message claims {metadata_bytes} bytes of metadata, the file has {left} more"
+            "a message claims {metadata_bytes} bytes of metadata, the file has {left} more{hint}"
         ))));
     }
     let start = start + prefix;

@@ -138,6 +138,16 @@ fn numbers_kind(column: &Column) -> Kind {
 pub fn padding(column: &Column, pad: &Pad) -> Result<Padding> {
     let dtype = column.dtype.filter(|_| column.depth() == 1);
     let Some(dtype) = dtype else {
+        let number = match column.shaping {
+            Shaping::Hashed(..) => "bucket",
+            Shaping::Coded(..) => "code",
+            _ => "",
+        };
+        if !number.is_empty() && column.kind == Kind::Scalar {
+            let reason =
+                format!("a {number} is one number for each row, so that .pad() has nothing to fill up");
+            return Err(Error::data(reason));
+        }
         let type_name = column.type_of_rows();
         return Err(Error::data(format!(".pad() takes no column of type {type_name}: it takes {PADDED}")));
     };

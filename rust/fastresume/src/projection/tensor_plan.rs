@@ -102,7 +102,7 @@ fn planned<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Res
     let mut found = FoundTensors::default();
     let Some(entries) = &request.columns else {
         names.iter().try_for_each(|name| found.add(plain(name)))?;
-        return found.tensors(None);
+        return found.tensors(|| "the files have no columns".to_owned());
     };
     let plains: Vec<String> = entries.iter().filter_map(plain_text).cloned().collect();
     let picked = pick(names, &plains, false)?;
@@ -140,7 +140,13 @@ fn planned<'a>(names: &[&'a str], structs: &[&str], request: &'a Request) -> Res
         Entry::Made(expression) if expression.rules.is_optional => Some(expression.text.as_str()),
         _ => None,
     });
-    found.tensors(optional)
+    found.tensors(|| match optional {
+        Some(text) => format!("{text} is in no file, and nothing else is named"),
+        None if entries.is_empty() => "without columns=, all are".to_owned(),
+        None => {
+            format!("columns= leaves out all that it names; there are: {}", some_of(names.iter().copied()))
+        }
+    })
 }
 
 fn plain_text(entry: &Entry) -> Option<&String> {
@@ -243,15 +249,12 @@ impl<'a> FoundTensors<'a> {
         Ok(())
     }
 
-    /// All of them; if there are none, an error names an optional column that was asked for.
-    fn tensors(self, optional: Option<&str>) -> Result<Vec<TensorPlan<'a>>> {
-        match (self.tensors.as_slice(), optional) {
-            ([], Some(text)) => Err(Error::Argument(format!(
-                "no column is selected: {text} is in no file, and nothing else is named"
-            ))),
-            ([], None) => Err(Error::Argument("no column is selected: without columns=, all are".into())),
-            _ => Ok(self.tensors),
+    /// All of them; if there are none, an error says why.
+    fn tensors(self, why: impl FnOnce() -> String) -> Result<Vec<TensorPlan<'a>>> {
+        if self.tensors.is_empty() {
+            return Err(Error::Argument(format!("no column is selected: {}", why())));
         }
+        Ok(self.tensors)
     }
 }
 
@@ -326,10 +329,8 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
         return one.error.clone().with_reason(|reason| format!("{reason}{line}{warning}"));
     }
     let count = wrong.len();
-    let each = wrong.iter().take(MOST_NAMED).map(|one| format!("\n  '{}': {}", one.name, one.error));
-    let each = each.collect::<String>();
-    let more =
-        if count > MOST_NAMED { format!("\n  and {} more", count - MOST_NAMED) } else { String::new() };
+    let (each, named) = each_reason(wrong);
+    let more = if count > named { format!("\n  and {} more", count - named) } else { String::new() };
     let warning = if warning.is_empty() { warning } else { format!("\n  {warning}") };
     let are_nulls = wrong.iter().all(|one| one.fault == Fault::Nulls);
     let what = if are_nulls { "have nulls" } else { "can't be delivered" };
@@ -341,13 +342,44 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     }
 }
 
+/// A line for each reason, with the columns that have it, and how many columns these are.
+fn each_reason(wrong: &[Wrong]) -> (String, usize) {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut of_reasons: Vec<(String, Vec<&Wrong>)> = Vec::new();
+    for one in wrong {
+        // How many nulls there are is of one column.
+        let reason = match one.fault {
+            Fault::Whole => one.error.clone().of_several_columns().to_string(),
+            Fault::Nulls => one.error.to_string(),
+        };
+        let place = *places.entry(reason.clone()).or_insert(of_reasons.len());
+        if place == of_reasons.len() {
+            of_reasons.push((reason, Vec::new()));
+        }
+        of_reasons[place].1.push(one);
+    }
+    let mut count = 0;
+    let lines = of_reasons.iter().take(MOST_NAMED).map(|(reason, columns)| {
+        count += columns.len();
+        match columns.as_slice() {
+            [one] => format!("\n  '{}': {}", one.name, one.error),
+            _ => format!("\n  {}: {reason}", some_of(columns.iter().map(|one| one.name.as_str()))),
+        }
+    });
+    let lines = lines.collect();
+    (lines, count)
+}
+
+/// The first of some names, and how many more there are.
+fn some_of<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let count = names.len();
+    let first: Vec<String> = names.take(MOST_NAMED).map(|name| format!("'{name}'")).collect();
+    let more = if count > MOST_NAMED { format!(" and {} more", count - MOST_NAMED) } else { String::new() };
+    format!("{}{more}", first.join(", "))
+}
+
 /// What is said of columns whose nulls nothing counts.
 fn not_counted(names: &[&str]) -> String {
-    let first: Vec<String> = names.iter().take(MOST_NAMED).map(|name| format!("'{name}'")).collect();
-    let more = if names.len() > MOST_NAMED {
-        format!(" and {} more", names.len() - MOST_NAMED)
-    } else {
-        String::new()
-    };
-    format!("footers don't count the nulls of {}{more}: one is an error when it is read", first.join(", "))
+    let columns = some_of(names.iter().copied());
+    format!("footers don't count the nulls of {columns}: one is an error when it is read")
 }

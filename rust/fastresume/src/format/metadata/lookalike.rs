@@ -11,7 +11,7 @@ const ARROW: &str = "write fr.ArrowDataset(paths) instead of ParquetDataset";
 const DOWNLOAD: &str = "the download went wrong";
 
 /// How kinds of files begin, what they are, and what to do.
-const BEGINNINGS: [(&[u8], &str, &str); 20] = [
+const BEGINNINGS: [(&[u8], &str, &str); 21] = [
     (b"\x1f\x8b", "a gzip file", PACKED),
     (b"\x28\xb5\x2f\xfd", "a zstd file", PACKED),
     (b"BZh", "a bzip2 file", PACKED),
@@ -29,6 +29,7 @@ const BEGINNINGS: [(&[u8], &str, &str); 20] = [
     (b"\x80\x04\x95", "a pickle", TABLE),
     (b"\x80\x05\x95", "a pickle", TABLE),
     (b"version https://git-lfs", "a pointer of Git LFS", "fetch the file with `git lfs pull`"),
+    (b"fastresume manifest cache ", "a manifest of fr.Cache", "keep it in another folder than the data"),
     (b"<!DOCTYPE", "a page of HTML", DOWNLOAD),
     (b"<html", "a page of HTML", DOWNLOAD),
     (b"<?xml", "XML", DOWNLOAD),
