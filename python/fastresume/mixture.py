@@ -399,18 +399,19 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
 
 
 def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
-    """Warns of the first rows that have two names."""
-    names: dict[tuple[object, ...], str] = {}
+    """Warns of the first dataset that has two names; logs rows that come by two datasets in one order."""
+    names: dict[int, str] = {}
+    same: dict[tuple[object, ...], str] = {}
     for name, dataset in datasets.items():
+        if (other := names.setdefault(id(dataset), name)) != name:
+            warn(f"sources {other!r} and {name!r} are one dataset: each of its rows comes by both")
+            return
         if dataset._is_stream:
             continue
         delivered = ((field.name, field.expression, *field.columns) for field in dataset.schema.values())
-        if (other := names.setdefault((dataset._spec.start().to_json(), *delivered), name)) != name:
-            warn(
-                f"sources {other!r} and {name!r} are the same rows in one order: each row comes by both. "
-                "Give one another path, or another seed="
-            )
-            return
+        if (other := same.setdefault((dataset._spec.start().to_json(), *delivered), name)) != name:
+            message = "sources %r and %r are the same rows in one order: each row comes by both"
+            _log.warning(message, other, name)
 
 
 def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: int) -> None:
@@ -428,10 +429,8 @@ def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: 
             _log.info(message, name, spec.batch_size, batch_size)
         for option, usual in (("tail", "drop"), ("on_iter", "continue")):
             if (given := getattr(spec, option)) != usual and not dataset._is_stream:
-                warn(
-                    f"source {name!r} has {option}={given!r}, which a mixture does not ask: write it of the "
-                    "Mixture"
-                )
+                message = "source %r has %s=%r, which a mixture does not ask: write it of the Mixture"
+                _log.warning(message, name, option, given)
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:

@@ -112,19 +112,24 @@ def test_matrices_of_columns_in_another_order_are_refused_and_other_columns_are_
         mixed("other")
 
 
-def test_rows_that_come_by_two_sources_side_by_side_are_told(root: Path) -> None:
-    def mixed(**how: Any) -> fr.Mixture:
+def test_rows_that_come_by_two_sources_side_by_side_are_logged(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def logged(**how: Any) -> bool:
+        caplog.clear()
         sources = {"a": (source(root, "web"), 1), "b": (source(root, "web", **how), 1)}
-        return fr.Mixture(sources, batch_size=2, world=(0, 1))
+        fr.Mixture(sources, batch_size=2, world=(0, 1))
+        return "'a' and 'b' are the same rows in one order: each row comes by both" in caplog.text
 
-    with pytest.warns(UserWarning, match="'a' and 'b' are the same rows in one order"):
-        mixed()
-    for how in ({"shuffle": True}, {"rows": [[0, 9]]}):
-        mixed(**how)
+    assert logged()
+    assert not logged(shuffle=True)
+    assert not logged(rows=[[0, 9]])
 
 
-def test_options_of_sources_that_a_mixture_does_not_ask_are_told(root: Path) -> None:
+def test_options_of_sources_that_a_mixture_does_not_ask_are_logged(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for option, value in (("tail", "short"), ("on_iter", "restart")):
         web = source(root, "web", **{option: value})
-        with pytest.warns(UserWarning, match=f"'web' has {option}='{value}', which a mixture does not"):
-            fr.Mixture({"web": (web, 1)}, batch_size=2, world=(0, 1))
+        fr.Mixture({"web": (web, 1)}, batch_size=2, world=(0, 1))
+        assert f"source 'web' has {option}='{value}', which a mixture does not ask" in caplog.text

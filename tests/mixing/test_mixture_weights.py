@@ -87,7 +87,7 @@ def test_many_sources_open_and_a_stage_shares_its_period(root: Path) -> None:
     sources = {f"s{number}": (web, weight) for number, weight in enumerate(weights)}
     with (
         pytest.warns(UserWarning, match="and 192 more"),
-        pytest.warns(UserWarning, match="sources 's0' and 's1' are the same rows in one order"),
+        pytest.warns(UserWarning, match="sources 's0' and 's1' are one dataset"),
     ):
         mixture = fr.Mixture(sources, batch_size=64, world=(0, 1))
     batch = next(iter(mixture))

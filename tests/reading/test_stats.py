@@ -162,7 +162,7 @@ def test_a_batch_that_was_not_handed_over_is_not_counted(
     iterator = iter(loader)
     for _ in range(9):
         next(iterator)
-    monkeypatch.setattr("fastresume.reading.iterator.BatchIterator.close", interrupt)  # after the last batch
+    monkeypatch.setattr("fastresume.reading.iterator.BatchIterator._finish", interrupt)  # of the pass
     with pytest.raises(KeyboardInterrupt):
         next(iterator)
     monkeypatch.undo()

@@ -236,7 +236,7 @@ def test_values_of_paths_have_codes(tmp_path: Path) -> None:
             TypeError,
             r"fr.col\('x'\).codes\(\).hash\(...\) has no meaning",
         ),
-        (lambda: fr.col("x").codes().fill_null("x"), TypeError, "takes a number, or '' .* found 'x'"),
+        (lambda: fr.col("x").codes().fill_null("x"), TypeError, "takes a code, .* a number, found 'x'"),
     ],
 )
 def test_codes_that_mean_nothing_are_refused_where_they_are_written(

@@ -186,7 +186,7 @@ def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
             fr.Mixture({"a": (one, weight), "b": (other, 0.3)}, batch_size=4, world=(0, 1))  # type: ignore[dict-item]
     with pytest.raises(TypeError, match=r"write mixture\.datasets\['a'\]"):
         mixture["a"]
-    with pytest.warns(UserWarning, match="sources 'a' and 'b' are the same rows in one order"):
+    with pytest.warns(UserWarning, match="sources 'a' and 'b' are one dataset"):
         fr.Mixture({"a": (one, 1), "b": (one, 1)}, batch_size=4, world=(0, 1))
 
 
