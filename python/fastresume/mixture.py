@@ -467,7 +467,7 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
     """Refuses sources whose tensors differ, or that count others.
 
     Raises:
-        ValueError: telling all unlike, up to some number.
+        ValueError: naming all differences, up to some number.
     """
     (first_name, first), *others = datasets.items()
     unlike: list[str] = []

@@ -250,7 +250,7 @@ class RowsDataset(FilesDataset):
         return found._replace(spec=spec)
 
     def _at_start(self) -> FilesSpec:
-        """What a new job delivers: of a stream, whatever it has read by itself, all from its start."""
+        """What a new job delivers: all rows of a stream, even if it has read some by itself."""
         return self._spec
 
     def _take_found(self, found: Found) -> None:

@@ -45,8 +45,8 @@ class RowSet:
 
     def _compute(self, _other: object) -> NoReturn:
         raise TypeError(
-            "sets of rows have no arithmetic: write a | b for the rows of either, a & ~b for those of a that "
-            "are not in b"
+            "sets of rows have no arithmetic: write a | b for the rows of either, a & ~b for the rows "
+            "of a that are not in b"
         )
 
     __add__ = __radd__ = __sub__ = __rsub__ = __xor__ = __rxor__ = _compute
@@ -233,7 +233,7 @@ def _check_kind(rows: object, total: int) -> None:
     if isinstance(rows, list | tuple) and any(isinstance(one, RowSet) for one in rows):
         raise TypeError(
             f"rows= takes one set of rows, found {len(rows)}: write rows=a & b for the rows that both "
-            "have, or a | b for those of either"
+            "have, or a | b for the rows of either"
         )
     if isinstance(rows, slice | set | frozenset | str | bytes | int | float | type):
         start, stop, share = 0, total, 0.9

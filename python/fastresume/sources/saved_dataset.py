@@ -17,6 +17,8 @@ def data_files(path: str) -> list[str]:
     Raises:
         DataError: if it is a folder of `DatasetDict.save_to_disk`; names its splits.
     """
+    if not os.path.isdir(path):  # noqa: PTH112  (one question for each of many files)
+        return [path]
     splits = _said(Path(path, "dataset_dict.json")).get("splits")
     if isinstance(splits, list) and splits:
         raise _of_splits(path, [os.path.join(path, str(split)) for split in splits])  # noqa: PTH118  (as given)
