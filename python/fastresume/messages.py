@@ -7,17 +7,13 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import FunctionType, TracebackType
+from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 import fastresume._core as _core
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
-Owner = TypeVar("Owner")
-
-OPERATORS = {"__init__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
-"""The special methods of a class that take what a user passes."""
 
 
 def bounded(message: str) -> str:
@@ -53,15 +49,6 @@ def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments
             raise
 
     return call
-
-
-def bounds_methods(owner: type[Owner]) -> type[Owner]:
-    """The class, whose methods have bounded messages, its operators too."""
-    for name, member in list(vars(owner).items()):
-        is_open = not name.startswith("_") or name in OPERATORS
-        if is_open and isinstance(member, FunctionType):
-            setattr(owner, name, bounds_messages(member))
-    return owner
 
 
 def _is_ours(trace: TracebackType | None) -> bool:

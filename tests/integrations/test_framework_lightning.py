@@ -311,27 +311,19 @@ def test_what_is_not_trained_on_by_lightning_is_its_owners(jobs: Any, live: Any)
     assert live(work) == [*steps(0, STEPS), *steps(0, STEPS)]
 
 
-def test_what_keeps_the_place_may_be_the_users_own_and_the_callback_may_come_later(
-    jobs: Any, live: Any
+@pytest.mark.parametrize("stop", [3, STEPS], ids=["a step", "the end of an epoch"])
+@pytest.mark.parametrize("reader", ["loader that restarts", "own ResumeState", "DataLoader"])
+def test_a_checkpoint_that_was_saved_without_the_callback_is_refused(
+    reader: str, stop: int, jobs: Any, live: Any
 ) -> None:
-    def own() -> None:
-        loader = make()
-        ResumeState(loader)
-        jobs.fit(loader, jobs.SaveAlways())
+    """Lightning asks the loader by itself, whose state may be of a batch that was not trained, or of none."""
 
-    def of_lightning() -> None:
-        loader = make()
-        jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways())
-
-    assert live(own, kill_at=4) == steps(0, 4)  # Lightning asks the loader by itself
-    assert live(own, kill_at=3) == steps(4, 7)
-    assert live(of_lightning, kill_at=2) == steps(7, 9)
-
-    def of_torch() -> None:
-        Path("always.ckpt").unlink(missing_ok=True)
-        loader = DataLoader(make().dataset, batch_size=None)
-        ResumeState(loader)
-        jobs.fit(loader, jobs.SaveAlways())
+    def without() -> None:
+        loader = make(on_iter="restart") if reader == "loader that restarts" else make()
+        if reader != "loader that restarts":
+            ResumeState(loader)
+        drawn = DataLoader(loader.dataset, batch_size=None) if reader == "DataLoader" else loader
+        jobs.fit(drawn, jobs.SaveAlways(), max_steps=stop)
 
     def with_callback() -> None:
         loader = make()
@@ -340,7 +332,7 @@ def test_what_keeps_the_place_may_be_the_users_own_and_the_callback_may_come_lat
         ):
             jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways())
 
-    assert live(of_torch, kill_at=4) == steps(0, 4)
+    assert live(without) == steps(0, stop)
     assert live(with_callback) == []
 
 

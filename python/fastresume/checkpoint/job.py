@@ -206,17 +206,23 @@ class JobParts:
                 found[f"{EXTRA}{name}"] = tree.kept(state)
         return found
 
-    def template(self, reading: Reading, allow: frozenset[str]) -> dict[str, Any]:
+    def template(self, reading: Reading, allow: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
         """What `state` would give, to be filled from a checkpoint; nothing of the job is changed yet.
+
+        And what a checkpoint does to the model that its user would not expect, in words.
 
         Raises:
             StateError: if the checkpoint has other keys or shapes, but those that are allowed to differ.
         """
         found: dict[str, Any] = {}
+        warnings: list[str] = []
         if self.model is not None:
             fit = Fit.of("model", get_model_state_dict(self.model), reading)
-            if "model" not in allow:
+            if "model" in allow:
+                warnings += fit.left()
+            else:
                 fit.check()
+            warnings += fit.rounded()
             found["model"] = fit.common
         shapes = reading.shapes("optimizer") if self.optimizers else {}
         if shapes:
@@ -238,14 +244,7 @@ class JobParts:
                 fit = Fit.of(part, state, reading)
                 fit.check()
                 found[part] = fit.common
-        return found
-
-    def warnings(self, reading: Reading, allow: frozenset[str]) -> list[str]:
-        """What a checkpoint does to a model that its user would not expect, in words."""
-        if self.model is None:
-            return []
-        fit = Fit.of("model", get_model_state_dict(self.model), reading)
-        return [*fit.left(), *fit.rounded()] if "model" in allow else fit.rounded()
+        return found, warnings
 
     def restore(self, filled: dict[str, Any], allow: frozenset[str]) -> None:
         """Gives the job what `template` was filled with."""

@@ -135,8 +135,8 @@ class Restoring:
             left = parts.without(others)
             if "ranks" not in allow:
                 seat.check(lambda name: _is_of(name, left.names), not partial, saved.step, worlds)
-            state = left.template(reading, allow)
-            warnings.extend(left.warnings(reading, allow))
+            state, unexpected = left.template(reading, allow)
+            warnings.extend(unexpected)
             filled = reading.plan(state, lambda part: part != "model" or "model" not in allow)
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)

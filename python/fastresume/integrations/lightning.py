@@ -256,11 +256,8 @@ class ResumeCallback(Callback):
         self._find(trainer)
         loops = _loops_of(checkpoint)
         own = checkpoint.get("callbacks", {}).get(self.state_key)
-        if own is None:  # saved by Lightning without this callback, of a loader that it asks by itself
-            own = next((state for state in _loader_states(loops) if _is_state(state)), None)
-        state = require_state(own, "under ResumeCallback")
-        self._state.load_state_dict(state)
-        self._count_batches(trainer, loops, checkpoint.get(_DONE))
+        self._state.load_state_dict(require_state(own, "under ResumeCallback"))
+        self._count_batches(trainer, loops, checkpoint[_DONE])
 
     def on_sanity_check_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses loaders that would lose the batches of the sanity check."""
@@ -330,7 +327,7 @@ class ResumeCallback(Callback):
             self._done = ready
         self._is_noted = True
 
-    def _count_batches(self, trainer: Trainer, loops: dict[str, Any], kept: int | None) -> None:
+    def _count_batches(self, trainer: Trainer, loops: dict[str, Any], kept: int) -> None:
         """Sets Lightning's count of the epoch's batches to what the state says, under the present ranks."""
         progress = loops.get("epoch_loop.batch_progress")
         if progress is None:
@@ -351,10 +348,8 @@ class ResumeCallback(Callback):
                 done = batches
         elif is_pass and is_anew:
             done = len(dataset) - dataset.batches_left
-        elif kept is not None:
+        else:
             done = kept
-        else:  # saved by Lightning without this callback
-            done -= done % trainer.accumulate_grad_batches
         self._done = done
         completed = done - (current["ready"] - current["completed"])
         current.update(ready=done, started=done, processed=done, completed=completed)

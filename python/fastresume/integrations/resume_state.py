@@ -12,7 +12,7 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.batch.batch import Batch
 from fastresume.loader import Loader
-from fastresume.messages import bounds_methods
+from fastresume.options.unknown import takes_no_other
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.state.cursor import Cursor
 
@@ -23,7 +23,7 @@ _READ_AHEAD = 16
 """This many batches may be drawn before the first one is trained: frameworks read ahead, gradients add up."""
 
 
-@bounds_methods
+@takes_no_other("ResumeState", "state")
 class ResumeState:
     """The state of the batch that was trained last: an object to put into a checkpoint.
 

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
 import fastresume._core as _core
-from fastresume.messages import OPERATORS, bounded, bounds_messages
+from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import quoted
 from fastresume.options.hints import EXAMPLES, OF_CALLS
 
@@ -17,6 +17,9 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 
 OfToday = Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 """The arguments of a call by their names of today."""
+
+_OPERATORS = {"__init__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
+"""The special methods of a class that take what a user passes."""
 
 
 def takes_no_other(
@@ -38,7 +41,7 @@ def takes_no_other(
             checked: Called = _checked(given, what, of_today)
             return checked
         for name, member in list(vars(given).items()):
-            if name.startswith("_") and name not in OPERATORS:
+            if name.startswith("_") and name not in _OPERATORS:
                 continue
             if isinstance(member, FunctionType):
                 made = name == "__init__"
