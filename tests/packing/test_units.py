@@ -246,6 +246,8 @@ def test_attention_sees_where_documents_end() -> None:
     for other in (document[0], [[0, 0]], document.long(), tokens, position, document.flip(1)):
         with pytest.raises(ValueError, match=r"batch\['document'\]"):
             fr.cu_seqlens(other)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"int32 \[B, length\], found int64 \[3, 4\]$"):
+        fr.cu_seqlens(document.long())
 
 
 @pytest.mark.parametrize(

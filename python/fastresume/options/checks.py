@@ -18,8 +18,21 @@ Path = str | os.PathLike[str]
 Choice = TypeVar("Choice", bound=str)
 
 
+class _Short(reprlib.Repr):
+    """A `repr` of one line: of an array or frame that has more, its type and shape."""
+
+    def repr_instance(self, x: object, level: int) -> str:
+        """The text of anything that is no list, mapping, text or number."""
+        text = super().repr_instance(x, level)
+        shape = getattr(x, "shape", None) if "\n" in text else None
+        if not isinstance(shape, tuple):
+            return " ".join(text.split("\n"))
+        dtype = str(getattr(x, "dtype", "")).removeprefix("torch.")
+        return f"<{' '.join(filter(None, (type(x).__name__, dtype)))} {list(shape)}>"
+
+
 def _short() -> reprlib.Repr:
-    short = reprlib.Repr()
+    short = _Short()
     short.maxstring = short.maxother = short.maxlong = 200
     short.maxdict = short.maxlist = short.maxtuple = 8
     return short
@@ -32,8 +45,8 @@ def quoted(value: object) -> str:
     """The `repr` of what a user passed, for an error: its beginning and end where it is long.
 
     Examples:
-        >>> quoted([1, "two"]), len(quoted("x" * 1_000_000))
-        ("[1, 'two']", 200)
+        >>> quoted([1, "two"]), len(quoted("x" * 1_000_000)), quoted(np.zeros((20, 8)))
+        ("[1, 'two']", 200, '<ndarray float64 [20, 8]>')
     """
     return _SHORT.repr(value)
 

@@ -29,7 +29,10 @@ def cu_seqlens(document: Tensor) -> Tensor:
         tensor([0, 2, 3, 6], dtype=torch.int32)
     """
     if getattr(document, "ndim", None) != 2 or document.dtype != torch.int32:
-        raise ValueError(f"document must be batch['document'], int32 [B, length], found {quoted(document)}")
+        found = quoted(document)
+        if isinstance(document, Tensor):
+            found = f"{str(document.dtype).removeprefix('torch.')} {list(document.shape)}"
+        raise ValueError(f"document must be batch['document'], int32 [B, length], found {found}")
     begins = torch.ones_like(document, dtype=torch.bool)
     begins[:, 1:] = document[:, 1:] != document[:, :-1]
     # The number of a document is how many began before it in its row; what fills up comes last.
