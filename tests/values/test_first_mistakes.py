@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -112,6 +113,15 @@ def test_what_is_no_condition_says_what_to_write(rows: Opened) -> None:
 def test_what_names_no_rows_says_what_to_write(rows: Opened) -> None:
     for given in (10, "0:50", {1, 2}, fr.Split):
         with pytest.raises(TypeError, match=r"write rows=\[\[0, 20\]\], or fr\.Split"):
+            rows(rows=given)
+    for given, way in (
+        ((0.0, 0.8), "fr.Split(0.0, 0.8)"),
+        ([[0.8, 1.0]], "fr.Split(0.8, 1.0)"),
+        ([0.8, 0.1, 0.1], "fr.Split(0.0, 0.8) for a share"),
+        ([0.5, 7.25], "fr.Split(0.0, 0.5) for a share"),
+        ([[0.0, 10.0]], "numpy.asarray(rows, int)"),
+    ):
+        with pytest.raises(TypeError, match=f"write rows={re.escape(way)}"):
             rows(rows=given)
     for given, way in ((slice(3, 9), r"\[\[3, 9\]\]"), (slice(-5, None), r"\[\[15, 20\]\]")):
         with pytest.raises(TypeError, match=f"write rows={way}"):
@@ -245,9 +255,22 @@ def test_an_optional_column_alone_that_no_file_has_is_named(rows: Opened) -> Non
 def test_what_has_no_order_names_no_columns_and_no_codes(rows: Opened) -> None:
     with pytest.raises(TypeError, match=r"found a set, which has no order: write columns=sorted"):
         rows(columns={"x", "l"})
-    for values, way in (({"a": 5}, "a code is an index"), ({"a"}, "a set has no order")):
-        with pytest.raises(TypeError, match=rf"{way}; write fr\.col\('t'\)\.codes\(sorted\(values\)\)"):
-            fr.col("t").codes(values)
+    with pytest.raises(TypeError, match=r"a set has no order; write fr\.col\('t'\)\.codes\(sorted\(values\)"):
+        fr.col("t").codes({"a"})
+
+
+@pytest.mark.parametrize(
+    ("values", "way"),
+    [
+        ({"b": 0, "c": 2, "a": 1}, "a code is an index in a list; {}(sorted(values, key=values.get))"),
+        ({1: "a", 0: "b"}, "in a list; {}([values[code] for code in range(len(values))])"),
+        ({"b": 1, "a": 2}.keys(), "in a list; {}(list(values))"),
+        ({"a": 5}, "codes are 0, 1, 2, ... in the order of a list, and these are others; {}(list(values))"),
+    ],
+)
+def test_a_mapping_of_codes_is_refused_by_the_list_that_keeps_them(values: Any, way: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(way.format("write fr.col('t').codes"))):
+        fr.col("t").codes(values)
 
 
 def test_a_pair_of_numbers_is_asked_whether_it_is_an_interval(rows: Opened) -> None:

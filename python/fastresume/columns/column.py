@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -259,10 +259,10 @@ class Column(Refusals):
             if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
                 raise TypeError(f"{self._shown}.codes takes a list of values, found {values!r}")
             if isinstance(values, Mapping | AbstractSet):
-                way = "a code is an index" if isinstance(values, Mapping) else "a set has no order"
+                way, made = _in_order(values)
                 raise TypeError(
                     f"{self._shown}.codes takes a list of values, found a {type(values).__name__}: {way}; "
-                    f"write {self._shown}.codes(sorted(values))"
+                    f"write {self._shown}.codes({made})"
                 )
             named = tuple(values)
             for value in named:
@@ -478,6 +478,20 @@ class Column(Refusals):
                 f"{self._shown}.{method}(...): the value of .{first} is {what}: "
                 f"write .{first} after .{method}"
             )
+
+
+def _in_order(values: Mapping[Any, Any] | AbstractSet[Any]) -> tuple[str, str]:
+    """Why these are no list of values, and what makes one in the order of the codes that are meant."""
+    if isinstance(values, KeysView):
+        return "a code is an index in a list", "list(values)"
+    if not isinstance(values, Mapping):
+        return "a set has no order", "sorted(values)"
+    places = set(range(len(values)))
+    if places == set(values):
+        return "a code is an index in a list", "[values[code] for code in range(len(values))]"
+    if places == {code for code in values.values() if isinstance(code, int)}:
+        return "a code is an index in a list", "sorted(values, key=values.get)"
+    return "codes are 0, 1, 2, ... in the order of a list, and these are others", "list(values)"
 
 
 def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Column:

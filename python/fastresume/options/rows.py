@@ -270,10 +270,10 @@ def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:
 
 def _intervals(given: npt.ArrayLike, total: int) -> RowArray:
     array = np.asarray(given)
-    if array.ndim == 1 and array.dtype.kind == "f" and array.size:
+    if array.dtype.kind == "f" and array.size:
         raise TypeError(
-            f"rows must be integers, intervals or a mask, found {array.dtype} numbers {reprlib.repr(given)}: "
-            "write rows=numpy.asarray(rows, int)"
+            f"rows must be integers, intervals or a mask, found {array.dtype} numbers {quoted(given)}: "
+            f"write rows={_of_floats(array.ravel().tolist())}"
         )
     try:
         array = to_array(given)
@@ -283,6 +283,16 @@ def _intervals(given: npt.ArrayLike, total: int) -> RowArray:
             f"write [[start, stop], ...], a bool for each of the {total} rows, or fr.Split(0.0, 0.9); {cause}"
         ) from None
     return _inside("rows", array, total)
+
+
+def _of_floats(numbers: list[float]) -> str:
+    """What to write instead of floats: a share, where they are no whole numbers beyond 0 and 1."""
+    first, last = numbers[0], numbers[-1]
+    if len(numbers) == 2 and 0 <= first < last <= 1:
+        return f"fr.Split({first}, {last})"
+    if all(number.is_integer() for number in numbers):
+        return "numpy.asarray(rows, int)"
+    return f"fr.Split(0.0, {first if 0 < first < 1 else 0.9}) for a share of the rows"
 
 
 def _inside(name: str, array: RowArray, total: int) -> RowArray:
