@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,8 @@ def path(tmp_path: Path) -> Path:
         "flag": [True, False],
         "tokens": [[1], [2, 3]],
         "price": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
+        "hash": pa.array([b"ab", b"cd"], pa.binary(2)),
+        "id": pa.array([UUID(int=number).bytes for number in (1, 2)], pa.uuid()),
     }
     (tmp_path / "day=1").mkdir()
     pq.write_table(pa.table(table), tmp_path / "day=1" / "x.parquet")
@@ -81,6 +84,22 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "several values": (lambda: x == [1, 2], TypeError, ".isin([...]) asks for several values"),
     "a decimal": (lambda: x == Decimal("0.1"), TypeError, "field(name) == decimal.Decimal('0.1')"),
+    "a struct": (lambda: x == {"a": 1}, TypeError, "has its own name, as fr.col('struct.a') == 1"),
+    "structs": (lambda: x.isin([{"a": 1}]), TypeError, "has its own name, as fr.col('struct.a') == 1"),
+    "a UUID": (lambda: x == UUID(int=1), TypeError, "no filter compares UUIDs; rows= takes a mask"),
+    "a part of a text": (
+        lambda: x.contains("a"),
+        AttributeError,
+        "filter=pyarrow.compute.match_like(pyarrow.compute.field(name), 'a%')",
+    ),
+    "pandas' texts": (lambda: x.str.contains("a"), AttributeError, "pyarrow.compute.match_like(pyarrow.comp"),
+    "a function": (lambda: x.abs() > 1, AttributeError, "or filter=pyarrow.compute.abs(pyarrow.compute.fiel"),
+    "arithmetic in a filter": (lambda: x * 2 > 3, TypeError, "as pyarrow.compute.field(name) * 2 > 3"),
+    "a condition and pyarrow's": (
+        lambda: (x > 3) & (pc.field("x") > 3),
+        TypeError,
+        "write both with fr.col, or both with pyarrow.compute.field",
+    ),
     "tensors": (lambda: x.isin(torch.tensor([1, 2])), TypeError, ".isin(tensor.tolist()) for several"),
     "NaN": (
         lambda: x.is_nan,
@@ -210,6 +229,32 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         "write fr.col('a') > 3 instead of its text",
     ),
     "a filter of a bool": ({"filter": fr.col("flag")}, TypeError, "compare it, as fr.col('flag') == True"),
+    "a mask as a filter": (
+        {"filter": np.ones(99, bool)},
+        TypeError,
+        "found <ndarray bool [99]>: rows= takes",
+    ),
+    "a list as a filter": (
+        {"filter": [True, False]},
+        TypeError,
+        "rows= takes a mask, numbers of rows or a S",
+    ),
+    "a split as a filter": (
+        {"filter": fr.Split(0, 0.5)},
+        TypeError,
+        "rows= takes a mask, numbers of rows or",
+    ),
+    "SQL's like": (
+        {"filter": [("user_id", "like", "a%")]},
+        ValueError,
+        "found 'like'; an expression of pyar",
+    ),
+    "bytes": ({"filter": fr.col("hash") == b"ab"}, TypeError, "pyarrow.compute.field('hash') == b'ab'"),
+    "bytes of UUIDs": (
+        {"filter": fr.col("id") == b"ab" * 8},
+        TypeError,
+        "no filter compares UUIDs; rows= take",
+    ),
     "one term": ({"filter": ("label", ">", 3)}, TypeError, "write [('label', '>', 3)]"),
     "a filter's name": ({"filter": fr.col("lable") > 3}, fr.DataError, "(did you mean 'label'?)"),
     "a number in quotes": ({"filter": fr.col("label") > "3"}, TypeError, "with '3': write a number"),
@@ -237,6 +282,21 @@ def test_a_dataset_says_what_to_write(path: Path, what: str) -> None:
     with pytest.raises(kind) as caught:
         fr.ParquetDataset(path, batch_size=1, **how)
     assert words in str(caught.value)
+
+
+@each_of(
+    ("name", "chosen"),
+    [
+        ("word", pc.match_like(pc.field("user_id"), "a%")),
+        ("computed", pc.field("label") * 2 < 3),
+        ("function", pc.abs(pc.field("label")) < 2),
+        ("bytes", pc.field("hash") == b"ab"),
+        ("both", (pc.field("label") < 2) & (pc.field("user_id") == "a")),
+    ],
+)
+def test_what_expressions_of_pyarrow_are_named_for_they_do(path: Path, name: str, chosen: Any) -> None:
+    dataset = fr.ParquetDataset(path, batch_size=1, columns="label", filter=chosen)
+    assert [batch["label"].tolist() for batch in dataset] == [[1]], name
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ class Refusals:
 
     def _compute(self, _other: object = None) -> NoReturn:
         raise TypeError(
-            f"{self.text}: expressions have no arithmetic, dataset.map(function) computes with batches"
+            f"{self.text}: expressions have no arithmetic, dataset.map(function) computes with batches; to "
+            "filter, write one of pyarrow, as pyarrow.compute.field(name) * 2 > 3"
         )
 
     __rand__, __ror__ = __and__, __or__

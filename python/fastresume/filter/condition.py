@@ -6,13 +6,13 @@ neither, too. Only `is_null` and `is_valid` always answer. A row is kept if the 
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NoReturn
+from uuid import UUID
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_
 from fastresume.filter.times import TIMES, Time, number_of
 from fastresume.filter.truth import Facts, Sought, Text, Truth, Values, may_equal
 from fastresume.messages import bounds_messages
+from fastresume.options.checks import quoted
 from fastresume.options.hints import METHODS_OF_CONDITIONS
 from fastresume.options.unknown import refuse_attribute
 
@@ -27,6 +28,9 @@ Literal = bool | int | float | str | bytes | Fraction | Time
 
 Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
+
+NO_UUID = "no filter compares UUIDs; rows= takes a mask that you make of them"
+"""What to do with such a column."""
 
 FEW = 16
 """Up to this many values are compared with strings one by one; more of them are looked up row by row."""
@@ -391,21 +395,34 @@ def literal(value: object) -> Literal:
         hint = ": ask is_null()" if value is None else ""
         if hasattr(value, "__len__"):
             hint = ": .isin([...]) asks for several values"
+        if isinstance(value, Mapping) and value:
+            name, member = next(iter(value.items()))
+            hint = f": a member of a struct has its own name, as fr.col('struct.{name}') == {member!r}"
         if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
             hint = ": write its .item(), or .isin(tensor.tolist()) for several"
         if isinstance(value, Decimal):
             hint = f": write filter=pyarrow.compute.field(name) == decimal.{value!r}"
+        if isinstance(value, UUID):
+            hint = f": {NO_UUID}"
         raise TypeError(
-            "a column is compared with a number, bool, string, bytes or time, found "
-            f"{reprlib.repr(value)}{hint}"
+            f"a column is compared with a number, bool, string, bytes or time, found {quoted(value)}{hint}"
         )
     return value
+
+
+def is_of_arrow(given: object) -> bool:
+    """Whether it is a pyarrow expression."""
+    kind = type(given)
+    return kind.__module__.split(".")[0] == "pyarrow" and kind.__name__ == "Expression"
 
 
 @bounds_messages
 def _joined(op: str, left: Condition, right: object) -> Condition:
     if not isinstance(right, Condition):
-        raise TypeError(f"{op} joins conditions, found {right!r}: write a comparison there, in parentheses")
+        way = "write a comparison there, in parentheses"
+        if is_of_arrow(right):
+            way = "write both with fr.col, or both with pyarrow.compute.field"
+        raise TypeError(f"{op} joins conditions, found {quoted(right)}: {way}")
     return Both(op, left, right)
 
 
@@ -436,6 +453,7 @@ def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | N
             hint = ": write True or False"
         if kind.startswith("list") or kind == "matrix":
             hint = ": a filter compares columns that have one value in a row"
-        if kind == "scalar" and unit is not None and unit.startswith(("time", "date", "duration")):
-            hint = f": it is {unit}, compared with a time or an integer of that unit"
+        if kind == "matrix" and dtype == "uint8" and isinstance(value, bytes):
+            way = f"write filter=pyarrow.compute.field({name!r}) == {value!r}"
+            hint = f": {NO_UUID if unit == 'uuid' else way}"
         raise TypeError(f"column '{name}' of the type {what} can't be compared with {value!r}{hint}")

@@ -18,12 +18,6 @@ from fastresume.filter.pruning import selected_rows
 from fastresume.filter.scan import Progress
 
 
-def is_of_arrow(given: object) -> bool:
-    """Whether it is a pyarrow expression."""
-    kind = type(given)
-    return kind.__module__.split(".")[0] == "pyarrow" and kind.__name__ == "Expression"
-
-
 def ask_arrow(
     manifest: _core.Manifest, wanted: Any, optional: Sequence[str], partitions: Sequence[str]
 ) -> Intervals:

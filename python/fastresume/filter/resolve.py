@@ -13,13 +13,23 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals
-from fastresume.filter.condition import Comparison, Condition, Membership, Named, Not, literal
+from fastresume.filter.condition import (
+    Comparison,
+    Condition,
+    Membership,
+    Named,
+    Not,
+    is_of_arrow,
+    literal,
+)
 from fastresume.filter.damaged_rows import DamagedRows
 from fastresume.filter.pruning import decide
-from fastresume.filter.pyarrow_filter import ask_arrow, is_of_arrow
+from fastresume.filter.pyarrow_filter import ask_arrow
 from fastresume.filter.scan import scan
 from fastresume.messages import warn
 from fastresume.options.checks import quoted
+from fastresume.options.hints import MATCH
+from fastresume.options.rows import RowSet
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -155,6 +165,8 @@ def _hint(given: object) -> str:
     """What to write instead of what is no condition."""
     if isinstance(given, str):
         return ": write fr.col('a') > 3 instead of its text"
+    if isinstance(given, bool | int | RowSet) or hasattr(given, "__array__"):
+        return ": rows= takes a mask, numbers of rows or a Split"
     if isinstance(given, MethodType):
         return f": call it, as {given.__name__}()"
     if type(given).__module__.startswith("polars"):
@@ -173,7 +185,10 @@ def _term(given: Sequence[Any]) -> Condition:
         found = Membership(column, tuple(literal(one) for one in value))
         return found if op == "in" else Not(found)
     if op not in OPS:
-        raise ValueError(f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {op!r}")
+        raise ValueError(
+            f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {quoted(op)}; an expression of "
+            f"pyarrow has more: {MATCH}"
+        )
     return Comparison(column, OPS[op], literal(value))
 
 

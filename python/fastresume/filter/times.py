@@ -44,7 +44,7 @@ def number_of(name: str, value: Any, type_: tuple[str, str, str | None]) -> Any:
     """
     dtype, kind, unit = type_
     if isinstance(value, (str, bytes)) and kind == "scalar" and unit is not None and unit.startswith(COUNTED):
-        value = _parsed(name, value, type_)
+        value = _parsed(name, value, unit)
     if not isinstance(value, TIMES):
         _check_calendar(name, value, unit)
         return value
@@ -92,7 +92,7 @@ def _instant(value: Any, refusal: str, has_zone: bool) -> Fraction | int | None:
     offset = value.utcoffset() if isinstance(value, dt.datetime) else None
     if isinstance(value, dt.date | np.datetime64) and has_zone != (offset is not None):
         how = (
-            "it is of UTC; write a datetime with tzinfo=datetime.UTC, or '2026-01-01T00:00:00+00:00'"
+            "it is of UTC; write a datetime with tzinfo=datetime.UTC, or '2026-02-01T00:00:00+00:00'"
             if has_zone
             else ("it has no time zone; write the datetime without tzinfo")
         )
@@ -120,19 +120,18 @@ def _of_numpy(value: np.datetime64 | np.timedelta64, refusal: str) -> Fraction |
     return int(value.astype(np.int64)) * count * NANOSECONDS[unit]
 
 
-def _parsed(name: str, text: str | bytes, type_: tuple[str, str, str | None]) -> Time:
+def _parsed(name: str, text: str | bytes, unit: str) -> Time:
     """The time that a text in ISO 8601 is."""
-    dtype, _, unit = type_
-    refusal = f"column '{name}' of the type {dtype} can't be compared with {text!r}: it is {unit}"
-    if isinstance(text, bytes) or str(unit).startswith("duration"):
-        what = "timedelta" if str(unit).startswith("duration") else "datetime, date or time, or a str of it"
+    refusal = f"column '{name}' of the type {unit} can't be compared with {text!r}"
+    if isinstance(text, bytes) or unit.startswith("duration"):
+        what = "timedelta" if unit.startswith("duration") else "datetime, date or time, or a str of it"
         raise TypeError(f"{refusal}: write a {what}")
     try:
-        if str(unit).startswith("time["):
+        if unit.startswith("time["):
             return dt.time.fromisoformat(text)
         return (
             dt.date.fromisoformat(text) if len(text) <= len("2026-01-01") else dt.datetime.fromisoformat(text)
         )
     except ValueError:
-        form = "12:30:00" if str(unit).startswith("time[") else "2026-02-01"
+        form = "12:30:00" if unit.startswith("time[") else f"2026-02-01{'T00:00:00+00:00' * (', ' in unit)}"
         raise ValueError(f"{refusal}: write it as {form!r}, or as a value of datetime") from None

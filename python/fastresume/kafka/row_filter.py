@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fastresume.buffers import of_buffer, of_runs
-from fastresume.filter.pyarrow_filter import is_of_arrow
+from fastresume.filter.condition import is_of_arrow
 from fastresume.filter.resolve import select_filtered
 from fastresume.sources.opened import opened
 from fastresume.sources.row_source import Segment

@@ -323,6 +323,9 @@ METHODS_OF_CHECKPOINTERS = {
     "delete": "keep=n of the Checkpointer, which removes what is older",
 }
 
+MATCH = "filter=pyarrow.compute.match_like(pyarrow.compute.field(name), 'a%')"
+"""Rows whose text is like another one."""
+
 METHODS_OF_COLUMNS = {
     "rename": ".alias(name)",
     "name": ".names",
@@ -354,7 +357,15 @@ METHODS_OF_COLUMNS = {
     "map": "dataset.map(function)",
     "apply": "dataset.map(function)",
     "map_elements": "dataset.map(function)",
-    "str": "dataset.map(function); .split(separator) makes lists of texts",
+    "str": f"dataset.map(function); .split(separator) makes lists of texts; {MATCH} chooses rows",
+    **dict.fromkeys(
+        ("contains", "startswith", "starts_with", "endswith", "ends_with", "like", "ilike", "match", "rlike"),
+        f"{MATCH}, or another function of pyarrow",
+    ),
+    **dict.fromkeys(
+        ("abs", "log", "sqrt", "exp", "round", "floor", "year", "month", "day", "hour", "lower", "upper"),
+        "dataset.map(function), or filter=pyarrow.compute.abs(pyarrow.compute.field(name)) > 3",
+    ),
     "dt": "dataset.map(function); a filter compares with a datetime",
     "list": ".pad(length) or .fixed(length)",
 }
