@@ -130,7 +130,7 @@ if not TYPE_CHECKING:
             found = import_module(f"fastresume.{name}")
         else:
             from fastresume._core import nearest
-            from fastresume.options.hints import OF_NAMES
+            from fastresume.options.attributes import OF_NAMES
 
             near = None if name.startswith("_") else nearest(name, __all__)
             hint = "" if near is None else f": did you mean fr.{near}?"

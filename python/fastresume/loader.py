@@ -19,8 +19,9 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
+from fastresume.options.attributes import METHODS_OF_LOADERS
 from fastresume.options.checks import at_least, is_table, positive, quoted
-from fastresume.options.hints import METHODS_OF_DATASETS, OF_LOADER
+from fastresume.options.hints import OF_LOADER
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import default_threads
 from fastresume.reading.device import Device, check_static, device_of
@@ -388,7 +389,7 @@ class Loader:
         def __getattr__(self, name):
             """Says what to write for a method of others' loaders."""
             of_dataset = not name.startswith("_") and hasattr(ResumableDataset, name)
-            hints = {name: f"loader.dataset.{name}"} if of_dataset else METHODS_OF_DATASETS
+            hints = {name: f"loader.dataset.{name}"} if of_dataset else METHODS_OF_LOADERS
             refuse_attribute(self, name, "a Loader", hints)
 
     def _put(self, batch: Batch) -> Batch:

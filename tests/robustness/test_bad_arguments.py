@@ -13,7 +13,8 @@ import pytest
 import torch
 
 import fastresume as fr
-from fastresume.options.hints import METHODS_OF_BATCHES, OF_DATASETS, OF_LOADER, OF_MIXTURES
+from fastresume.options.attributes import METHODS_OF_BATCHES
+from fastresume.options.hints import OF_DATASETS, OF_LOADER, OF_MIXTURES
 from fastresume.testing import assert_exact_resume
 from support.each_of import each_of
 from support.jobs import make

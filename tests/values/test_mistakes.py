@@ -63,7 +63,12 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a hash of a cast": (lambda: x.cast(torch.int8).hash(9), TypeError, "write .cast(torch.int64)"),
     "no inner length": (lambda: x.fixed((3, None)), ValueError, "as (None, 4)"),
     "pandas' rename": (lambda: x.rename("y"), AttributeError, "write .alias(name)"),
-    "pandas' astype": (lambda: x.astype("int32"), AttributeError, "write .cast(torch.float32)"),
+    "pandas' astype": (
+        lambda: x.astype("int32"),
+        AttributeError,
+        "write .cast(dtype), as .cast(torch.float32)",
+    ),
+    "torch's half": (lambda: x.half, AttributeError, "write .cast(torch.float16)"),
     "pandas' fillna": (lambda: x.fillna(0), AttributeError, "write .fill_null(value)"),
     "pandas' isna": (lambda: x.isna(3), AttributeError, "write .is_null()"),
     "a slip": (lambda: x.fill_nul(0), AttributeError, "did you mean .fill_null?"),
@@ -262,6 +267,13 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a list": ({"filter": fr.col("tokens") == 3}, TypeError, "columns that have one value in a row"),
     "a rank alone": ({"rank": 0}, TypeError, "write world=(rank, world_size)"),
     "a world of three": ({"world": (0, 1, 2)}, TypeError, "(rank, world_size)"),
+    "a split by name": (
+        {"split": "train"},
+        TypeError,
+        "write its files, as 'data/train-*.parquet', or rows=",
+    ),
+    "tokens": ({"max_tokens": 8192}, TypeError, "write unit=fr.Bins('tokens', cost=n)"),
+    "a seed": ({"random_state": 1}, TypeError, "write seed= of ParquetDataset"),
     "pandas' columns": ({"usecols": ["label"]}, TypeError, "write columns=[...]"),
     "polars' rows": ({"n_rows": 3}, TypeError, "write rows=[[0, n]]"),
     "torch's ranks": ({"num_replicas": 2}, TypeError, "write world=(rank, world_size)"),
@@ -306,6 +318,11 @@ def test_what_expressions_of_pyarrow_are_named_for_they_do(path: Path, name: str
         ("shuffle", "write ParquetDataset(paths, shuffle=True)"),
         ("take", "write ParquetDataset(paths, rows=[[0, n]])"),
         ("peak", "did you mean .peek?"),
+        ("with_format", "and needs none: a dataset is a stream of batches"),
+        ("batched", "write ParquetDataset(paths, batch_size=n)"),
+        ("get_state", "write batch.state_dict(), of the batch that was trained"),
+        ("step", "write batch.step of the last batch"),
+        ("split", "write ParquetDataset(paths, rows=fr.Split(0.0, 0.9)), and"),
     ],
 )
 def test_methods_of_others_are_refused_by_what_there_is(path: Path, method: str, words: str) -> None:
@@ -379,6 +396,9 @@ def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None
         ("column", "write fr.col(name)"),
         ("DataLoader", "write fr.Loader(dataset)"),
         ("Preemption", "write fr.training.Preemption"),
+        ("load_dataset", "write fr.ParquetDataset(paths, batch_size=n), whose paths may be 'hf://"),
+        ("StatefulDataLoader", "write fr.Loader(dataset)"),
+        ("ResumeCallback", "write from fastresume.integrations.lightning"),
     ],
 )
 def test_a_name_of_the_package_that_there_is_not_says_what_there_is(name: str, words: str) -> None:

@@ -115,7 +115,7 @@ def test_rows_that_are_none_are_refused_when_they_are_made() -> None:
 
 
 def test_what_rows_are_not_says_what_to_write() -> None:
-    rows = jagged()
+    rows: Any = jagged()
     each_refused(
         (
             (lambda: rows == 3, TypeError, r"write jagged\.values == 3"),
@@ -149,9 +149,16 @@ def test_what_rows_are_not_says_what_to_write() -> None:
             (lambda: torch.from_dlpack(rows), TypeError, r"no array, .* write jagged\.to_padded\(\)"),
             (lambda: torch.as_tensor(rows), TypeError, r"no array, .* write jagged\.to_padded\(\)"),
             (lambda: rows.sum, AttributeError, r"write \.values\.sum, of the values of all rows"),
+            (lambda: rows.index_select(0, OFFSETS), AttributeError, r"write \.take\(rows\)"),
+            (lambda: rows.chunk(2), AttributeError, r"write jagged\[2:5\] for some rows"),
+            (lambda: rows.repeat(2), AttributeError, r"write \.take\(rows\), which may name a row twice"),
+            (lambda: torch.nn.EmbeddingBag(9, 3)(rows), AttributeError, "include_last_offset=True"),
+            (lambda: rows.decode, AttributeError, r"write \.to_strings\(\)"),
             (lambda: rows.float, AttributeError, r"write \.values\.float\(\), or columns="),
         )
     )
+    bag = torch.nn.EmbeddingBag(10, 3, include_last_offset=True)
+    assert bag(rows.values, rows.offsets).shape == (2, 3)
     assert rows[np.int64(1)].tolist() == rows[torch.tensor(1)].tolist() == [8, 9]
     assert rows in [rows, jagged]
     assert rows.to_padded(value=np.float32(4)).tolist() == [[7, 4], [8, 9]]
@@ -164,6 +171,7 @@ def test_what_a_batch_is_not_says_what_to_write(rows: Callable[..., fr.ParquetDa
             (lambda: batch == batch.to("cpu"), TypeError, r"torch\.equal\(a\['name'\], b\['name'\]\)"),
             (lambda: batch != batch.to("cpu"), TypeError, r"a\.cursor == b\.cursor"),
             (lambda: batch.__setitem__(3, VALUES), TypeError, r"found 3: write batch\['name'\] = tensor"),
+            (lambda: batch.copy, AttributeError, r"write copy\.copy\(batch\), or dict\(batch\)"),
             (lambda: batch.float, AttributeError, r"write batch\['name'\]\.float, of one tensor"),
             (lambda: batch.generator(device="gpu"), ValueError, "'cuda:INDEX', found 'gpu'"),
             (lambda: batch.generator(device=None), TypeError, "device must be a torch.device"),

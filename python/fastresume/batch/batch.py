@@ -20,9 +20,9 @@ from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs, of_words
 from fastresume.messages import bounded
+from fastresume.options.attributes import METHODS_OF_BATCHES
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.device import check_move, named_device
-from fastresume.options.hints import METHODS_OF_BATCHES
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.cursor import Cursor
 

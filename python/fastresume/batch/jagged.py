@@ -15,9 +15,9 @@ from fastresume import _core
 from fastresume.batch import arrow
 from fastresume.batch.given_rows import check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
+from fastresume.options.attributes import METHODS_OF_JAGGED
 from fastresume.options.checks import at_least, number
 from fastresume.options.device import check_move
-from fastresume.options.hints import METHODS_OF_JAGGED
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 MAX_EXACT = 2.0**53

@@ -24,8 +24,8 @@ from fastresume.checkpoint.restore import Restored, Restoring
 from fastresume.checkpoint.save import Saved, Saving
 from fastresume.checkpoint.snapshot import JobSnapshot, Stage
 from fastresume.messages import warn
+from fastresume.options.attributes import METHODS_OF_CHECKPOINTERS
 from fastresume.options.checks import at_least, one_path, positive
-from fastresume.options.hints import METHODS_OF_CHECKPOINTERS
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from fastresume.filter.condition import refuse_operator
+from fastresume.options.attributes import METHODS_OF_COLUMNS
 from fastresume.options.checks import quoted
-from fastresume.options.hints import METHODS_OF_COLUMNS
 from fastresume.options.unknown import refuse_attribute
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastresume.columns.column import LONGEST, Column
 from fastresume.columns.refusals import checked_name, checked_names, listed
-from fastresume.options.hints import METHODS_OF_STACKS
+from fastresume.options.attributes import METHODS_OF_STACKS
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 

@@ -20,8 +20,8 @@ from fastresume.filter.exact_compare import compare, compare_text, floor_of, is_
 from fastresume.filter.times import TIMES, Time, number_of
 from fastresume.filter.truth import Facts, Sought, Text, Truth, Values, may_equal
 from fastresume.messages import bounds_messages
+from fastresume.options.attributes import METHODS_OF_CONDITIONS
 from fastresume.options.checks import quoted
-from fastresume.options.hints import METHODS_OF_CONDITIONS
 from fastresume.options.unknown import refuse_attribute
 
 Literal = bool | int | float | str | bytes | Fraction | Time

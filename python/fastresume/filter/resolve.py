@@ -27,8 +27,8 @@ from fastresume.filter.pruning import decide
 from fastresume.filter.pyarrow_filter import ask_arrow
 from fastresume.filter.scan import scan
 from fastresume.messages import warn
+from fastresume.options.attributes import MATCH
 from fastresume.options.checks import quoted
-from fastresume.options.hints import MATCH
 from fastresume.options.rows import RowSet
 
 Terms = Sequence[tuple[str, str, Any]]

@@ -1,20 +1,6 @@
-"""What to write instead of names that there are not: other libraries', or those of earlier releases."""
+"""What to write instead of arguments that there are not: other libraries', or those of earlier releases."""
 
 from __future__ import annotations
-
-OF_NAMES = {
-    "column": "fr.col(name)",
-    "field": "fr.col(name)",
-    "Checkpointer": "from fastresume.checkpoint import Checkpointer",
-    "KafkaDataset": "from fastresume.kafka import KafkaDataset",
-    "Evaluator": "fr.training.Evaluator",
-    "Preemption": "fr.training.Preemption",
-    "accumulate": "fr.training.accumulate",
-    "DataLoader": "fr.Loader(dataset)",
-    "Dataset": "fr.ParquetDataset(paths)",
-    "read_parquet": "fr.ParquetDataset(paths)",
-    "scan_parquet": "fr.ParquetDataset(paths)",
-}
 
 OF_COLUMNS = {
     "stack": "columns=[fr.stack('i_*', name='dense')]",
@@ -27,17 +13,23 @@ OF_COLUMNS = {
     "fixed": "columns=[fr.col(name).fixed(length)]",
     "decimals": "columns=[fr.col(name).decimal('float64')]",
     "optional": "columns=[fr.col(name).optional()]",
-    "partitions": "columns=[fr.col(name).from_path()]",
-    "partitioning": "columns=[fr.col(name).from_path()]",
+    **dict.fromkeys(
+        ("partitions", "partitioning", "hive_partitioning"), "columns=[fr.col(name).from_path()]"
+    ),
     "fill_null": "columns=[fr.col(name).fill_null(value)]",
-    "dtype": "columns=[fr.col(name).cast(dtype)]",
+    **dict.fromkeys(("dtype", "dtypes"), "columns=[fr.col(name).cast(dtype)]"),
     "schema": "columns=[fr.col(name).cast(dtype)]; dataset.schema tells what there is",
-    **dict.fromkeys(("names", "usecols", "select", "features", "feature_columns"), "columns=[...]"),
+    **dict.fromkeys(
+        ("names", "usecols", "select", "features", "feature_columns", "schema_fields", "input_fields"),
+        "columns=[...]",
+    ),
+    "label_fields": "columns=[...], with the labels: batch['label']",
+    **dict.fromkeys(("num_buckets", "fg_mode"), "columns=[fr.col(name).hash(buckets)]"),
 }
 
 OF_LOADERS = {
     "num_workers": "fr.Loader(dataset, num_workers=n), or no workers: threads decode",
-    "prefetch_factor": "fr.Loader(dataset, prefetch_bytes=...)",
+    **dict.fromkeys(("prefetch_factor", "predownload"), "fr.Loader(dataset, prefetch_bytes=...)"),
     "pin_memory": "fr.Loader(dataset, device='cuda')",
     "device": "fr.Loader(dataset, device='cuda')",
     "persistent_workers": "fr.Loader(dataset, num_workers=n): its workers live as long as it does",
@@ -46,24 +38,50 @@ OF_LOADERS = {
 }
 
 ANYWHERE = {
-    "drop_last": "tail='drop' (the default), 'short' or 'pad' of ParquetDataset",
+    **dict.fromkeys(
+        ("drop_last", "drop_remainder"), "tail='drop' (the default), 'short' or 'pad' of ParquetDataset"
+    ),
     "collate_fn": "dataset.map(function): a batch is whole already",
-    "transform": "dataset.map(function)",
-    "transforms": "dataset.map(function)",
-    "map": "dataset.map(function)",
+    **dict.fromkeys(("transform", "transforms", "transform_spec", "map"), "dataset.map(function)"),
     "batched": "dataset.map(function), which gets whole batches",
     "set_epoch": "nothing: each pass is shuffled again, and batch.epoch tells which it is",
     "epoch": "nothing: each pass is shuffled again, and dataset.epoch tells which is next",
-    "epochs": "for epoch in range(loader.epoch, epochs): for batch in loader: ...",
+    **dict.fromkeys(
+        ("epochs", "num_epochs", "stop_after_passes"),
+        "for epoch in range(loader.epoch, epochs): for batch in loader: ...",
+    ),
+    "epoch_size": "nothing: stop after any number of steps, and the next iter() resumes there",
     "infinite": "while True: for batch in loader: ...",
     "sampler": "shuffle=True and world= of ParquetDataset",
     "batch_sampler": "batch_size=, shuffle=True and world= of ParquetDataset",
-    "generator": "seed= of ParquetDataset",
-    "split": "rows=fr.Split(0.0, 0.9) of ParquetDataset",
+    **dict.fromkeys(("generator", "shuffle_seed", "random_state", "random_seed"), "seed= of ParquetDataset"),
+    "split": "its files, as 'data/train-*.parquet', or rows=fr.Split(0.0, 0.9) for a share of the rows",
     "streaming": "nothing: files are never read whole",
-    "shuffle_buffer": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
-    "buffer_size": "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
+    **dict.fromkeys(
+        (
+            *("shuffle_buffer", "shuffle_buffer_size", "buffer_size", "shuffle_block_size"),
+            *("shuffle_row_groups", "shuffling_queue_capacity"),
+        ),
+        "shuffle=fr.Shuffle(window_rows=n) of ParquetDataset: how far rows move",
+    ),
+    "shuffle_algo": "nothing: shuffle=True has one, blocks over the whole dataset and rows within windows",
+    **dict.fromkeys(
+        ("num_canonical_nodes", "canonical_replicas"),
+        "lanes=n: the same global batches on each number of ranks that divides it",
+    ),
+    **dict.fromkeys(
+        (
+            *("cur_shard", "shard_count", "global_rank", "global_size", "num_shards", "shard"),
+            *("num_replicas", "world_rank"),
+        ),
+        "world=(rank, world_size)",
+    ),
+    "process_group": "world=process_group",
+    "microbatch_size": "batch_size=",
 }
+
+OF_PLACES = ("data_files", "data_dir", "files", "url", "remote", "source")
+"""What others call the argument that says where the rows are."""
 
 OF_DATASETS = {
     **ANYWHERE,
@@ -71,14 +89,17 @@ OF_DATASETS = {
     **OF_LOADERS,
     "skip": "rows=~fr.Intervals([[start, stop], ...])",
     "filters": "filter=",
-    "data_files": "the first argument, paths",
-    "data_dir": "the first argument, paths",
-    "num_shards": "world=(rank, world_size)",
-    "shard": "world=(rank, world_size)",
+    "predicate": "filter=fr.col(name) > 0",
+    **dict.fromkeys(OF_PLACES, "the first argument, paths"),
+    "local": "the first argument, paths; cache=fr.Cache(data=directory) keeps what is read of a store",
+    "row_groups": "rows=[[start, stop], ...], which reads no row group without such rows",
     **dict.fromkeys(("limit", "n_rows", "nrows", "max_rows", "num_rows", "head"), "rows=[[0, n]]"),
     **dict.fromkeys(("use_threads", "num_threads"), "fr.Loader(dataset, threads=n)"),
-    "num_replicas": "world=(rank, world_size)",
-    "world_rank": "world=(rank, world_size)",
+    **dict.fromkeys(
+        ("packing", "max_length", "seq_len", "seq_length", "block_size", "item_loader"),
+        "unit=fr.Packed('tokens', length=n)",
+    ),
+    **dict.fromkeys(("max_tokens", "token_budget"), "unit=fr.Bins('tokens', cost=n)"),
     "local_rank": "world=(rank, world_size), of all nodes",
     "filesystem": "storage_options=, and an address as 's3://bucket/data/'",
     "token": "storage_options={'token': ...}",
@@ -134,17 +155,21 @@ OF_MIXTURES = {
     **dict.fromkeys(("columns", "filter", "rows", "nulls"), "{name: (ParquetDataset(paths, ...), weight)}"),
     **dict.fromkeys(("shuffle", "sampler"), "{name: (ParquetDataset(paths, shuffle=True), weight)}"),
     **dict.fromkeys(("weights", "probabilities"), "{name: (dataset, weight)}"),
+    **dict.fromkeys(
+        ("repetitions", "repeat"),
+        "weights, each the rows of its source times its repetitions, and stop=their sum",
+    ),
+    **dict.fromkeys(
+        ("stopping_strategy", "iterate_over_all"), "stop='first' (the default), 'all' or a number of rows"
+    ),
     **dict.fromkeys(("num_workers", "pin_memory", "device"), "fr.Loader(mixture, ...)"),
-    "stopping_strategy": "stop='first' (the default), 'all' or a number of rows",
 }
 
 OF_ARROW = {
     **OF_DATASETS,
     "cache": "nothing: no footers are read",
     "verify_checksums": "nothing: arrays have no checksums",
-    "paths": "the first argument, source",
-    "table": "the first argument, source",
-    "data": "the first argument, source",
+    **dict.fromkeys((*OF_PLACES[:-1], "local", "paths", "table", "data"), "the first argument, source"),
 }
 
 OF_KAFKA = {
@@ -164,43 +189,9 @@ OF_MAXCOMPUTE = {
     **dict.fromkeys(
         ("access_id", "access_key", "account"), "credentials={'access_id': ..., 'access_key': ...}"
     ),
+    "odps_data_compression": "compression=",
     "batch_size": "fr.ArrowDataset(source, batch_size=n)",
     "session": "state=, or load_state_dict() of the dataset",
-}
-
-METHODS_OF_DATASETS = {
-    "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
-    "shuffle": "ParquetDataset(paths, shuffle=True)",
-    "batch": "ParquetDataset(paths, batch_size=n)",
-    "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
-    "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
-    "select_columns": "ParquetDataset(paths, columns=[...])",
-    "remove_columns": "ParquetDataset(paths, columns=['*', '!name'])",
-    "rename_column": "ParquetDataset(paths, columns=[fr.col(name).alias(new)])",
-    "take": "ParquetDataset(paths, rows=[[0, n]])",
-    "skip": "ParquetDataset(paths, rows=~fr.Intervals([[0, n]]))",
-    "shard": "ParquetDataset(paths, world=(rank, world_size))",
-    "repeat": "for epoch in range(epochs): for batch in loader: ...",
-    "train_test_split": "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0)",
-    "with_transform": ".map(function)",
-    "set_transform": ".map(function)",
-    "head": ".peek()",
-    "columns": ".schema of what is delivered; .column_names of the files",
-    "features": ".schema",
-    "dtypes": ".schema, whose fields have a dtype",
-    "shape": ".num_rows, and .schema",
-    "sampler": "nothing: shuffle=True and world= of ParquetDataset",
-    "num_batches": "len(dataset), of a pass",
-    "prefetch": "fr.Loader(dataset), which reads ahead",
-    "weights": "mixture.shares",
-    "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
-    "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
-    "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
-    **{
-        name: f"mixture.datasets[name].{name}, or loader.dataset.{name}"
-        for name in ("paths", "num_file_rows", "dictionaries")
-    },
-    **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
 }
 
 OF_STATES = {
@@ -212,45 +203,6 @@ OF_STATES = {
 OF_BATCH_AT = {
     **dict.fromkeys(("rank", "world"), "world=(rank, world_size) of the dataset"),
     **dict.fromkeys(("index", "batch"), "step="),
-}
-
-METHODS_OF_CURSORS = {
-    "step": "batch.step of the last batch",
-    "global_step": "batch.global_step of the last batch",
-    **dict.fromkeys(("state_dict", "to_dict", "state"), ".to_state()"),
-    **dict.fromkeys(("to_json", "dumps"), "json.dumps(cursor.to_state())"),
-    **dict.fromkeys(("load", "load_state_dict", "from_dict", "from_json"), "Cursor.from_state(state)"),
-    **dict.fromkeys(("position", "offset", "rows"), ".consumed_rows"),
-    "seed": ".order, which has it where rows are shuffled",
-}
-
-METHODS_OF_JAGGED = {
-    "tolist": ".to_list(), or .to_strings() of texts",
-    "numpy": ".values.numpy() and .offsets.numpy()",
-    "shape": "len(jagged) for its rows, .lengths for those of each",
-    "size": "len(jagged) for its rows, .lengths for those of each",
-    "to_dense": ".to_padded()",
-    "to_tensor": ".to_padded()",
-    "padded": ".to_padded()",
-    "to_padded_tensor": ".to_padded(value=0)",
-    "unbind": "list(jagged)",
-    "split": "list(jagged), or jagged[2:5] for some rows",
-    "cuda": ".to('cuda')",
-    "cpu": ".to('cpu')",
-    "float": ".values.float(), or columns=[fr.col(name).cast(torch.float32)] of the dataset",
-    "T": ".to_padded().T",
-}
-
-METHODS_OF_BATCHES = {
-    "cuda": "batch.to('cuda')",
-    "cpu": "batch.to('cpu')",
-    "device": "batch['name'].device: each tensor has its own",
-    "shape": "batch.num_rows, and batch['name'].shape",
-    "size": "batch.num_rows, and batch['name'].shape",
-    "to_pandas": "batch.to_arrow().to_pandas()",
-    "source": "fr.Mixture({...}) of several datasets: a batch of one has no sources",
-    "event_time": "KafkaDataset: a batch of other rows has no event time",
-    "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
 }
 
 OF_LOADER = {
@@ -308,83 +260,20 @@ OF_CHECKPOINTERS = {
     "timeout": "timeout_seconds=n",
 }
 
+OF_SAVE = {
+    **dict.fromkeys(("epoch", "global_step", "loss", "config", "args", "scaler"), "extra={name: value}"),
+    **dict.fromkeys(
+        ("dataset", "dataloader", "batch", "state", "cursor"), "loader=, which takes each of these"
+    ),
+    "metric": "metrics={name: value}",
+    **dict.fromkeys(("async_save", "blocking", "block"), "wait=False, which writes while the job continues"),
+    "model_state_dict": "model=model",
+    "optimizer_state_dict": "optimizer=optimizer",
+}
+
 OF_RESTORE = {
     "strict": "allow={'model'}, which takes what fits, or partial=True, which takes the parts that you pass",
     "map_location": "nothing: values go to the devices of the parts that you pass",
-}
-
-METHODS_OF_CHECKPOINTERS = {
-    **dict.fromkeys(("load", "load_checkpoint", "resume", "load_latest", "load_state_dict"), ".restore(...)"),
-    **dict.fromkeys(("save_checkpoint", "async_save", "step"), ".save(step, ...)"),
-    **dict.fromkeys(("all_steps", "steps", "list", "checkpoints"), "[entry.step for entry in .entries()]"),
-    **dict.fromkeys(("latest_step", "latest_checkpoint"), ".latest(), whose step is .latest().step"),
-    **dict.fromkeys(("best_step", "best_checkpoint"), ".best_entry()"),
-    **dict.fromkeys(("finish", "wait_until_finished", "join"), ".wait()"),
-    "delete": "keep=n of the Checkpointer, which removes what is older",
-}
-
-MATCH = "filter=pyarrow.compute.match_like(pyarrow.compute.field(name), 'a%')"
-"""Rows whose text is like another one."""
-
-METHODS_OF_COLUMNS = {
-    "rename": ".alias(name)",
-    "name": ".names",
-    "astype": ".cast(torch.float32)",
-    "to": ".cast(torch.float32)",
-    "float": ".cast(torch.float32)",
-    "long": ".cast(torch.int64)",
-    "fillna": ".fill_null(value)",
-    "fill_nan": "batch[name].nan_to_num() in dataset.map(function): .fill_null(value) is of nulls",
-    **dict.fromkeys(
-        ("is_nan", "isnan", "is_not_nan", "drop_nans"),
-        "filter=~pyarrow.compute.is_nan(pyarrow.compute.field(name)), which leaves rows with a NaN out",
-    ),
-    "is_in": ".isin([...])",
-    "isnull": ".is_null()",
-    "isna": ".is_null()",
-    "notnull": ".is_valid()",
-    "notna": ".is_valid()",
-    "is_not_null": ".is_valid()",
-    "drop_nulls": "filter=fr.col(name).is_valid()",
-    "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
-    "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
-    "categorical": ".codes()",
-    "factorize": ".codes()",
-    "encode": ".codes()",
-    "dictionary": ".codes()",
-    "bucket": ".hash(buckets)",
-    "truncate": ".pad(length, truncate='head')",
-    "map": "dataset.map(function)",
-    "apply": "dataset.map(function)",
-    "map_elements": "dataset.map(function)",
-    "str": f"dataset.map(function); .split(separator) makes lists of texts; {MATCH} chooses rows",
-    **dict.fromkeys(
-        ("contains", "startswith", "starts_with", "endswith", "ends_with", "like", "ilike", "match", "rlike"),
-        f"{MATCH}, or another function of pyarrow",
-    ),
-    **dict.fromkeys(
-        ("abs", "log", "sqrt", "exp", "round", "floor", "year", "month", "day", "hour", "lower", "upper"),
-        "dataset.map(function), or filter=pyarrow.compute.abs(pyarrow.compute.field(name)) > 3",
-    ),
-    "dt": "dataset.map(function); a filter compares with a datetime",
-    "list": ".pad(length) or .fixed(length)",
-}
-
-METHODS_OF_CONDITIONS = {
-    **{
-        name: f"fr.col(name).{name}(...), and join conditions by &, | and ~"
-        for name in ("is_null", "is_valid", "isin")
-    },
-    **dict.fromkeys(("cast", "alias", "fill_null"), "columns=[fr.col(name)...]: a condition is for filter="),
-    **dict.fromkeys(("mean", "sum", "any", "all"), "filter=condition, then dataset.num_rows"),
-}
-
-METHODS_OF_STACKS = {
-    "alias": "fr.stack(..., name=...)",
-    **dict.fromkeys(
-        ("cast", "fill_null", "mask_null", "hash", "codes", "optional", "from_path", "decimal"),
-        "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
-    ),
 }
 
 OF_PADDING = {
@@ -405,6 +294,7 @@ OF_CALLS = {
     "Loader": OF_LOADER,
     "Checkpointer": OF_CHECKPOINTERS,
     "checkpointer.restore": OF_RESTORE,
+    "checkpointer.save": OF_SAVE,
     "fr.maxcompute.open": OF_MAXCOMPUTE,
     "fr.Shuffle": OF_SHUFFLES,
     "fr.Packed": OF_UNITS,

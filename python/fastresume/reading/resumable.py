@@ -16,8 +16,9 @@ import fastresume._core as _core
 from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
+from fastresume.options.attributes import METHODS_OF_DATASETS
 from fastresume.options.checks import one_of, quoted
-from fastresume.options.hints import ANYWHERE, METHODS_OF_DATASETS
+from fastresume.options.hints import ANYWHERE
 from fastresume.options.tail import TailOfPass
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import World

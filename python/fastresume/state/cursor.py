@@ -11,8 +11,8 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.buffers import Intervals, of_buffer
+from fastresume.options.attributes import METHODS_OF_CURSORS
 from fastresume.options.checks import at_least, quoted
-from fastresume.options.hints import METHODS_OF_CURSORS
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.offsets import Listing, consumed
 from fastresume.state.session import in_session

@@ -1,0 +1,257 @@
+"""What to write instead of attributes that there are not: other libraries', or those of earlier releases."""
+
+from __future__ import annotations
+
+OF_NAMES = {
+    "column": "fr.col(name)",
+    "field": "fr.col(name)",
+    "Checkpointer": "from fastresume.checkpoint import Checkpointer",
+    "KafkaDataset": "from fastresume.kafka import KafkaDataset",
+    "Evaluator": "fr.training.Evaluator",
+    "Preemption": "fr.training.Preemption",
+    "accumulate": "fr.training.accumulate",
+    "assert_exact_resume": "fr.testing.assert_exact_resume",
+    "ResumeCallback": "from fastresume.integrations.lightning (or .transformers) import ResumeCallback",
+    "ResumeState": "from fastresume.integrations.dcp import ResumeState",
+    **dict.fromkeys(
+        ("DataLoader", "Dataloader", "StatefulDataLoader", "StreamingDataLoader", "BatchedDataLoader"),
+        "fr.Loader(dataset)",
+    ),
+    **dict.fromkeys(
+        ("Dataset", "StreamingDataset", "read_parquet", "scan_parquet", "make_reader", "make_batch_reader"),
+        "fr.ParquetDataset(paths, batch_size=n)",
+    ),
+    "load_dataset": "fr.ParquetDataset(paths, batch_size=n), whose paths may be 'hf://datasets/owner/name'",
+    **dict.fromkeys(
+        (
+            "interleave",
+            "interleave_datasets",
+            "CombinedStreamingDataset",
+            "StaticMixtureWorkSource",
+            "MixtureSpec",
+        ),
+        "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
+    ),
+    **dict.fromkeys(
+        ("DistributedSampler", "split_dataset_by_node"),
+        "fr.ParquetDataset(paths, world=(rank, world_size)), or leave world= out: ranks are found",
+    ),
+    **dict.fromkeys(
+        ("random_split", "train_test_split"), "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0)"
+    ),
+    **dict.fromkeys(
+        ("MDSWriter", "optimize", "make_spark_converter"),
+        "pyarrow.parquet.write_table(table, path), or another writer of Parquet",
+    ),
+    "TokensLoader": "fr.ParquetDataset(paths, unit=fr.Packed('tokens', length=n))",
+    "Categorify": "fr.col(name).codes()",
+    "HashBucket": "fr.col(name).hash(buckets)",
+    "FillMissing": "fr.col(name).fill_null(value)",
+    "ListSlice": "fr.col(name).pad(length, truncate='head')",
+    "Rename": "fr.col(name).alias(new)",
+    "Normalize": "dataset.map(function)",
+    "JaggedTensor": "fr.Jagged",
+    "KeyedJaggedTensor": "batch.to_keyed_jagged_tensor(names)",
+}
+
+METHODS_OF_DATASETS = {
+    "set_epoch": "nothing: each pass is shuffled again, and .epoch tells which is next",
+    "shuffle": "ParquetDataset(paths, shuffle=True)",
+    **dict.fromkeys(("batch", "batched", "window"), "ParquetDataset(paths, batch_size=n)"),
+    "padded_batch": "ParquetDataset(paths, batch_size=n, columns=[fr.col(name).pad(length)])",
+    **dict.fromkeys(
+        ("pack_sequences", "pack_flat"), "ParquetDataset(paths, unit=fr.Packed('tokens', length=n))"
+    ),
+    "cache": "ParquetDataset(paths, cache=fr.Cache(manifest=file, data=directory))",
+    "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
+    "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
+    "select_columns": "ParquetDataset(paths, columns=[...])",
+    "remove_columns": "ParquetDataset(paths, columns=['*', '!name'])",
+    "rename_column": "ParquetDataset(paths, columns=[fr.col(name).alias(new)])",
+    **dict.fromkeys(("take", "limit"), "ParquetDataset(paths, rows=[[0, n]])"),
+    "skip": "ParquetDataset(paths, rows=~fr.Intervals([[0, n]]))",
+    **dict.fromkeys(("shard", "streaming_split"), "ParquetDataset(paths, world=(rank, world_size))"),
+    **dict.fromkeys(
+        ("interleave", "sample_from_datasets"), "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)"
+    ),
+    **dict.fromkeys(("union", "concatenate", "concat"), "ParquetDataset([path, other])"),
+    "repeat": "for epoch in range(epochs): for batch in loader: ...",
+    **dict.fromkeys(
+        ("train_test_split", "split"),
+        "ParquetDataset(paths, rows=fr.Split(0.0, 0.9)), and fr.Split(0.9, 1.0)",
+    ),
+    **dict.fromkeys(("with_transform", "set_transform", "map_transform"), ".map(function)"),
+    "map_batches": ".map(function), which gets whole batches",
+    "tokenize": "tokens into Parquet once, before: docs/how-to/tokenize.md",
+    **dict.fromkeys(
+        ("with_format", "set_format", "to_iterable_dataset"),
+        "nothing: a dataset is a stream of batches, and these have tensors",
+    ),
+    **dict.fromkeys(
+        ("iter_batches", "iter_torch_batches", "to_torch"), "for batch in fr.Loader(dataset): ..."
+    ),
+    "head": ".peek()",
+    "columns": ".schema of what is delivered; .column_names of the files",
+    **dict.fromkeys(("features", "element_spec"), ".schema"),
+    "dtypes": ".schema, whose fields have a dtype",
+    "shape": ".num_rows, and .schema",
+    "sampler": "nothing: shuffle=True and world= of ParquetDataset",
+    **dict.fromkeys(("num_batches", "steps_per_epoch", "cardinality"), "len(dataset), the batches of a pass"),
+    "count": ".num_rows",
+    **dict.fromkeys(("n_shards", "num_shards"), "len(dataset.files)"),
+    **dict.fromkeys(("get_state", "checkpoint"), "batch.state_dict(), of the batch that was trained"),
+    **dict.fromkeys(("set_state", "restore"), ".load_state_dict(state)"),
+    **{name: f"batch.{name} of the last batch" for name in ("cursor", "step", "global_step")},
+    "prefetch": "fr.Loader(dataset), which reads ahead",
+    "weights": "mixture.shares",
+    "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
+    "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
+    "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
+    **{
+        name: f"mixture.datasets[name].{name}, or loader.dataset.{name}"
+        for name in ("paths", "num_file_rows", "dictionaries")
+    },
+    **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
+}
+
+METHODS_OF_CURSORS = {
+    "step": "batch.step of the last batch",
+    "global_step": "batch.global_step of the last batch",
+    **dict.fromkeys(("state_dict", "to_dict", "state"), ".to_state()"),
+    **dict.fromkeys(("to_json", "dumps"), "json.dumps(cursor.to_state())"),
+    **dict.fromkeys(("load", "load_state_dict", "from_dict", "from_json"), "Cursor.from_state(state)"),
+    **dict.fromkeys(("position", "offset", "rows"), ".consumed_rows"),
+    "seed": ".order, which has it where rows are shuffled",
+}
+
+METHODS_OF_LOADERS = {
+    **METHODS_OF_DATASETS,
+    "collate_fn": "dataset.map(function): a batch is whole already",
+    "drop_last": "loader.dataset.tail",
+    "prefetch_factor": ".prefetch_bytes",
+    "pin_memory": ".device",
+}
+
+METHODS_OF_JAGGED = {
+    "tolist": ".to_list(), or .to_strings() of texts",
+    "numpy": ".values.numpy() and .offsets.numpy()",
+    "shape": "len(jagged) for its rows, .lengths for those of each",
+    "size": "len(jagged) for its rows, .lengths for those of each",
+    "to_dense": ".to_padded()",
+    "to_tensor": ".to_padded()",
+    "padded": ".to_padded()",
+    "to_padded_tensor": ".to_padded(value=0)",
+    "unbind": "list(jagged)",
+    "split": "list(jagged), or jagged[2:5] for some rows",
+    "cuda": ".to('cuda')",
+    "cpu": ".to('cpu')",
+    "float": ".values.float(), or columns=[fr.col(name).cast(torch.float32)] of the dataset",
+    "T": ".to_padded().T",
+    "decode": ".to_strings()",
+    **dict.fromkeys(("row_lengths", "length_per_key"), ".lengths"),
+    **dict.fromkeys(("index_select", "select", "gather", "flip", "roll"), ".take(rows)"),
+    **dict.fromkeys(("chunk", "narrow", "tensor_split"), "jagged[2:5] for some rows"),
+    **dict.fromkeys(("masked_select", "compress"), ".take(mask.nonzero().squeeze(1))"),
+    **dict.fromkeys(
+        ("repeat", "repeat_interleave", "expand", "tile"), ".take(rows), which may name a row twice"
+    ),
+    **dict.fromkeys(
+        ("unsqueeze", "squeeze", "view", "reshape", "permute", "transpose", "flatten"),
+        ".to_padded() for a matrix, or .values of all rows",
+    ),
+    **dict.fromkeys(
+        ("dim", "ndim"),
+        "len(jagged) for its rows; torch.nn.EmbeddingBag takes (jagged.values, jagged.offsets), with "
+        "include_last_offset=True",
+    ),
+}
+
+METHODS_OF_BATCHES = {
+    "cuda": "batch.to('cuda')",
+    "cpu": "batch.to('cpu')",
+    "device": "batch['name'].device: each tensor has its own",
+    "shape": "batch.num_rows, and batch['name'].shape",
+    "size": "batch.num_rows, and batch['name'].shape",
+    "to_pandas": "batch.to_arrow().to_pandas()",
+    "copy": "copy.copy(batch), or dict(batch)",
+    "to_dict": "dict(batch)",
+    "columns": "list(batch)",
+    "batch_size": "batch.num_rows",
+    "source": "fr.Mixture({...}) of several datasets: a batch of one has no sources",
+    "event_time": "KafkaDataset: a batch of other rows has no event time",
+    "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
+}
+
+METHODS_OF_CHECKPOINTERS = {
+    **dict.fromkeys(("load", "load_checkpoint", "resume", "load_latest", "load_state_dict"), ".restore(...)"),
+    **dict.fromkeys(("save_checkpoint", "async_save", "step"), ".save(step, ...)"),
+    **dict.fromkeys(("all_steps", "steps", "list", "checkpoints"), "[entry.step for entry in .entries()]"),
+    **dict.fromkeys(("latest_step", "latest_checkpoint"), ".latest(), whose step is .latest().step"),
+    **dict.fromkeys(("best_step", "best_checkpoint"), ".best_entry()"),
+    **dict.fromkeys(("finish", "wait_until_finished", "join"), ".wait()"),
+    "delete": "keep=n of the Checkpointer, which removes what is older",
+}
+
+MATCH = "filter=pyarrow.compute.match_like(pyarrow.compute.field(name), 'a%')"
+"""Rows whose text is like another one."""
+
+METHODS_OF_COLUMNS = {
+    "rename": ".alias(name)",
+    "name": ".names",
+    **dict.fromkeys(("astype", "to", "type"), ".cast(dtype), as .cast(torch.float32)"),
+    "float": ".cast(torch.float32)",
+    "double": ".cast(torch.float64)",
+    "half": ".cast(torch.float16)",
+    "bfloat16": ".cast(torch.bfloat16)",
+    **dict.fromkeys(("int", "long"), ".cast(torch.int64)"),
+    "fillna": ".fill_null(value)",
+    "fill_nan": "batch[name].nan_to_num() in dataset.map(function): .fill_null(value) is of nulls",
+    **dict.fromkeys(
+        ("is_nan", "isnan", "is_not_nan", "drop_nans"),
+        "filter=~pyarrow.compute.is_nan(pyarrow.compute.field(name)), which leaves rows with a NaN out",
+    ),
+    "is_in": ".isin([...])",
+    "isnull": ".is_null()",
+    "isna": ".is_null()",
+    "notnull": ".is_valid()",
+    "notna": ".is_valid()",
+    "is_not_null": ".is_valid()",
+    "drop_nulls": "filter=fr.col(name).is_valid()",
+    "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
+    "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
+    "exclude": "columns=['*', '!name']",
+    **dict.fromkeys(("categorical", "factorize", "encode", "dictionary"), ".codes()"),
+    "bucket": ".hash(buckets)",
+    "truncate": ".pad(length, truncate='head')",
+    "map": "dataset.map(function)",
+    "apply": "dataset.map(function)",
+    "map_elements": "dataset.map(function)",
+    "str": f"dataset.map(function); .split(separator) makes lists of texts; {MATCH} chooses rows",
+    **dict.fromkeys(
+        ("contains", "startswith", "starts_with", "endswith", "ends_with", "like", "ilike", "match", "rlike"),
+        f"{MATCH}, or another function of pyarrow",
+    ),
+    **dict.fromkeys(
+        ("abs", "log", "sqrt", "exp", "round", "floor", "year", "month", "day", "hour", "lower", "upper"),
+        "dataset.map(function), or filter=pyarrow.compute.abs(pyarrow.compute.field(name)) > 3",
+    ),
+    "dt": "dataset.map(function); a filter compares with a datetime",
+    "list": ".pad(length) or .fixed(length)",
+}
+
+METHODS_OF_CONDITIONS = {
+    **{
+        name: f"fr.col(name).{name}(...), and join conditions by &, | and ~"
+        for name in ("is_null", "is_valid", "isin")
+    },
+    **dict.fromkeys(("cast", "alias", "fill_null"), "columns=[fr.col(name)...]: a condition is for filter="),
+    **dict.fromkeys(("mean", "sum", "any", "all"), "filter=condition, then dataset.num_rows"),
+}
+
+METHODS_OF_STACKS = {
+    "alias": "fr.stack(..., name=...)",
+    **dict.fromkeys(
+        ("cast", "fill_null", "mask_null", "hash", "codes", "optional", "from_path", "decimal"),
+        "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
+    ),
+}
