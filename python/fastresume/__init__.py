@@ -135,7 +135,10 @@ if not TYPE_CHECKING:
             near = None if name.startswith("_") else nearest(name, __all__)
             hint = "" if near is None else f": did you mean fr.{near}?"
             hint = f": write {OF_NAMES[name]}" if name in OF_NAMES else hint
-            raise AttributeError(f"module 'fastresume' has no attribute {name!r}{hint}")
+            message = f"module 'fastresume' has no attribute {name!r}{hint}"
+            # Of `from fastresume import name` Python would say in its own words that there is none.
+            is_import = sys._getframe(1).f_globals.get("__name__") == "importlib._bootstrap"
+            raise (ImportError if is_import and name in OF_NAMES else AttributeError)(message)
         globals()[name] = found
         return found
 

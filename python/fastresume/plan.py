@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
 from fastresume.amounts import in_units
 from fastresume.buffers import row_count
 from fastresume.messages import warn
+from fastresume.options.attributes import METHODS_OF_PLANS
+from fastresume.options.unknown import refuse_attribute
 from fastresume.reading.spec import ReadSpec
 from fastresume.state.cursor import Cursor
 
@@ -123,6 +125,12 @@ class Plan:
     rows: Mapping[str, int]
     passes: Mapping[str, float]
     bytes_of_rounds: int | None = None
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what there is not."""
+            refuse_attribute(self, name, "a Plan", METHODS_OF_PLANS)
 
     def __repr__(self) -> str:
         workers = f" x {self.workers} workers" if self.workers else ""

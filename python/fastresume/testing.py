@@ -11,8 +11,10 @@ import torch
 
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import Jagged
+from fastresume.options.unknown import takes_no_other
 
 
+@takes_no_other("fr.testing.assert_exact_resume")
 def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int = 1) -> int:
     """Asserts that resuming after any batch of a pass equals no interruption, bit for bit.
 

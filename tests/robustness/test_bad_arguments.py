@@ -213,6 +213,21 @@ def test_no_method_answers_a_call_that_does_not_fit_in_pythons_own_words() -> No
     )
 
 
+ROOMS = (fr, fr.distributed, fr.intervals, fr.maxcompute, fr.sources, fr.testing, fr.training)
+
+
+def test_no_function_answers_a_call_that_does_not_fit_in_pythons_own_words() -> None:
+    named = (getattr(room, name) for room in ROOMS for name in getattr(room, "__all__", ()))
+    functions = {one for one in named if inspect.isfunction(one) and one.__module__.startswith("fastresume.")}
+    takes_any = {fr.col, fr.stack, fr.distributed.open}
+    for one in (*(functions - takes_any), fr.kafka.JSON, fr.kafka.Avro, fr.kafka.ArrowIPC):
+        with pytest.raises(TypeError, match=r"has no argument no_such_name=(; |: )"):
+            one(no_such_name=1)
+        with pytest.raises(TypeError, match=r"takes .*, found 9 too"):
+            one(*[9] * 30)
+    assert {fr.training.accumulate, fr.distributed.check_same, fr.cu_seqlens, fr.sources.lance} < functions
+
+
 def test_signatures_name_the_arguments_that_there_are_and_no_others() -> None:
     for taker in (fr.ParquetDataset, fr.ParquetDataset.map, fr.Loader, fr.Mixture):
         kinds = {one.kind for one in inspect.signature(taker).parameters.values()}

@@ -81,6 +81,7 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
             (lambda: of(directory, timeout_seconds=MINUTE), TypeError, "write timeout_seconds=60$"),
             (lambda: of(directory, timeout_seconds="60"), TypeError, "timeout_seconds must be a number"),
             (lambda: of(directory, max_to_keep=3), TypeError, "no argument max_to_keep=: write keep=n"),
+            (lambda: made.save(1, epoch=3), TypeError, r"epoch=: write extra=\{name: value\}"),
             (lambda: of(directory, keeps=3), TypeError, r"no argument keeps=: did you mean keep=\?"),
         )
     )
@@ -190,6 +191,7 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
 
     score: Any = lambda *_: {}  # noqa: E731
     given: Any = Preemption
+    over: Any = accumulate
     each_refused(
         (
             (lambda: evaluator(model), TypeError, r"write evaluator\.run\(model\)"),
@@ -202,6 +204,12 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
             (lambda: Evaluator(dataset, score, group="gloo"), TypeError, "found 'gloo'"),  # type: ignore[arg-type]
             (nested, fr.FastresumeError, "within the block of another one"),
             (alone, TypeError, r"write with accumulation\(batch\) as window:"),
+            (windows, TypeError, r"lacks batch: write with accumulation\(batch\) as window"),
+            (
+                lambda: over(model, gradient_accumulation_steps=4),
+                TypeError,
+                "gradient_accumulation_steps=: write steps=",
+            ),
             (
                 lambda: given(signals=("TERM",)),
                 TypeError,

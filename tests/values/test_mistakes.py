@@ -333,6 +333,15 @@ def test_methods_of_others_are_refused_by_what_there_is(path: Path, method: str,
                 getattr(one, method)
             assert words in str(caught.value)
             assert not hasattr(one, method)
+        for answer, name, way in (
+            (dataset.schema, "names", r"list\(schema\)"),
+            (dataset.schema, "label", r"schema\['label'\]"),
+            (dataset.plan(), "memory", r"\.bytes_per_rank and"),
+            (loader.stats(), "items", r"\.as_dict\(\)"),
+        ):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}': write {way}"):
+                getattr(answer, name)
+            assert not hasattr(answer, name)
     with pytest.raises(TypeError, match="batched=, and needs none: the function gets whole batches"):
         dataset.map(len, batched=True)  # type: ignore[arg-type]
     with pytest.raises(KeyError, match="no tensor 'lable'; there are: label"):
@@ -386,6 +395,14 @@ def test_a_paste_of_a_list_that_was_given_begins_with_it(tmp_path: Path) -> None
         with pytest.raises(fr.DataError) as caught:
             fr.ParquetDataset(tmp_path, batch_size=1, columns=columns)
         assert f"columns={line} leaves it out" in str(caught.value)
+
+
+def test_an_import_of_a_name_that_there_is_not_says_what_to_import() -> None:
+    with pytest.raises(ImportError, match=r"write from fastresume\.checkpoint import Checkp"):
+        from fastresume import Checkpointer  # type: ignore[attr-defined]  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Zebra'"):
+        from fastresume import Zebra  # type: ignore[attr-defined]  # noqa: F401
+    assert not hasattr(fr, "Checkpointer")
 
 
 @each_of(

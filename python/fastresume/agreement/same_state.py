@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import has_process_group
 from fastresume.state.cursor import Cursor
 
@@ -18,6 +19,7 @@ MOST_NAMED = 8
 """An error names no more ranks than these."""
 
 
+@takes_no_other("fr.distributed.check_same")
 def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = None) -> Cursor:
     """The cursor in a state, if all ranks of a process group have the same one: one small collective.
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.batch.jagged import Jagged, all_valid, dtype_name
-from fastresume.options.unknown import takes_no_other
+from fastresume.options.attributes import METHODS_OF_SCHEMAS
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 Tensors = dict[str, Tensor | Jagged]
 """The values of a batch: tensors by name, and a `Jagged` for lists, strings and binary columns."""
@@ -217,6 +218,15 @@ class Schema(Mapping[str, Field]):
     def row_widths(self) -> list[int]:
         """The bytes of a row of each tensor; none of them is jagged."""
         return [field.dtype.itemsize * (field.size or 1) for field in self.fields]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says how a field is taken."""
+            is_field = name in self.__dict__.get("_fields", ())
+            refuse_attribute(
+                self, name, "a Schema", {name: f"schema[{name!r}]"} if is_field else METHODS_OF_SCHEMAS
+            )
 
     def __getitem__(self, name: str) -> Field:
         try:

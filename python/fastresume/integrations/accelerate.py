@@ -11,9 +11,11 @@ from torch.utils.data import DataLoader
 
 from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks
+from fastresume.options.unknown import takes_no_other
 from fastresume.state.cursor import Cursor
 
 
+@takes_no_other("fastresume.integrations.accelerate.register")
 def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = False) -> ResumeState:
     """Makes an Accelerator save and restore the position of the batch that was trained last.
 

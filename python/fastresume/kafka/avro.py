@@ -14,6 +14,7 @@ from fastresume.kafka.avro_columns import columns_of, without_uuids
 from fastresume.kafka.registry import Registry, Written
 from fastresume.kafka.values import Decoded, Value
 from fastresume.options.checks import quoted
+from fastresume.options.unknown import takes_no_other
 from fastresume.packages import optional
 from fastresume.sources.schema import arrow
 
@@ -27,6 +28,7 @@ class _Reader(NamedTuple):
     parsed: Any
 
 
+@takes_no_other("fr.kafka.Avro", "value")
 class Avro(Value):
     """Each value is a row: an Avro record.
 

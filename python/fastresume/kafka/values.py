@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.options.checks import quoted
+from fastresume.options.unknown import takes_no_other
 from fastresume.sources.schema import arrow
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Value(ABC):
         """What it is, in words that differ if rows do."""
 
 
+@takes_no_other("fr.kafka.ArrowIPC", "value")
 class ArrowIPC(Value):
     """Each value is Arrow IPC: a stream, a file, or one record batch whose schema is given.
 
@@ -233,6 +235,7 @@ class _Alike(NamedTuple):
         return [pyarrow.RecordBatch.from_arrays(columns, schema=form.schema)]
 
 
+@takes_no_other("fr.kafka.JSON", "value")
 class JSON(Value):
     """Each value is a JSON object, which is a row, or a list of objects.
 

@@ -114,6 +114,26 @@ METHODS_OF_DATASETS = {
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
 }
 
+METHODS_OF_SCHEMAS = {
+    **dict.fromkeys(("names", "columns", "column_names"), "list(schema)"),
+    **dict.fromkeys(("field", "get_field"), "schema[name]"),
+    **dict.fromkeys(("types", "dtypes"), "[field.dtype for field in schema.values()]"),
+    **dict.fromkeys(("to_arrow", "to_pyarrow", "arrow_schema"), "batch.to_arrow().schema"),
+}
+
+METHODS_OF_STATS = dict.fromkeys(
+    ("items", "values", "to_dict", "asdict", "_asdict"), ".as_dict(), or dict(stats)"
+)
+
+METHODS_OF_PLANS = {
+    **dict.fromkeys(
+        ("memory", "bytes", "memory_bytes", "peak_memory"), ".bytes_per_rank and .bytes_per_thread"
+    ),
+    **dict.fromkeys(("num_rows", "total_rows"), ".remaining_rows"),
+    **dict.fromkeys(("batches", "num_batches", "num_steps", "steps_per_epoch"), ".steps"),
+    **dict.fromkeys(("to_dict", "as_dict", "asdict"), "dataclasses.asdict(plan)"),
+}
+
 METHODS_OF_CURSORS = {
     "step": "batch.step of the last batch",
     "global_step": "batch.global_step of the last batch",

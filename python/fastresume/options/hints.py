@@ -301,6 +301,18 @@ OF_CALLS = {
     "fr.Bins": OF_UNITS,
     "fr.World": OF_WORLDS,
     "fr.Cache": OF_CACHES,
+    "fr.training.accumulate": {
+        **dict.fromkeys(
+            ("gradient_accumulation_steps", "accumulate_grad_batches", "num_steps", "every"), "steps="
+        ),
+        **dict.fromkeys(
+            ("loader", "dataset"), "fr.training.accumulate(model, steps=4): batches know the pass"
+        ),
+    },
+    "fr.testing.assert_exact_resume": dict.fromkeys(
+        ("loader", "dataset"),
+        "assert_exact_resume(lambda: fr.Loader(fr.ParquetDataset(paths, batch_size=n)))",
+    ),
     "fr.MaskBadRows": OF_LIMITS,
     "fr.Split": {
         **dict.fromkeys(("fraction", "frac", "share", "size", "train_size"), "fr.Split(0.0, 0.8)"),
@@ -352,6 +364,10 @@ OF_CALLS = {
 EXAMPLES = {
     "Mixture": "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
     "fr.Bins": "fr.Bins('tokens', cost=8192), with one column",
+    "fr.training.accumulate": "fr.training.accumulate(model, steps=4)",
+    "accumulation": "with accumulation(batch) as window: ..., for each batch",
+    "fr.distributed.check_same": "fr.distributed.check_same(state)",
+    "fr.kafka.JSON": "fr.kafka.JSON(pyarrow.schema([('user', pyarrow.int64())]))",
     "fr.Split": "fr.Split(0.0, 0.8)",
     "fr.Intervals": "fr.Intervals([[0, 100]])",
     "fr.World": "fr.World(rank, world_size)",

@@ -18,7 +18,7 @@ Called = TypeVar("Called", bound=Callable[..., Any])
 OfToday = Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
 """The arguments of a call by their names of today."""
 
-_OPERATORS = {"__init__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
+_OPERATORS = {"__init__", "__call__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"}
 """The special methods of a class that take what a user passes."""
 
 
@@ -45,7 +45,7 @@ def takes_no_other(
                 continue
             if isinstance(member, FunctionType):
                 made = name == "__init__"
-                of = what if made else f"{what if held is None else held}.{name}"
+                of = what if made else f"{held or what}.{name}".removesuffix(".__call__")
                 setattr(given, name, _checked(member, of, of_today if made else None))
             elif isinstance(member, classmethod | staticmethod):
                 setattr(given, name, type(member)(_checked(member.__func__, f"{what}.{name}")))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fastresume.options.checks import quoted
+from fastresume.options.unknown import takes_no_other
 from fastresume.packages import optional
 from fastresume.sources.row_source import Segment
 
@@ -53,6 +54,7 @@ def _name(fragment: Any) -> str:
     return f"fragment {fragment.fragment_id}: {files}" + (f" less {deleted} rows" if deleted else "")
 
 
+@takes_no_other("fr.sources.lance")
 def lance(
     uri_or_dataset: Any,
     version: int | str | None = None,

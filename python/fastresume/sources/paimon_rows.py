@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from fastresume.options.unknown import takes_no_other
 from fastresume.packages import optional
 from fastresume.sources.row_source import Segment
 from fastresume.sources.schema import arrow
@@ -118,6 +119,7 @@ def _rows(table: Any, split: Any) -> int:
     return sum(batch.num_rows for batch in _batches(table, split, keys))
 
 
+@takes_no_other("fr.sources.paimon")
 def paimon(table: Any) -> PaimonRows:
     """The rows of a Paimon table as it is now, as a `RowSource` for `fr.ArrowDataset`.
 

@@ -152,6 +152,7 @@ class Accumulation:
         return f"Accumulation(steps={self.steps}, {self._done} of {self._size} in the window)"
 
 
+@takes_no_other("fr.training.accumulate")
 def accumulate(model: nn.Module, steps: int) -> Accumulation:
     """Windows of `steps` micro-batches, whose gradients are reduced over the ranks once, at their ends.
 

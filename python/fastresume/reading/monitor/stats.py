@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import row_count
 from fastresume.messages import bounded
-from fastresume.options.unknown import takes_no_other
+from fastresume.options.attributes import METHODS_OF_STATS
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.reading.monitor.activity import Activity
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.store_counts import StoreCounts
@@ -215,6 +216,12 @@ class Stats:
         Those before the rounds that this loader read, and in them.
         """
         return self._skipped
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what there is not."""
+            refuse_attribute(self, name, "a Stats", METHODS_OF_STATS)
 
     def __getitem__(self, name: str) -> float | dict[str, int] | None:
         """One of them by its name.
