@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -88,6 +89,16 @@ def test_a_partition_column_is_cast_hashed_coded_and_filtered_as_others_are(root
         found = sorted(found_ids(f"delta://{root}", condition))
         assert found == sorted(found_ids(plain, condition))
     assert opened(f"delta://{root}", filter=fr.col("day") == 2).filter_report().scanned == 0
+
+
+def test_an_expression_of_pyarrow_by_a_partition_says_what_asks_the_table(root: Path) -> None:
+    append(root, ids(0, 4, day=pa.array([1, 1, 2, 2], pa.int32())), partition_by=["day"])
+    with pytest.raises(
+        fr.DataError, match=r"lacks the column 'day' of its table, .* as fr\.col\('day'\) > 3"
+    ):
+        opened(f"delta://{root}", filter=(pc.field("day") == 2) & (pc.field("id") > 1))
+    assert id_list(opened(f"delta://{root}", filter=pc.field("id") > 1)) == [2, 3]
+    assert found_ids(f"delta://{root}", fr.col("day") > 1) == [2, 3]
 
 
 ALL = ["id", "float", "hashed", "city_hashed", "code"]
@@ -296,7 +307,7 @@ def test_a_state_of_a_snapshot_that_was_rewritten_is_refused_with_the_commit(roo
     append(root, ids(40, 20))
     for version in (2, 3):
         dataset = opened(f"delta://{root}", on_change="append", version=version)
-        with pytest.raises(fr.StateError, match=r"rewrote rows of it was commit 2 \(DELETE\)"):
+        with pytest.raises(fr.StateError, match=r"was commit 2 \(DELETE\): name .* by '\?version=1' at"):
             dataset.load_state_dict(state)
     old = opened(f"delta://{root}?version=1")
     old.load_state_dict(state)

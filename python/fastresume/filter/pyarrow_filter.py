@@ -56,6 +56,10 @@ def ask_arrow(
         except (ValueError, TypeError, NotImplementedError, OSError) as cause:
             if (lacking := _LACKING.match(str(cause))) is not None:  # its words have the whole schema
                 _core.Layout.of_filter(manifest, [lacking[1]], [], list(optional), list(partitions))
+                raise _core.DataError(
+                    f"the file '{path}' lacks the column '{lacking[1]}' of its table, and pyarrow asks "
+                    f"files: write the filter as fr.col({lacking[1]!r}) > 3, which asks the table"
+                ) from cause
             raise _core.DataError(f"pyarrow can't apply the filter to the file '{path}': {cause}") from cause
         progress.add(int(starts[end] - starts[first]))
     progress.end()

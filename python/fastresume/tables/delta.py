@@ -170,7 +170,9 @@ def _snapshot(table: Any, root: str, log: delta_log.DeltaLog, own: dict[str, str
     physical = {_physical(field, mode): field["name"] for field in parts}
     types = {field["name"]: _type_of_partition(field["type"]) for field in parts}
     return Snapshot(
-        SnapshotName("Delta", root, table.version(), log.rewritten_by, lost_before if lost else None),
+        SnapshotName(
+            "Delta", root, table.version(), log.rewritten_by, log.before, lost_before if lost else None
+        ),
         files,
         columns,
         [_values(partition_values[number], physical, types) for number in order],

@@ -50,6 +50,7 @@ class DeltaLog:
     Attributes:
         added_by: of files that are there, by their paths in the log, the version that added them.
         rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
+        before: the version before that commit; None if there is none.
         is_empty: whether it has not even the commit of that version.
         first: the number of the first commit that it has.
     """
@@ -57,6 +58,7 @@ class DeltaLog:
     def __init__(self, contents: Contents, version: int) -> None:
         self.added_by: dict[str, int] = {}
         self.rewritten_by: str | None = None
+        self.before: int | None = None
         commits = list(_backwards(contents, version))
         self.is_empty = not commits
         self.first = commits[-1][0] if commits else version + 1
@@ -78,6 +80,7 @@ class DeltaLog:
             self.rewritten_by = (
                 f"commit {number} ({info.get('operation', 'for which it names no operation')})"
             )
+            self.before = number - 1 if number else None
 
 
 def _backwards(contents: Contents, version: int) -> Iterator[tuple[int, list[dict[str, Any]]]]:

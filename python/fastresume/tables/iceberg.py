@@ -137,7 +137,7 @@ def _snapshot(table: Any, name: str, version: int | None) -> Snapshot:
     names, fields = FieldNames(table), list(fields_of(schema or table.schema()))
     deletes = [entry for entry in entries if int(entry.data_file.content)]
     return Snapshot(
-        SnapshotName("Iceberg", name, snapshot.snapshot_id, _rewritten_by(snapshot, by_id), forgotten),
+        SnapshotName("Iceberg", name, snapshot.snapshot_id, *_rewritten_by(snapshot, by_id), forgotten),
         [plain_address(entry.data_file.file_path) for entry in data],
         [replace(field.column, names_in_files=names.of(field)) for field in fields],
         values_of(table.specs(), fields, [entry.data_file for entry in data]),
@@ -182,15 +182,16 @@ def _lost_commits(table: Any, data: Sequence[Any], lost: set[Any]) -> list[Any]:
     return [*unknown, *sorted(known, key=lambda number: (times[number], by_manifests[number]))]
 
 
-def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> str | None:
-    """The last commit that removed or rewrote rows, in words."""
+def _rewritten_by(snapshot: Any, by_id: Mapping[int, Any]) -> tuple[str | None, int | None]:
+    """The last commit that removed or rewrote rows, in words; and the snapshot before it, if it is left."""
     at = snapshot
     while at is not None:
         operation = at.summary.operation.value if at.summary else "append"
+        before = by_id.get(at.parent_snapshot_id)
         if operation != "append":
-            return f"snapshot {at.snapshot_id} ({operation})"
-        at = by_id.get(at.parent_snapshot_id)
-    return None
+            return f"snapshot {at.snapshot_id} ({operation})", before and before.snapshot_id
+        at = before
+    return None, None
 
 
 # ---------------------------------------------------------------------------------------------------- deletes

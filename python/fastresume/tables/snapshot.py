@@ -139,6 +139,7 @@ class SnapshotName:
         table: its path or address, or its name in a catalog.
         version: the number of the snapshot.
         rewritten_by: the last commit that removed or rewrote rows, in words; None if none did.
+        before: the number of the snapshot before that commit; None if none is left.
         lost: what of the table's history is gone, in words; None if nothing is.
     """
 
@@ -146,6 +147,7 @@ class SnapshotName:
     table: str
     version: int
     rewritten_by: str | None = None
+    before: int | None = None
     lost: str | None = None
 
     @property
@@ -164,9 +166,11 @@ class SnapshotName:
                 f"This is {self}; no commit that its log has removed rows: name an older one, "
                 "as '?version=12' at the end of its address"
             )
+        found = f"This is {self}; the last that removed or rewrote rows of it was {self.rewritten_by}"
+        if self.before is None:
+            return f"{found}, and no snapshot before that is left"
         return (
-            f"This is {self}; the last that removed or rewrote rows of it was {self.rewritten_by}: "
-            "name a snapshot before that, as '?version=12' at the end of its address; "
+            f"{found}: name the snapshot before that, by '?version={self.before}' at the end of its address; "
             "dataset.remaining(state) of it is what is left"
         )
 
