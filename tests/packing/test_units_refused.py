@@ -56,6 +56,10 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
             opened(path, unit, batch_size=1)
     with pytest.raises(fr.DataError, match=r"no tensor of that name: columns=\['tokens'\] has all"):
         opened(directory, fr.Packed("tokens", length=2), batch_size=1, columns=["cost"])
+    renamed: dict[str, Any] = {"batch_size": 1, "columns": fr.col("tokens").alias("ids")}
+    with pytest.raises(fr.DataError, match=r"of that name, but 'ids' of it: write that name in fr\.Packed"):
+        opened(directory, fr.Packed("tokens", length=2), **renamed)
+    assert opened(directory, fr.Packed("ids", length=2), **renamed).peek()["ids"].tolist() == [[1, 2]]
     with pytest.raises(fr.DataError, match=r"found for 'tok\*': a pattern: it takes names, as fr\.Packed"):
         opened(directory, fr.Packed("tok*", length=2), batch_size=1)
     with (

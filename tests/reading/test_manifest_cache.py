@@ -274,12 +274,8 @@ def test_what_is_gone_or_damaged_is_an_error_with_a_cache_too(files: Path, cache
 
 
 def unwritable(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    directory = tmp_path / "directory"
-    directory.mkdir()
-    yield directory, "not a regular file"
     yield tmp_path / "nowhere/manifest.cache", "No such file or directory"
     yield Path("/dev/null"), "not a regular file"
-    yield Path("/"), "not a regular file"
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     yield pipe, "not a regular file"
@@ -321,13 +317,16 @@ def test_a_path_that_is_none_is_refused(files: Path) -> None:
             dataset(files, wrong)
     with pytest.raises(ValueError, match=r"manifest of fr\.Cache is an empty path"):
         dataset(files, "")
+    for directory in (files, "s3://bucket/cache/"):
+        with pytest.raises(ValueError, match=r"found the directory '.*': write manifest='.*[^/]/manifest'$"):
+            fr.Cache(manifest=directory)
 
 
 def test_nothing_is_left_beside_the_cache(files: Path, cache: Path) -> None:
     folder = cache.parent / "caches"
     folder.mkdir()
     dataset(files, folder / "manifest.cache")
-    (folder / "taken").mkdir()
+    os.mkfifo(folder / "taken")
     with pytest.warns(UserWarning, match="not a regular file"):
         dataset(files, folder / "taken")
     assert sorted(path.name for path in folder.iterdir()) == ["manifest.cache", "taken"]

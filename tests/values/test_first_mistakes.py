@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import warnings
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -44,8 +46,21 @@ def arrow(source: Any) -> fr.ArrowDataset:
     return fr.ArrowDataset(source, batch_size=2, world=(0, 1))
 
 
-def test_what_is_no_table_says_how_to_make_one() -> None:
+def test_what_is_no_table_says_how_to_make_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.arrow"
+    with pa.ipc.new_file(path, ROWS.schema) as file:
+        file.write_table(ROWS)
+    content = path.read_bytes()
+    pq.write_table(ROWS, tmp_path / "x.parquet")
+    files = ds.dataset(tmp_path / "x.parquet")
     for source, way in (
+        (io.BytesIO(content), r"its path, or pyarrow\.ipc\.open_file\(file\)\.read_all"),
+        (pa.memory_map(str(path)), r"its path, or pyarrow\.ipc\.open_file\(file\)\.read_all"),
+        (content, r"pyarrow\.ipc\.open_file\(content\)\.read_all"),
+        (pa.py_buffer(content), r"pyarrow\.ipc\.open_file\(content\)\.read_all"),
+        (pa.ipc.open_file(content), r"write \.read_all\(\) of it"),
+        (files, r"fr\.ParquetDataset\(dataset\.files\)"),
+        (files.scanner(), r"write \.to_table\(\) of it"),
         ({"x": [1]}, r"pyarrow\.table\(columns\)"),
         ([{"x": 1}], r"Table\.from_pylist"),
         (np.arange(3), r"pyarrow\.table\(\{'x': array\}\)"),
@@ -69,6 +84,19 @@ def test_a_lazy_frame_is_refused_without_a_warning_of_polars() -> None:
     table: Any = ROWS
     with pytest.raises(TypeError, match=r"write fr\.Loader\(fr\.ArrowDataset\(table, batch_size=n\)\)"):
         fr.Loader(table)
+
+
+def test_a_stream_that_was_read_already_is_said_to_be_read_once() -> None:
+    stream = ROWS.to_reader()
+    assert arrow(stream).num_rows == 20
+    for source in (stream, [stream]):
+        with pytest.raises(
+            ValueError, match=r"no rows left, and it is read once: write table = reader\.read_al"
+        ):
+            arrow(source)
+    assert arrow([ROWS, stream]).num_rows == 20
+    with pytest.raises(ValueError, match="no batch would come from 0 rows: the source has none"):
+        arrow(ROWS.slice(0, 0))
 
 
 def test_what_a_stream_of_rows_fails_with_is_raised() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
@@ -379,6 +380,15 @@ def test_an_open_file_is_refused_by_its_path(path: Path) -> None:
     assert str(file_path) in str(caught.value)
     with pytest.raises(TypeError, match=r"an open file: write fr.ArrowDataset\(table\)"):
         fr.ParquetDataset(io.BytesIO(), batch_size=1)
+
+
+@pytest.mark.parametrize("name", ["_metadata", "_common_metadata"])
+def test_a_summary_of_files_is_no_file_of_rows(path: Path, name: str) -> None:
+    (file_path,) = path.rglob("*.parquet")
+    (path / name).write_bytes(file_path.read_bytes())
+    with pytest.raises(ValueError, match=re.escape(f"beside it: write their directory, {str(path)!r}")):
+        fr.ParquetDataset(path / name, batch_size=1)
+    assert fr.ParquetDataset(path, batch_size=1, columns="label").num_rows == 2
 
 
 def test_codes_that_no_tensor_has_are_refused_by_what_makes_them(path: Path) -> None:

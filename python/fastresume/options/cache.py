@@ -36,7 +36,7 @@ class Cache:
             may write up to 4 MiB more for a moment.
 
     Raises:
-        ValueError: if it keeps nothing, or `data_bytes` has no directory to bound.
+        ValueError: if it keeps nothing, `manifest` is a directory, or `data_bytes` has none to bound.
         TypeError: for arguments of another type.
 
     Threads and forks: a frozen value.
@@ -53,6 +53,11 @@ class Cache:
     def __post_init__(self) -> None:
         if self.manifest is not None:
             manifest = path_or_address("manifest of fr.Cache", self.manifest)
+            if manifest.endswith("/") or Path(manifest).is_dir():
+                raise ValueError(
+                    f"manifest of fr.Cache names a file, found the directory {manifest!r}: write "
+                    f"manifest={manifest.rstrip('/') + '/manifest'!r}"
+                )
             object.__setattr__(self, "manifest", manifest)
         if self.data is not None:
             object.__setattr__(self, "data", one_path("data of fr.Cache", self.data))

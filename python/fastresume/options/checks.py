@@ -14,6 +14,9 @@ from urllib.parse import unquote
 
 import numpy as np
 
+SUMMARIES = ("/_metadata", "/_common_metadata")
+"""How paths end of what Dask and Spark write beside the data: the footers of all files, or their columns."""
+
 Path = str | os.PathLike[str]
 Choice = TypeVar("Choice", bound=str)
 
@@ -195,12 +198,24 @@ def is_table(value: object) -> bool:
 
 
 def path_list(paths: Path | Sequence[Path]) -> list[str]:
-    """The paths as strings."""
+    """The paths as strings.
+
+    Raises:
+        TypeError: if one is no path.
+        ValueError: if one is a summary of other files, which has no rows, or names another machine.
+    """
     entries = [paths] if isinstance(paths, (str, os.PathLike)) else _sequence("paths", paths)
     named = [
         text("paths", os.fspath(entry) if isinstance(entry, os.PathLike) else entry) for entry in entries
     ]
-    return [local_path(path) for path in named]
+    found = [local_path(path) for path in named]
+    for path in found:
+        if f"/{path}".endswith(SUMMARIES) and pathlib.Path(path).is_file():
+            raise ValueError(
+                f"paths holds {path!r}, a summary of the files beside it: write their directory, "
+                f"{str(pathlib.Path(path).parent)!r}"
+            )
+    return found
 
 
 def local_path(path: str) -> str:

@@ -333,6 +333,8 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
         own = rows.get(name)
         if own is None or own.kind != "list" or own.size is not None:
             found = f"no tensor of that name: columns={list(unit.names)!r} has all that it packs"
+            if renamed := [field.name for field in rows.values() if name in field.columns]:
+                found = f"no tensor of that name, but {renamed[0]!r} of it: write that name in fr.Packed"
             if any(sign in name for sign in "*?[!"):
                 found = f"a pattern: it takes names, as fr.Packed('tokens', length={unit.length})"
             if own is not None:

@@ -395,7 +395,7 @@ class ReadSpec(Rebuilt, ABC):
     def no_batch_text(self, rows: str) -> str:
         """The message that a pass has no batch, of `rows` in words."""
         if not self.num_rows:
-            why = "filter= and rows= keep none" if " of " in rows else "the files have none"
+            why = "filter= and rows= keep none" if " of " in rows else "the source has none"
             return f"no batch would come from {rows}: {why}"
         return (
             f"no batch would come from {rows}: a global batch has {self.global_batch_size} "

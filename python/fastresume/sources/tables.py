@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
@@ -13,6 +13,21 @@ from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+WAYS = (
+    ("collect", "frame.collect()"),
+    ("read_row_group", "fr.ParquetDataset(path)"),
+    ("files", "fr.ParquetDataset(dataset.files), or fr.ArrowDataset(dataset.files) of Arrow's"),
+    ("to_table", ".to_table() of it"),
+    ("get_batch", ".read_all() of it"),
+    ("read", "its path, or pyarrow.ipc.open_file(file).read_all()"),
+    ("decode", "pyarrow.ipc.open_file(content).read_all(), or open_stream"),
+    ("to_pybytes", "pyarrow.ipc.open_file(content).read_all(), or open_stream"),
+    ("__array__", "pyarrow.table({'x': array})"),
+    ("__iter__", "list(tables)"),
+)
+"""What to write instead of what has no columns yet, by what it has."""
 
 
 class Tables:
@@ -34,13 +49,19 @@ class Tables:
             DataError: if their columns differ, or one has Python objects.
         """
         pyarrow = arrow()
-        are_several = isinstance(source, Sequence) and not isinstance(source, str | bytes)
+        are_several = isinstance(source, Sequence) and not isinstance(source, str | bytes | bytearray)
         each = list(source) if are_several else [source]
         if not each:
             raise ValueError("the source has no table: pass at least one")
         if all(isinstance(one, pyarrow.RecordBatch) for one in each):
             each = [pyarrow.Table.from_batches(each)]
         tables = [_table(one) for one in each]
+        is_stream = isinstance(each[0], pyarrow.RecordBatchReader)
+        if is_stream and not any(table.num_rows for table in tables):
+            raise ValueError(
+                "the stream has no rows left, and it is read once: write table = reader.read_all() before "
+                "anything reads it, and pass the table"
+            )
         schema = schema_of(tables[0].schema)
         for number, table in enumerate(tables):
             if not table.schema.equals(schema):
@@ -121,19 +142,10 @@ def _check_objects(given: Any) -> None:
 def _hint(given: Any) -> str:
     """What to write instead of what has no columns yet."""
     if type(given).__module__.partition(".")[0] == "datasets":
-        way = "fr.ArrowDataset(datasets.concatenate_datasets([dataset, other]), batch_size=n)"
-    elif isinstance(given, Mapping):
-        way = "pyarrow.table(columns), or pyarrow.Table.from_pylist([row, ...])"
-    elif hasattr(given, "collect"):
-        way = "frame.collect()"
-    elif hasattr(given, "read_row_group"):
-        way = "fr.ParquetDataset(path)"
-    elif hasattr(given, "__array__"):
-        way = "pyarrow.table({'x': array})"
-    elif isinstance(given, list | tuple):
-        way = "one flat list of tables, as [*tables, *others]"
-    elif isinstance(given, Iterable):
-        way = "list(tables)"
-    else:
-        return ""
-    return f": write {way}"
+        return ": write fr.ArrowDataset(datasets.concatenate_datasets([dataset, other]), batch_size=n)"
+    if isinstance(given, Mapping):
+        return ": write pyarrow.table(columns), or pyarrow.Table.from_pylist([row, ...])"
+    if isinstance(given, list | tuple):
+        return ": write one flat list of tables, as [*tables, *others]"
+    way = next((way for name, way in WAYS if hasattr(given, name)), None)
+    return "" if way is None else f": write {way}"
