@@ -90,6 +90,16 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "several values": (lambda: x == [1, 2], TypeError, ".isin([...]) asks for several values"),
     "a decimal": (lambda: x == Decimal("0.1"), TypeError, "field(name) == decimal.Decimal('0.1')"),
+    "a decimal for nulls": (
+        lambda: x.fill_null(Decimal("0.5")),
+        TypeError,
+        "write .decimal('float64') before it, and 0.5",
+    ),
+    "a decimal bound": (
+        lambda: x.clip(Decimal(0), 5),
+        TypeError,
+        "write .decimal('float64') before it, and 0.0",
+    ),
     "a struct": (lambda: x == {"a": 1}, TypeError, "has its own name, as fr.col('struct.a') == 1"),
     "structs": (lambda: x.isin([{"a": 1}]), TypeError, "has its own name, as fr.col('struct.a') == 1"),
     "a UUID": (lambda: x == UUID(int=1), TypeError, "no filter compares UUIDs; rows= takes a mask"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from fastresume.columns.refusals import Refusals, checked_name, checked_names, listed
@@ -128,8 +129,8 @@ class Column(Refusals):
         what = f"{self._shown}.clip"
         if low is None and high is None:
             raise TypeError(f"{what} takes a bound, as .clip(0, 100) or .clip(high=100), found none")
-        least = None if low is None else number(f"the low of {what}", low)
-        greatest = None if high is None else number(f"the high of {what}", high)
+        least = None if low is None else _number(f"the low of {what}", low)
+        greatest = None if high is None else _number(f"the high of {what}", high)
         both = [bound for bound in (least, greatest) if bound is not None]
         if any(bound != bound for bound in both) or both != sorted(both):
             raise ValueError(
@@ -164,7 +165,7 @@ class Column(Refusals):
                 f"{self._shown}.fill_null takes a number, found {quoted(value)}: .fill_null(0) makes a null "
                 "list empty, and a null element 0"
             )
-        filled = number(f"the value of {self._shown}.fill_null", value)
+        filled = _number(f"the value of {self._shown}.fill_null", value)
         self._refuse("fill_null", nulls=None)
         return self._with(nulls=filled)
 
@@ -217,7 +218,7 @@ class Column(Refusals):
             raise ValueError(f"{self._shown}.hash: seed must be in [0, 2**64), found {seed}")
         self._refuse("hash", hash=None, codes="write .hash or .codes, not both", clip="a clip is of amounts")
         if self.rules.cast not in (None, "int64"):
-            self._refuse("hash", cast="write .cast(torch.int64) before it: integers are hashed as int64")
+            self._refuse("hash", cast="write .cast(torch.int64) instead: integers are hashed as int64")
         self._refuse_before("hash", "a bucket")
         return self._with(hash=(buckets, seed))
 
@@ -302,7 +303,7 @@ class Column(Refusals):
             side: where a row is filled up: after its elements ("right") or before them ("left").
         """
         size = at_least(1, f"the length of {self._shown}.pad", length)
-        filled = number(f"the value of {self._shown}.pad", value)
+        filled = _number(f"the value of {self._shown}.pad", value)
         if truncate is not None:
             one_of(f"the truncate of {self._shown}.pad", truncate, ("head", "tail"), "None")
         one_of(f"the side of {self._shown}.pad", side, ("right", "left"))
@@ -478,6 +479,16 @@ class Column(Refusals):
                 f"{self._shown}.{method}(...): the value of .{first} is {what}: "
                 f"write .{first} after .{method}"
             )
+
+
+def _number(name: str, value: object) -> bool | int | float:
+    """The number; of a decimal, the rule that lets the column have others than unscaled integers."""
+    if isinstance(value, Decimal):
+        raise TypeError(
+            f"{name} must be a number (int, float or bool), found {value!r}: write .decimal('float64') "
+            f"before it, and {float(value)}"
+        )
+    return number(name, value)
 
 
 def _in_order(values: Mapping[Any, Any] | AbstractSet[Any]) -> tuple[str, str]:
