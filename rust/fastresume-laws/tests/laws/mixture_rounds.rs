@@ -155,7 +155,7 @@ proptest! {
             prop_assert_eq!(given.clone().count() as u64, axis.rows_taken());
             let taken = axis.taken().ranges().iter().cloned().flatten().map(|at| axis.place(at));
             let found: Vec<_> = taken.map(|(pass, at, _)| (pass, at)).collect();
-            let first = found.first().map_or(0, |place| place.0);
+            let first = axis.place(0).0; // of a round that has begun, batches may have had no row yet
             prop_assert_eq!(given.filter(|place| place.0 >= first).collect::<Vec<_>>(), found);
         }
     }
