@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import fastresume as fr
 import fastresume._core as _core
-from fastresume.audit.axis import ordinals_at
+from fastresume.audit.axis import points_at
 from fastresume.audit.place import Place
 from fastresume.audit.ranges import union
 from fastresume.audit.verify import audit
@@ -209,8 +209,8 @@ def test_the_audit_counts_along_the_sources_as_the_core_does(data: st.DataObject
             assert [axis.total for axis in own.taken.values()] == _core.Axes.rows_taken(cursor)
             for number, name in enumerate(axes.names):
                 if axes.weights[number]:
-                    mine = ordinals_at(own.axes[name], own.weights, number, np.array([[0, own.positions]]))
-                    core = of_buffer(axes.ordinals(number, 0, own.positions))
+                    mine = points_at(own.axes[name], own.weights, number, np.array([[0, own.positions]]))
+                    core = of_buffer(axes.points(number, 0, own.positions))
                     assert np.array_equal(union(mine), union(core))
             for name in data.draw(st.sets(st.sampled_from(sorted(rows)))):
                 end = rows[name] + data.draw(st.integers(1, 20))

@@ -121,9 +121,9 @@ def units_at(spec: MixtureSpec, planned: _core.Pass, number: int) -> list[tuple[
     of = {name: (place, source) for place, (name, source) in enumerate(spec.sources)}
     for position in of_runs(of_buffer(planned.positions(number, spec.world.rank))).tolist():
         for place, name in enumerate(axes.names):
-            for ordinal in of_runs(of_buffer(axes.ordinals(place, position, position + 1))).tolist():
+            for point in of_runs(of_buffer(axes.points(place, position, position + 1))).tolist():
                 source = of[name][1]
-                of_pass = axes.stretch(place, source.start(), ordinal)
+                of_pass = axes.stretch(place, source.start(), point)
                 first = of_pass.consumed_rows()
                 unit = of_buffer(source.order(of_pass).rows(np.array([[first, first + 1]])))[0, 0]
                 found.append((of[name][0], name, int(unit)))

@@ -1,7 +1,7 @@
 """The axis of a source, for the audit: its own arithmetic, independent of the core's.
 
-The axis of a source is its passes one after another. What was taken of it are ranges on it. Spans say the
-same, however many rows a pass has: position p of pass n is `n * PASS + p`.
+The axis of a source is its passes one after another, and consists of points. What was taken of it are
+ranges of points. Spans say the same, however many rows a pass has: position p of pass n is `n * PASS + p`.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class Axis:
         self.first += base
 
 
-def ordinals_at(axis: Axis, weights: Sequence[int], source: int, positions: Intervals) -> Intervals:
-    """What of a source is at positions of a stage: the next of what is left."""
+def points_at(axis: Axis, weights: Sequence[int], source: int, positions: Intervals) -> Intervals:
+    """The points of a source at positions of a stage: the next of what is left."""
     places, length = places_of(tuple(weights))[source], sum(weights)
     counts = positions // length * weights[source] + np.searchsorted(places, positions % length)
     return counted(without(axis.taken, ENDLESS), union(counts))

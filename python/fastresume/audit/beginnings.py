@@ -11,7 +11,7 @@ from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.history import History, Stand
 from fastresume.audit.report import Report
 
-ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+NTH = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 def tell_beginnings(graph: BatchGraph, history: History, way: Sequence[Stand], report: Report) -> None:
@@ -34,8 +34,8 @@ def tell_beginnings(graph: BatchGraph, history: History, way: Sequence[Stand], r
     others = {run: batches[run] for run in runs if run != counts}
     lost = sum(others.values())
     whose = "others"
-    if len(others) == 1 and (number := runs.index(next(iter(others)))) < len(ORDINALS):
-        whose = ORDINALS[number]
+    if len(others) == 1 and (number := runs.index(next(iter(others)))) < len(NTH):
+        whose = NTH[number]
     do = "batch of the {} does not count" if lost == 1 else "batches of the {} do not count"
     note = f"{len(runs)} runs began at the start of pass 0; {lost} {do.format(whose)}"
     if len({graph.states[run] for run in runs}) > 1:

@@ -340,9 +340,9 @@ class History:
     ) -> None:
         """Compares the positions that batches delivered with those that were left, and that were due."""
         total, (left, own) = place.positions, due
-        points, times = coverage(ranges, total)
+        bounds, times = coverage(ranges, total)
         found = common(union(ranges), np.array([[0, total]]))
-        several = common(union(np.column_stack([points[:-1], points[1:]])[times > 1]), found)
+        several = common(union(np.column_stack([bounds[:-1], bounds[1:]])[times > 1]), found)
         twice = union(several, common(found, without(left, total)))
         early = common(common(found, without(twice, total)), without(own, total))
         parts = (

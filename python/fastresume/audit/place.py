@@ -14,7 +14,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from fastresume._core import StateError
-from fastresume.audit.axis import PASS, Axis, left_of, ordinals_at
+from fastresume.audit.axis import PASS, Axis, left_of, points_at
 from fastresume.audit.ranges import NOTHING, common, size, union, without
 from fastresume.audit.stream_round import StreamRound
 from fastresume.buffers import Intervals
@@ -256,7 +256,7 @@ class Place:
     def at(self, positions: Intervals) -> dict[str, Intervals]:
         """The spans of each source at positions of the stage, sorted and joined."""
         return {
-            name: axis.spans(ordinals_at(axis, self.weights, source, positions))
+            name: axis.spans(points_at(axis, self.weights, source, positions))
             for source, (name, axis) in enumerate(zip(self.names, self.begun, strict=True))
             if self.weights[source]
         }
@@ -264,8 +264,8 @@ class Place:
 
 def taken_in(axes: Sequence[Axis], weights: Sequence[int], positions: Intervals) -> list[Axis]:
     """The axes after what is at positions of a stage was taken, too."""
-    found = [ordinals_at(axis, weights, source, positions) for source, axis in enumerate(axes)]
-    return [axis.with_taken(ordinals) for axis, ordinals in zip(axes, found, strict=True)]
+    found = [points_at(axis, weights, source, positions) for source, axis in enumerate(axes)]
+    return [axis.with_taken(points) for axis, points in zip(axes, found, strict=True)]
 
 
 def _rounds(named: Mapping[str, Any]) -> dict[str, StreamRound]:

@@ -14,11 +14,11 @@ NOTHING = np.empty((0, 2), np.int64)
 
 
 def coverage(ranges: Intervals, total: int) -> tuple[Integers, Integers]:
-    """Points that divide `[0, total)` and all ranges, and how many ranges cover each part."""
-    points, place = np.unique(np.concatenate([[0, total], ranges.reshape(-1)]), return_inverse=True)
-    opened = np.bincount(place[2::2], minlength=len(points))
-    closed = np.bincount(place[3::2], minlength=len(points))
-    return points, np.cumsum(opened - closed)[:-1]
+    """Bounds that divide `[0, total)` and all ranges, and how many ranges cover each part."""
+    bounds, place = np.unique(np.concatenate([[0, total], ranges.reshape(-1)]), return_inverse=True)
+    opened = np.bincount(place[2::2], minlength=len(bounds))
+    closed = np.bincount(place[3::2], minlength=len(bounds))
+    return bounds, np.cumsum(opened - closed)[:-1]
 
 
 def chunks(ranges: Intervals, size: int = CHUNK) -> Iterator[Intervals]:

@@ -127,8 +127,8 @@ class RowProof:
 
     def _sum(self, place: Place, positions: Intervals, of_rows: Callable[..., int | None]) -> int | None:
         """The sum of what is expected at positions, each as often as it is among them."""
-        points, times = coverage(positions, place.positions)
-        spans = np.column_stack([points[:-1], points[1:]])
+        bounds, times = coverage(positions, place.positions)
+        spans = np.column_stack([bounds[:-1], bounds[1:]])
         total = 0
         for least in range(1, int(times.max(initial=0)) + 1):
             for name, found in place.at(union(spans[times >= least])).items():

@@ -74,7 +74,7 @@ class MixedRound(MixtureSpec):
         axes = _core.Axes(cursor)
         place = axes.names.index(self.stream)
         ranges = of_buffer(cursor.remaining()).tolist()
-        return sum(row_count(axes.ordinals(place, first, end)) for first, end in ranges)
+        return sum(row_count(axes.points(place, first, end)) for first, end in ranges)
 
     def even(self, cursor: _core.Cursor) -> Even:
         """Which numbers of rows of the stream make whole global batches."""

@@ -26,10 +26,10 @@ def rows_left(here: _core.Cursor, name: str, source: FilesSpec) -> Intervals:
     start, rows = source.start(), [np.empty((0, 2), np.int64)]
     of_state = [places[name]] if name in places else []
     for place, (first, end) in product(of_state, left):
-        for ordinal, last in of_buffer(axes.ordinals(place, first, end)).tolist():
-            of_pass = axes.stretch(place, start, ordinal)
+        for point, last in of_buffer(axes.points(place, first, end)).tolist():
+            of_pass = axes.stretch(place, start, point)
             position = of_pass.consumed_rows()
-            positions = np.array([[position, position + last - ordinal]], np.int64)
+            positions = np.array([[position, position + last - point]], np.int64)
             rows.append(source.rows_at(of_pass, positions))
     total = source.manifest.num_rows
     others = of_buffer(_core.remaining(np.concatenate(rows), total))

@@ -223,7 +223,7 @@ class MixtureSpec(ReadSpec):
         """How many rows each source gives to the rest of the stage that a cursor is in."""
         axes, left = _core.Axes(cursor), of_buffer(cursor.remaining()).tolist()
         return {
-            name: sum(row_count(axes.ordinals(place, start, end)) for start, end in left)
+            name: sum(row_count(axes.points(place, start, end)) for start, end in left)
             for place, name in enumerate(axes.names)
         }
 

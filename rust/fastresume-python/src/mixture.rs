@@ -157,7 +157,7 @@ impl Period {
     }
 }
 
-/// Which ordinals of which source stand at the positions of the stage that a cursor is in.
+/// Which points of which source stand at the positions of the stage that a cursor is in.
 #[pyclass(frozen, module = "fastresume._core")]
 pub struct Axes {
     pub inner: CoreAxes,
@@ -187,23 +187,23 @@ impl Axes {
         self.mixture.weights.to_vec()
     }
 
-    /// The ordinals of a source at the positions `[start, end)`, in their order, as ranges of which none passes the end
+    /// The points of a source at the positions `[start, end)`, in their order, as ranges of which none passes the end
     /// of a pass of the source.
-    fn ordinals(&self, py: Python<'_>, source: usize, start: u64, end: u64) -> PyResult<Buffer> {
+    fn points(&self, py: Python<'_>, source: usize, start: u64, end: u64) -> PyResult<Buffer> {
         self.axis(source)?;
         let positions = start..end;
         let found = self.inner.stretches_of(source, std::slice::from_ref(&positions));
         gate::run(py, || Buffer::of_ranges(found))
     }
 
-    /// The cursor of the pass of a source that holds an ordinal: before that row. `start` is that of the source's start,
+    /// The cursor of the pass of a source that holds a point: before that row. `start` is that of the source's start,
     /// which may have rows that came later: these stand behind all others.
-    fn stretch(&self, py: Python<'_>, source: usize, start: &Cursor, ordinal: u64) -> PyResult<Cursor> {
+    fn stretch(&self, py: Python<'_>, source: usize, start: &Cursor, point: u64) -> PyResult<Cursor> {
         let axis = self.axis(source)?;
         let order = order_of(&self.mixture.sources[source]);
         gate::run(py, || {
             let identity = Identity { order, ..start.inner.identity().clone() };
-            let (epoch, position, mut ends) = axis.place(ordinal);
+            let (epoch, position, mut ends) = axis.place(point);
             ends.extend([axis.rows()].into_iter().filter(|&rows| rows < identity.num_rows));
             Ok(CoreCursor::at_position(identity, epoch, position, &ends).into())
         })

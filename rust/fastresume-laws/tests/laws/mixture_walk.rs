@@ -245,7 +245,7 @@ impl Slow {
         assert_eq!(axis.rows_taken(), self.delivered.len() as u64, "rows that were taken");
         let (first, _, _) = axis.place(0);
         let taken = axis.taken().ranges().iter().cloned().flatten();
-        let taken: BTreeSet<_> = taken.map(|ordinal| axis.place(ordinal)).map(|at| (at.0, at.1)).collect();
+        let taken: BTreeSet<_> = taken.map(|point| axis.place(point)).map(|at| (at.0, at.1)).collect();
         let own: BTreeSet<_> = self.taken.range((first, 0)..).copied().collect();
         assert_eq!(taken, own, "the state tells what was taken");
         assert!((0..first).all(|pass| self.count(pass) == self.rows), "what is forgotten is done");
@@ -261,9 +261,9 @@ impl Slow {
     }
 }
 
-/// Where the generation of the rows at an ordinal begins and ends.
-fn generation_of(axis: &Axis, ordinal: u64) -> (u64, u64) {
-    let (_, position, ends) = axis.place(ordinal);
+/// Where the generation of the rows at a point begins and ends.
+fn generation_of(axis: &Axis, point: u64) -> (u64, u64) {
+    let (_, position, ends) = axis.place(point);
     generation_among(ends, axis.rows(), position)
 }
 
@@ -324,26 +324,26 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
             let at_start = Slow { rows: all[name].rows, ..Slow::default() };
             let taken = begun[source].taken().ranges().iter().cloned().flatten();
             let (first, _, _) = begun[source].place(0);
-            let taken = taken.map(|ordinal| begun[source].place(ordinal)).map(|at| (at.0, at.1));
+            let taken = taken.map(|point| begun[source].place(point)).map(|at| (at.0, at.1));
             let at_start = Slow { taken: taken.collect(), ..at_start };
             let next = at_start.left().filter(|place| place.0 >= first);
             expected.push(next.take(count).collect::<Vec<_>>().into_iter());
         }
         let mut at = Vec::new();
         for (position, &source) in (0..).zip(&source_at) {
-            let ordinals: Vec<_> = axes.ordinals(source, &(position..position + 1)).collect();
+            let points: Vec<_> = axes.points(source, &(position..position + 1)).collect();
             let of_source = axes.axis(source).unwrap();
-            assert_eq!(ordinals.iter().map(|range| range.end - range.start).sum::<u64>(), 1);
-            let (pass, place, _) = of_source.place(ordinals[0].start);
+            assert_eq!(points.iter().map(|range| range.end - range.start).sum::<u64>(), 1);
+            let (pass, place, _) = of_source.place(points[0].start);
             assert_eq!(Some((pass, place)), expected[source].next());
             let generation = all[known[source]].generation((pass, place));
-            assert_eq!(generation_of(of_source, ordinals[0].start), generation, "of pass {pass}");
+            assert_eq!(generation_of(of_source, points[0].start), generation, "of pass {pass}");
             assert_eq!(axes.period().source_at(position), source);
-            at.push((known[source], (pass, place), ordinals[0].start));
+            at.push((known[source], (pass, place), points[0].start));
         }
         let pass = life.pass(&cursor);
-        let ordinals: Vec<u64> = at.iter().map(|place| place.2).collect();
-        check_streams(&pass, &axes, (&source_at, &ordinals), life.world_size);
+        let points: Vec<u64> = at.iter().map(|place| place.2).collect();
+        check_streams(&pass, &axes, (&source_at, &points), life.world_size);
         let end = (pass.done() + life.batches).min(pass.batches());
         assert_eq!(pass.global_step_of(pass.done()), steps_of_job, "each batch of the job counts once");
         steps_of_job += end - pass.done();
@@ -353,12 +353,12 @@ pub fn check_history(sources: &mut impl Sources, lives: &[Life]) {
             for rank in 0..life.world_size {
                 let mut taken: BTreeMap<usize, Vec<(Place, Vec<u64>)>> = BTreeMap::new();
                 for position in pass.valid_positions(batch, rank).unwrap().into_iter().flatten() {
-                    let (name, place, ordinal) = at[usize::try_from(position).unwrap()];
+                    let (name, place, point) = at[usize::try_from(position).unwrap()];
                     let own = axes.axis(known.iter().position(|&of| of == name).unwrap()).unwrap();
-                    let before = all[name].delivered.insert(place, generation_of(own, ordinal));
+                    let before = all[name].delivered.insert(place, generation_of(own, point));
                     assert!(before.is_none(), "{name} gave {place:?} twice");
                     assert!(all[name].taken.insert(place), "{name} gave {place:?}, which was done");
-                    taken.entry(name).or_default().push((place, own.place(ordinal).2));
+                    taken.entry(name).or_default().push((place, own.place(point).2));
                 }
                 for (name, places) in taken {
                     sources.give(name, &places);

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use fastresume::{Axes, Pass, Run, SourcePlaces, Stream, WorkerId};
 
-/// A row of a source in a stream: its ordinal, its batch, and its row there.
+/// A row of a source in a stream: its point, its batch, and its row there.
 type Row = (u64, u64, u64);
 
 /// Checks all that readers take of a stage: which rows of each source stand in each stream, and where they go, run by run
-/// and window by window. `at` has the source and the ordinal at each position.
+/// and window by window. `at` has the source and the point at each position.
 pub fn check_streams(pass: &Pass, axes: &Axes, at: (&[usize], &[u64]), world_size: u64) {
     let remaining = pass.division().remaining();
     let counted: Vec<u64> = remaining.ranges().iter().cloned().flatten().collect();
@@ -34,7 +34,7 @@ pub fn check_streams(pass: &Pass, axes: &Axes, at: (&[usize], &[u64]), world_siz
 fn walked(
     stream: &Stream,
     counted: &[u64],
-    (sources, ordinals): (&[usize], &[u64]),
+    (sources, points): (&[usize], &[u64]),
     source: usize,
 ) -> Vec<Row> {
     let index = |number: u64| usize::try_from(number).unwrap();
@@ -42,7 +42,7 @@ fn walked(
     let rows = slices.filter_map(|(slice, row)| {
         let position = index(counted[index(stream.start + slice * stream.slice_stride + row)]);
         let batch = stream.first_batch + slice * stream.batch_stride;
-        (sources[position] == source).then_some((ordinals[position], batch, stream.slot_row + row))
+        (sources[position] == source).then_some((points[position], batch, stream.slot_row + row))
     });
     rows.collect()
 }
@@ -55,12 +55,12 @@ fn by_runs(places: &SourcePlaces<'_>, stream: &Stream) -> Vec<Row> {
         runs.clear();
         let end = places.runs(stream, given, &mut runs);
         for run in &runs {
-            assert_eq!(run.ordinals.start / places.pass_rows, (run.ordinals.end - 1) / places.pass_rows);
-            for (ordinal, distance) in run.ordinals.clone().zip(places.comb.distances(run.phase)) {
-                assert_eq!(distance, places.comb.distance(run.phase, ordinal - run.ordinals.start));
+            assert_eq!(run.points.start / places.pass_rows, (run.points.end - 1) / places.pass_rows);
+            for (point, distance) in run.points.clone().zip(places.comb.distances(run.phase)) {
+                assert_eq!(distance, places.comb.distance(run.phase, point - run.points.start));
                 let place = run.given + distance;
                 let row = stream.slot_row + place % stream.slice_rows;
-                found.push((ordinal, stream.batch_of(place), row));
+                found.push((point, stream.batch_of(place), row));
             }
         }
         assert_eq!(runs.first().map(|run| run.given), Some(given), "the source stands where it is said to");
@@ -74,9 +74,9 @@ fn by_windows(places: &SourcePlaces<'_>, stream: &Stream, window_rows: u64) -> V
     let mut found = Vec::new();
     let mut next = places.next(stream, 0);
     while let Some(given) = next {
-        let ordinal = places.ordinal_at(stream, given).unwrap();
-        let pass = ordinal - ordinal % places.pass_rows;
-        let start = (ordinal - pass) / window_rows * window_rows;
+        let point = places.point_at(stream, given).unwrap();
+        let pass = point - point % places.pass_rows;
+        let start = (point - pass) / window_rows * window_rows;
         let window: Range<u64> = pass + start..pass + (start + window_rows).min(places.pass_rows);
         let mut of_window: Vec<Row> = Vec::new();
         for spread in places.spreads(stream, &window) {

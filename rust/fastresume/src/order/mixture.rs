@@ -1,7 +1,7 @@
 //! The mixture of several sources: what a state tells of them, and how far each one's axis has come.
 //!
-//! The axis of a source is its passes one after another, without end: ordinal j of it is position `j % rows` of its pass
-//! `j / rows`. This arithmetic is a part of the cursor's format.
+//! The axis of a source is its passes one after another, without end. It consists of *points*: point j is position
+//! `j % rows` of pass `j / rows`. This arithmetic is a part of the cursor's format.
 //!
 //! Where files come to a source, the passes that were partly taken have the new rows behind their own; if none is, the last
 //! one that was taken. The axis begins anew with the first of these passes. A pass behind it that was wholly taken stays
@@ -138,14 +138,14 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// The ordinals that were taken.
+    /// The points that were taken.
     #[must_use]
     pub fn taken(&self) -> &Intervals {
         &self.taken
     }
 
-    pub(crate) fn take(&mut self, ordinals: &Intervals) {
-        self.taken = self.taken.union(ordinals);
+    pub(crate) fn take(&mut self, points: &Intervals) {
+        self.taken = self.taken.union(points);
     }
 
     /// The rows of each pass.
@@ -160,13 +160,13 @@ impl Axis {
         self.taken.count().saturating_add_signed(self.before)
     }
 
-    /// The pass that holds an ordinal, the position in it, and where the generations of its rows end but for the last one.
+    /// The pass that holds a point, the position in it, and where the generations of its rows end but for the last one.
     #[must_use]
-    pub fn place(&self, ordinal: u64) -> (u64, u64, Vec<u64>) {
+    pub fn place(&self, point: u64) -> (u64, u64, Vec<u64>) {
         let rows = self.rows.max(1);
-        let pass = self.first.saturating_add(ordinal / rows);
+        let pass = self.first.saturating_add(point / rows);
         let ends = self.generations.iter().filter(|(_, last)| *last >= pass).map(|(end, _)| *end);
-        (pass, ordinal % rows, ends.collect())
+        (pass, point % rows, ends.collect())
     }
 
     /// The pass that is the present one. What is left of a pass and makes no global batch belongs to the next one.
@@ -175,7 +175,7 @@ impl Axis {
         self.first.saturating_add((self.taken.count() + least.clamp(1, rows) - 1) / rows)
     }
 
-    /// How many ordinals up to the end of a pass are left.
+    /// How many points up to the end of a pass are left.
     fn left(&self, pass: u64) -> u64 {
         let end = pass.saturating_add(1).saturating_sub(self.first).saturating_mul(self.rows);
         end - self.taken.rank(end)
@@ -200,10 +200,10 @@ impl Axis {
         let hole = if ranges[0].start > 0 { 0 } else { ranges[0].end / old };
         let base = if is_partly { hole } else { hole.min(last) };
         let pass_at = |pass: u64| (pass - base).saturating_mul(rows);
-        let start_of = |ordinal: u64| pass_at(ordinal / old).saturating_add(ordinal % old);
-        let end_of = |ordinal: u64| {
-            let is_whole = ordinal.is_multiple_of(old) && (is_partly || ordinal / old != last + 1);
-            if is_whole { pass_at(ordinal / old) } else { start_of(ordinal - 1).saturating_add(1) }
+        let start_of = |point: u64| pass_at(point / old).saturating_add(point % old);
+        let end_of = |point: u64| {
+            let is_whole = point.is_multiple_of(old) && (is_partly || point / old != last + 1);
+            if is_whole { pass_at(point / old) } else { start_of(point - 1).saturating_add(1) }
         };
         let mut moved: Vec<Range<u64>> = Vec::with_capacity(2 * ranges.len());
         for range in ranges.iter().filter(|range| range.end > base * old) {

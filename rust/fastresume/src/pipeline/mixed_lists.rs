@@ -36,7 +36,7 @@ impl MixedSchedule {
         mut given: u64,
         of: &SequencePass,
     ) -> Result<Segment> {
-        let (order, of_pass) = self.order.pass_at(source, self.queue.ordinal(index))?;
+        let (order, of_pass) = self.order.pass_at(source, self.queue.point(index))?;
         let comb = self.order.comb(source).map(Arc::clone).ok_or_else(nowhere)?;
         let (first_batch, share) = (stream.batch_of(given), self.share(index, stream, given));
         let most_tokens = self.most_tokens(source, of);
@@ -126,10 +126,10 @@ impl BegunLists<'_> {
         run: &Run,
         (order, of_pass, comb): (&Order, &Range<u64>, &Comb),
     ) -> Result<Option<u64>> {
-        if !of_pass.contains(&run.ordinals.start) {
+        if !of_pass.contains(&run.points.start) {
             return Ok(Some(run.given));
         }
-        let positions = run.ordinals.start - of_pass.start..run.ordinals.end - of_pass.start;
+        let positions = run.points.start - of_pass.start..run.points.end - of_pass.start;
         let mut done = 0;
         for mut left in order.rows(positions) {
             while !left.is_empty() {

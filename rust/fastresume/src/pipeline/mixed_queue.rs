@@ -15,8 +15,8 @@ pub struct SourceStream {
     pub source: usize,
     /// The place at which the source stands next; `None` at its end.
     next: Option<u64>,
-    /// The ordinal that stands there.
-    ordinal: u64,
+    /// The point that stands there.
+    point: u64,
     /// So many segments were cut of it.
     pub cut: usize,
 }
@@ -28,14 +28,14 @@ pub struct MixedQueue {
     /// The next batch of each stream that has not ended, the smallest on top. It also has outdated entries, of streams that
     /// advanced along with another one.
     batches: BinaryHeap<Reverse<(u64, usize)>>,
-    /// The source of each stream that has not ended, its next ordinal, and its index.
+    /// The source of each stream that has not ended, its next point, and its index.
     standing: BTreeSet<(usize, u64, usize)>,
 }
 
 impl MixedQueue {
-    /// Adds a stream of a source; `advance` finds its place and ordinal.
+    /// Adds a stream of a source; `advance` finds its place and point.
     pub fn add(&mut self, stream: Stream, source: usize) -> usize {
-        self.streams.push(SourceStream { stream, source, next: None, ordinal: 0, cut: 0 });
+        self.streams.push(SourceStream { stream, source, next: None, point: 0, cut: 0 });
         self.streams.len() - 1
     }
 
@@ -49,19 +49,19 @@ impl MixedQueue {
         (&self.streams[index], self.streams[index].next)
     }
 
-    /// The ordinal at which a stream stands.
-    pub fn ordinal(&self, index: usize) -> u64 {
-        self.streams[index].ordinal
+    /// The point at which a stream stands.
+    pub fn point(&self, index: usize) -> u64 {
+        self.streams[index].point
     }
 
-    /// A stream goes on at a place, at which an ordinal stands, or ends.
+    /// A stream goes on at a place, at which a point stands, or ends.
     pub fn advance(&mut self, index: usize, next: Option<(u64, u64)>) {
         let own = &mut self.streams[index];
-        self.standing.remove(&(own.source, own.ordinal, index));
+        self.standing.remove(&(own.source, own.point, index));
         own.next = next.map(|(place, _)| place);
-        if let Some((place, ordinal)) = next {
-            own.ordinal = ordinal;
-            self.standing.insert((own.source, ordinal, index));
+        if let Some((place, point)) = next {
+            own.point = point;
+            self.standing.insert((own.source, point, index));
             self.batches.push(Reverse((own.stream.batch_of(place), index)));
         }
     }
@@ -83,9 +83,9 @@ impl MixedQueue {
         None
     }
 
-    /// The streams of a source that stand at one of these ordinals now.
-    pub fn standing_in(&self, source: usize, ordinals: &Range<u64>) -> Vec<usize> {
-        let there = self.standing.range((source, ordinals.start, 0)..(source, ordinals.end, 0));
+    /// The streams of a source that stand at one of these points now.
+    pub fn standing_in(&self, source: usize, points: &Range<u64>) -> Vec<usize> {
+        let there = self.standing.range((source, points.start, 0)..(source, points.end, 0));
         let mut there: Vec<usize> = there.map(|&(_, _, index)| index).collect();
         there.sort_unstable();
         there

@@ -187,7 +187,7 @@ impl MixedSchedule {
         let next = from.zip(self.order.places(source, self.pass.division().remaining())).and_then(
             |(from, places)| {
                 let place = places.next(&own.stream, from)?;
-                Some((place, places.ordinal_at(&own.stream, place)?))
+                Some((place, places.point_at(&own.stream, place)?))
             },
         );
         self.queue.advance(index, next);

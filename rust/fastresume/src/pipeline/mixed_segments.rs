@@ -33,7 +33,7 @@ impl MixedSchedule {
         mut given: u64,
         bins: Option<&BinRows>,
     ) -> Result<Segment> {
-        let (order, of_pass) = self.order.pass_at(source, self.queue.ordinal(index))?;
+        let (order, of_pass) = self.order.pass_at(source, self.queue.point(index))?;
         let comb = self.order.comb(source).map(Arc::clone).ok_or_else(nowhere)?;
         let of_source = (source, bins.map(|bins| bins.bins(source)));
         let (mut begun, group) =
@@ -66,7 +66,7 @@ impl MixedSchedule {
         Ok(Segment { group, places: Places::Combed { comb, bunches: self.bunches, pieces: begun.pieces } })
     }
 
-    /// A segment that begins with what a pass of a source has at the ordinal of a stream, and its row group.
+    /// A segment that begins with what a pass of a source has at the point of a stream, and its row group.
     fn begun_at(
         &self,
         index: usize,
@@ -74,7 +74,7 @@ impl MixedSchedule {
         (source, bins): (usize, Option<&Bins>),
         (order, pass_start): (&Order, u64),
     ) -> Result<(BegunSegment, usize)> {
-        let position = self.queue.ordinal(index) - pass_start;
+        let position = self.queue.point(index) - pass_start;
         let unit = order.rows(position..position + 1).next().ok_or_else(nowhere)?.start;
         let row = match bins {
             Some(bins) => bins.rows_of(unit).next().ok_or_else(nowhere)?.start,
@@ -109,10 +109,10 @@ impl BegunSegment {
         run: &Run,
         (order, of_pass, comb): (&Order, &Range<u64>, &Comb),
     ) -> Option<u64> {
-        if !of_pass.contains(&run.ordinals.start) {
+        if !of_pass.contains(&run.points.start) {
             return Some(run.given);
         }
-        let positions = run.ordinals.start - of_pass.start..run.ordinals.end - of_pass.start;
+        let positions = run.points.start - of_pass.start..run.points.end - of_pass.start;
         let (batch, in_slice) = (stream.batch_of(run.given), run.given % stream.slice_rows);
         let mut done = 0;
         for rows in order.rows(positions) {
@@ -146,10 +146,10 @@ impl BegunSegment {
         (order, of_pass, comb): (&Order, &Range<u64>, &Comb),
         (batches, bins): (&BinRows, &Bins),
     ) -> Option<u64> {
-        if !of_pass.contains(&run.ordinals.start) {
+        if !of_pass.contains(&run.points.start) {
             return Some(run.given);
         }
-        let positions = run.ordinals.start - of_pass.start..run.ordinals.end - of_pass.start;
+        let positions = run.points.start - of_pass.start..run.points.end - of_pass.start;
         let (batch, in_slice) = (stream.batch_of(run.given), run.given % stream.slice_rows);
         // Where that can't be known, the batch fails before it is filled.
         let of_batch = batches.of(batch).ok();

@@ -16,21 +16,21 @@ pub(super) type Taken = (Vec<Spread>, Stream);
 impl MixedSchedule {
     /// Makes the segments of the window at which a stream stands, for all streams that need it now; whether there is one.
     pub(super) fn open_window(&mut self, index: usize, source: usize) -> Result<bool> {
-        let ordinal = self.queue.ordinal(index);
-        let (order, of_pass) = self.order.pass_at(source, ordinal)?;
-        let Some(window) = order.window_at(ordinal - of_pass.start) else { return Ok(false) };
+        let point = self.queue.point(index);
+        let (order, of_pass) = self.order.pass_at(source, point)?;
+        let Some(window) = order.window_at(point - of_pass.start) else { return Ok(false) };
         let comb = self.order.comb(source).map(Arc::clone).ok_or_else(nowhere)?;
-        let ordinals = of_pass.start + window.positions.start..of_pass.start + window.positions.end;
-        let there = self.queue.standing_in(source, &ordinals);
+        let points = of_pass.start + window.positions.start..of_pass.start + window.positions.end;
+        let there = self.queue.standing_in(source, &points);
         let places = self.order.places(source, self.pass.division().remaining()).ok_or_else(nowhere)?;
         let streams = there.iter().map(|&index| &self.queue.stream(index).0.stream);
         let taken: Vec<Taken> =
-            streams.map(|stream| (places.spreads(stream, &ordinals), stream.clone())).collect();
+            streams.map(|stream| (places.spreads(stream, &points), stream.clone())).collect();
         let next: Vec<_> = taken
             .iter()
             .map(|(_, stream)| {
-                let place = places.behind(stream, &ordinals)?;
-                Some((place, places.ordinal_at(stream, place)?))
+                let place = places.behind(stream, &points)?;
+                Some((place, places.point_at(stream, place)?))
             })
             .collect();
         for (index, next) in there.into_iter().zip(next) {

@@ -1,4 +1,4 @@
-//! Mixtures: which ordinals of which source stand at the positions of a stage, what its cuts have taken of them, and the
+//! Mixtures: which points of which source stand at the positions of a stage, what its cuts have taken of them, and the
 //! stage that follows.
 
 use std::ops::Range;
@@ -21,13 +21,13 @@ use crate::resume::source_places::SourcePlaces;
 /// What stands for the fingerprint of one dataset in the state of a mixture.
 const FINGERPRINT: &str = "mixture";
 
-/// Which ordinals stand at the positions of a stage.
+/// Which points stand at the positions of a stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axes {
     period: Arc<Period>,
     /// What was taken of each source before the stage.
     each: Vec<Axis>,
-    /// The ordinals of each source that were not, without end.
+    /// The points of each source that were not, without end.
     free: Vec<Intervals>,
 }
 
@@ -61,16 +61,16 @@ impl Axes {
         Some(SourcePlaces { comb, free: self.free.get(source)?, pass_rows, remaining })
     }
 
-    /// The ordinals of a source at a range of positions, in their order.
-    pub fn ordinals(&self, source: usize, positions: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    /// The points of a source at a range of positions, in their order.
+    pub fn points(&self, source: usize, positions: &Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let count = |position: u64| self.period.count_before(source, position);
         self.free[source].slice(count(positions.start)..count(positions.end))
     }
 
-    /// The ordinals of a source at these positions, in their order, as ranges of which none passes the end of a pass of it.
+    /// The points of a source at these positions, in their order, as ranges of which none passes the end of a pass of it.
     pub fn stretches_of(&self, source: usize, positions: &[Range<u64>]) -> impl Iterator<Item = Range<u64>> {
         let rows = self.each[source].rows().max(1);
-        let ranges = positions.iter().flat_map(move |positions| self.ordinals(source, positions));
+        let ranges = positions.iter().flat_map(move |positions| self.points(source, positions));
         ranges.flat_map(move |range| {
             let mut start = range.start;
             std::iter::from_fn(move || {
@@ -87,8 +87,8 @@ impl Axes {
         let done = remaining.complement(positions);
         let mut each = self.each.clone();
         for (source, axis) in each.iter_mut().enumerate() {
-            let ordinals = done.ranges().iter().flat_map(|range| self.ordinals(source, range));
-            axis.take(&Intervals::of_sorted(ordinals));
+            let points = done.ranges().iter().flat_map(|range| self.points(source, range));
+            axis.take(&Intervals::of_sorted(points));
         }
         each
     }
@@ -154,7 +154,7 @@ impl Cursor {
         Ok(Self::start(identity(OrderKind::Mixture(Box::new(mixture)), positions)))
     }
 
-    /// Which ordinals stand at the positions of the present stage.
+    /// Which points stand at the positions of the present stage.
     ///
     /// # Errors
     /// `State` if it is not of a mixture.

@@ -36,7 +36,7 @@ pub struct MixedOrder {
 pub struct Standing {
     /// The number of the source.
     pub source: usize,
-    /// The first ordinal of its pass: each of them stands once in one.
+    /// The first point of its pass: each of them stands once in one.
     pub pass: u64,
     /// Their numbers.
     pub numbers: Range<u64>,
@@ -54,7 +54,7 @@ struct Member {
     kind: OrderKind,
     selection: Arc<Selection>,
     pass_rows: u64,
-    /// The orders of passes that were asked for last, by their first ordinals.
+    /// The orders of passes that were asked for last, by their first points.
     passes: VecDeque<(u64, Arc<Order>)>,
 }
 
@@ -102,20 +102,20 @@ impl MixedOrder {
         self.axes.places(member.place, &member.comb, remaining)
     }
 
-    /// The order of the pass of a source that holds an ordinal, and the ordinals of that pass.
+    /// The order of the pass of a source that holds a point, and the points of that pass.
     ///
     /// # Errors
     /// `Argument` if its blocks are too many for memory; `State` if a generation ends amid a row group.
-    pub fn pass_at(&mut self, source: usize, ordinal: u64) -> Result<(Arc<Order>, Range<u64>)> {
+    pub fn pass_at(&mut self, source: usize, point: u64) -> Result<(Arc<Order>, Range<u64>)> {
         let beyond = || Error::State("a source has no place in its mixture".into());
         let member = self.each.get_mut(source).and_then(Option::as_mut).ok_or_else(beyond)?;
-        let first = ordinal - ordinal % member.pass_rows;
-        let ordinals = first..first.saturating_add(member.pass_rows);
+        let first = point - point % member.pass_rows;
+        let points = first..first.saturating_add(member.pass_rows);
         if let Some((_, order)) = member.passes.iter().find(|(of, _)| *of == first) {
-            return Ok((Arc::clone(order), ordinals));
+            return Ok((Arc::clone(order), points));
         }
         let axis = self.axes.axis(member.place).ok_or_else(beyond)?;
-        let (pass, _, mut ends) = axis.place(ordinal);
+        let (pass, _, mut ends) = axis.place(point);
         let rows = member.selection.count();
         // Rows that came after the stage stand behind all others.
         ends.extend([axis.rows()].into_iter().filter(|&own| own < rows));
@@ -123,7 +123,7 @@ impl MixedOrder {
         let order = Arc::new(Order::of_generations(&member.kind, pass, selection, &ends)?);
         member.passes.push_front((first, Arc::clone(&order)));
         member.passes.truncate(MOST_PASSES);
-        Ok((order, ordinals))
+        Ok((order, points))
     }
 
     /// What stands at positions, in their order.
@@ -136,9 +136,9 @@ impl MixedOrder {
             let Some(place) = self.each[number].as_ref().map(|member| member.place) else { continue };
             let stretches = collected(self.axes.stretches_of(place, positions))?;
             let mut rows = Vec::new();
-            for ordinals in stretches {
-                let (order, of_pass) = self.pass_at(number, ordinals.start)?;
-                for run in order.rows(ordinals.start - of_pass.start..ordinals.end - of_pass.start) {
+            for points in stretches {
+                let (order, of_pass) = self.pass_at(number, points.start)?;
+                for run in order.rows(points.start - of_pass.start..points.end - of_pass.start) {
                     push(&mut rows, (of_pass.start, run))?;
                 }
             }

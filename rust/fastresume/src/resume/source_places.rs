@@ -1,6 +1,6 @@
 //! The places of one source of a mixture in the streams of a reader: which of its rows stand there, and where each goes.
 //!
-//! A stream is that of a lane, whatever sources stand at its places: how far it is is counted in places. From an ordinal of
+//! A stream is that of a lane, whatever sources stand at its places: how far it is is counted in places. From a point of
 //! a source to a place are four steps. Which occurrence it is: what earlier stages took are holes in its axis. At which
 //! position that stands: the comb says so. How many positions remain before it: what earlier cuts took are gaps. And where
 //! the lane has that.
@@ -16,7 +16,7 @@ use crate::resume::lanes::Stream;
 pub struct SourcePlaces<'a> {
     /// Where it stands.
     pub comb: &'a Comb,
-    /// The ordinals that were not taken before the stage, without end.
+    /// The points that were not taken before the stage, without end.
     pub free: &'a Intervals,
     /// The rows of each of its passes.
     pub pass_rows: u64,
@@ -30,7 +30,7 @@ pub struct SourcePlaces<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     /// The rows.
-    pub ordinals: Range<u64>,
+    pub points: Range<u64>,
     /// The place of the first one in its stream.
     pub given: u64,
     /// Where that is among the source's places of a period.
@@ -70,9 +70,9 @@ impl SourcePlaces<'_> {
         None
     }
 
-    /// The ordinal at a place of a stream, at which the source stands.
+    /// The point at a place of a stream, at which the source stands.
     #[must_use]
-    pub fn ordinal_at(&self, stream: &Stream, given: u64) -> Option<u64> {
+    pub fn point_at(&self, stream: &Stream, given: u64) -> Option<u64> {
         let counted = stream.counted(given);
         let position = self.remaining.slice(counted..counted + 1).next()?.start;
         let occurrence = self.comb.count_before(position);
@@ -87,15 +87,15 @@ impl SourcePlaces<'_> {
         for positions in self.remaining.slice(counted..counted + (end - given)) {
             let mut occurrence = self.comb.count_before(positions.start);
             let last = self.comb.count_before(positions.end);
-            for mut ordinals in self.free.slice(occurrence..last) {
-                while !ordinals.is_empty() {
-                    let of_pass = (ordinals.start / self.pass_rows + 1).saturating_mul(self.pass_rows);
-                    let own = ordinals.start..ordinals.end.min(of_pass);
+            for mut points in self.free.slice(occurrence..last) {
+                while !points.is_empty() {
+                    let of_pass = (points.start / self.pass_rows + 1).saturating_mul(self.pass_rows);
+                    let own = points.start..points.end.min(of_pass);
                     let given = at + (self.comb.position_of(occurrence) - positions.start);
                     occurrence += own.end - own.start;
-                    ordinals.start = own.end;
+                    points.start = own.end;
                     let phase = self.comb.phase_of(occurrence - (own.end - own.start));
-                    runs.push(Run { ordinals: own, given, phase });
+                    runs.push(Run { points: own, given, phase });
                 }
             }
             at += positions.end - positions.start;
@@ -103,15 +103,15 @@ impl SourcePlaces<'_> {
         end
     }
 
-    /// What a stream takes of the ordinals of a window: a range within one pass.
+    /// What a stream takes of the points of a window: a range within one pass.
     #[must_use]
     pub fn spreads(&self, stream: &Stream, window: &Range<u64>) -> Vec<Spread> {
         let ends = stream.start..stream.counted(stream.rows().saturating_sub(1)) + 1;
         let before = self.free.rank(window.start);
         let mut occurrence = before;
         let mut found = Vec::new();
-        for ordinals in self.free.slice(before..self.free.rank(window.end)) {
-            let count = ordinals.end - ordinals.start;
+        for points in self.free.slice(before..self.free.rank(window.end)) {
+            let count = points.end - points.start;
             let own = occurrence..occurrence + count;
             occurrence = own.end;
             let positions = self.comb.position_of(own.start)..self.comb.position_of(own.end - 1) + 1;
@@ -122,7 +122,7 @@ impl SourcePlaces<'_> {
                 let first = self.comb.count_before(there.start).max(own.start);
                 let last = self.comb.count_before(there.end).min(own.end);
                 if first < last {
-                    let place = ordinals.start + (first - own.start) - window.start;
+                    let place = points.start + (first - own.start) - window.start;
                     found.push(Spread {
                         places: place..place + (last - first),
                         phase: self.comb.phase_of(first),
@@ -135,7 +135,7 @@ impl SourcePlaces<'_> {
         found
     }
 
-    /// The first place of a stream behind the ordinals of a window at which the source stands; `None` if there is none.
+    /// The first place of a stream behind the points of a window at which the source stands; `None` if there is none.
     #[must_use]
     pub fn behind(&self, stream: &Stream, window: &Range<u64>) -> Option<u64> {
         let last = self.free.rank(window.end).saturating_sub(1);
