@@ -545,6 +545,8 @@ def _dataset_itself(given: object) -> ResumableDataset:
         )
     elif is_table(given) and not isinstance(given, type):
         advice = ": write fr.Loader(fr.ArrowDataset(table, batch_size=n))"
+    elif isinstance(given, Batch):
+        advice = ": write for batch in fr.Loader(dataset), which delivers batches"
     elif isinstance(given, Mapping):
         advice = ": write fr.Loader(fr.Mixture({name: (dataset, weight), ...}, batch_size=n))"
     found = type(given).__name__

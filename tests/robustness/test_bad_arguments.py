@@ -327,6 +327,7 @@ def test_rank_and_world_size_come_together(path: Path) -> None:
     [
         (lambda dataset: fr.Loader(fr.ParquetDataset), r"found the class ParquetDataset: call it"),
         (lambda dataset: fr.Loader(["a.parquet"]), r"KafkaDataset or Mixture, found list: write fr\.Loader"),
+        (lambda dataset: fr.Loader(dataset.peek()), r"found Batch: write for batch in fr\.Loader\(dataset\)"),
         (lambda dataset: fr.Loader({"web": dataset}), r"found dict: write fr\.Loader\(fr\.Mixture"),
         (lambda dataset: dataset.reset(epoch=5), r"^dataset\.reset has no argument epoch=; it takes none"),
         (lambda dataset: fr.Loader(dataset).reset(epoch=5), r"^loader\.reset has no argument epoch="),

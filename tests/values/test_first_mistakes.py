@@ -76,6 +76,20 @@ def test_what_is_no_table_says_how_to_make_one(tmp_path: Path) -> None:
             arrow(source)
 
 
+@pytest.mark.parametrize(
+    ("kind", "of", "way"),
+    [
+        ("IterableDataset", object, "load it without streaming=True"),
+        ("DatasetDict", dict, r"name one of its splits, as source\['train'\]"),
+        ("IterableDatasetDict", dict, r"source\['train'\] and load it without streaming=True"),
+    ],
+)
+def test_a_stream_or_splits_of_the_hub_say_how_to_load_them(kind: str, of: type, way: str) -> None:
+    source = type(kind, (of,), {"__module__": "datasets.made"})()
+    with pytest.raises(TypeError, match=rf"found a datasets\.{kind}: (name .*)?{way}$"):
+        arrow(source)
+
+
 def test_a_lazy_frame_is_refused_without_a_warning_of_polars() -> None:
     frame: Any = pl.LazyFrame({"x": [1]})
     for call in (arrow, fr.ParquetDataset):
@@ -304,6 +318,8 @@ def test_a_mapping_of_codes_is_refused_by_the_list_that_keeps_them(values: Any, 
 def test_a_pair_of_numbers_is_asked_whether_it_is_an_interval(rows: Opened) -> None:
     with pytest.raises(ValueError, match=r"write rows=\[\[0, 10\]\] for the interval, or rows=\[0, 10\] for"):
         rows(rows=(0, 10))
+    with pytest.raises(ValueError, match=r"two rows, and rows=\[\[0, 500\]\] a range of them"):
+        rows(rows=[0, 10])
     assert (rows(rows=[[0, 10]]).num_rows, rows(rows=[0, 10], batch_size=2).num_rows) == (10, 2)
 
 

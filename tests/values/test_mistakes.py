@@ -13,8 +13,10 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 import torch
@@ -52,6 +54,7 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a type of Arrow": (lambda: x.cast(pa.float32()), TypeError, "write torch.float32"),
     "no type's name": (lambda: x.cast("i4, f4"), TypeError, "takes a torch.dtype, found 'i4, f4'"),
     "a type's name": (lambda: x.cast("bool"), TypeError, "write torch.bool"),
+    "a type of polars": (lambda: x.cast(pl.Float64), TypeError, "found Float64: write torch.float64"),
     "a name that is none": (lambda: x.alias(3), TypeError, "fr.col('x').alias takes a name, found 3"),
     "buckets of text": (lambda: x.hash("9"), TypeError, "the buckets of fr.col('x').hash must be"),
     "codes of buckets": (lambda: x.hash(9).codes(), TypeError, "write .hash or .codes, not both"),
@@ -239,6 +242,9 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     ),
     "a stack of text": ({"columns": fr.stack("user_id")}, fr.DataError, ".hash(buckets) or .codes() makes"),
     "nothing": ({"columns": []}, ValueError, "without columns=, all are"),
+    "a list in a list": ({"columns": [["label", "flag"]]}, TypeError, "write fr.stack(*names, name='dense')"),
+    "polars' columns": ({"columns": [pl.col("label")]}, TypeError, "write fr.col(name)"),
+    "a column of polars": ({"columns": pl.col("label")}, TypeError, "write fr.col(name)"),
     "a filter in quotes": (
         {"filter": "label > 3"},
         TypeError,
@@ -381,6 +387,32 @@ def test_what_only_other_batches_have_can_be_asked_for(path: Path, name: str, wo
 def test_a_dataset_without_a_batch_size_says_where_it_is_named(path: Path) -> None:
     with pytest.raises(TypeError, match=r"write ParquetDataset\(paths, batch_size=n\)"):
         next(iter(fr.ParquetDataset(path, columns="label")))
+
+
+def test_several_files_in_one_text_are_refused_by_a_list_or_a_pattern(path: Path) -> None:
+    for name, way in (
+        ("x-{0,1}.parquet", "write a list of paths, or '.*x-\\*.parquet'"),
+        ("x-{000..127}.parquet", "write a list of paths, or '.*x-\\*.parquet'"),
+        ("x.parquet,y.parquet", r"write a list, as \['.*x.parquet', 'y.parquet'\]"),
+    ):
+        with pytest.raises(fr.SourceError, match=way):
+            fr.ParquetDataset(path / name, batch_size=1)
+    (file_path,) = path.rglob("*.parquet")
+    odd = file_path.rename(file_path.with_name("x-{0,1}.parquet"))
+    assert fr.ParquetDataset(odd, batch_size=1, columns="label").num_rows == 2
+    assert fr.ParquetDataset(path / "day=1" / "x-*.parquet", batch_size=1, columns="label").num_rows == 2
+
+
+def test_what_pyarrow_opened_is_refused_by_its_paths(path: Path) -> None:
+    found = pyarrow.dataset.dataset(path, format="parquet")
+    for opened, way in (
+        (found, r"write its \.files"),
+        (pq.ParquetDataset(path), r"write its \.files"),
+        (pq.ParquetFile(found.files[0]), "write the path that it was made with"),
+    ):
+        with pytest.raises(TypeError, match=way):
+            fr.ParquetDataset(opened, batch_size=1)
+    assert fr.ParquetDataset(found.files, batch_size=1, columns="label").num_rows == 2
 
 
 def test_an_open_file_is_refused_by_its_path(path: Path) -> None:

@@ -12,7 +12,7 @@ from fastresume.columns.column import Column
 from fastresume.columns.stack import Stack
 from fastresume.filter.condition import Condition
 from fastresume.messages import warn
-from fastresume.options.checks import one_of
+from fastresume.options.checks import one_of, quoted
 
 Entry = str | Column | Stack
 """A name or pattern, columns with rules, or columns side by side."""
@@ -165,7 +165,8 @@ def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:
         )
     entries = [columns] if isinstance(columns, (str, Column, Stack)) else columns
     if isinstance(entries, (bytes, Condition)) or not isinstance(entries, Iterable):
-        raise TypeError(f"columns must be a list of names, patterns and fr.col(...), found {columns!r}")
+        found_it = f"{quoted(columns)}{_way(columns)}"
+        raise TypeError(f"columns must be a list of names, patterns and fr.col(...), found {found_it}")
     found: list[Entry] = list(entries)
     for entry in found:
         if isinstance(entry, Condition):
@@ -174,6 +175,16 @@ def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:
             )
         if not isinstance(entry, (str, Column, Stack)):
             raise TypeError(
-                f"columns must hold names, patterns, fr.col(...) and fr.stack(...), found {entry!r}"
+                f"columns must hold names, patterns, fr.col(...) and fr.stack(...), found {quoted(entry)}"
+                f"{_way(entry)}"
             )
     return ColumnRequest(found, nulls, [])
+
+
+def _way(entry: object) -> str:
+    """What to write instead of what names no columns."""
+    if type(entry).__module__.partition(".")[0] in ("polars", "pyarrow"):
+        return ": write fr.col(name)"
+    if isinstance(entry, list | tuple) and entry and all(isinstance(name, str) for name in entry):
+        return ": write fr.stack(*names, name='dense') for one matrix of them, or one flat list of names"
+    return ""

@@ -38,7 +38,9 @@ def dtype_name(what: str, dtype: object) -> str:
 
 
 def _name(dtype: object) -> str:
-    """What numpy, Arrow and Python call a type, as numpy does; else its own text."""
+    """What numpy, Arrow, polars and Python call a type, as numpy does; else its own text."""
+    if (text := str(dtype).lower()) in CASTS:
+        return text
     if isinstance(dtype, str) and not dtype.isidentifier():  # numpy reads a language of its own
         return dtype
     try:

@@ -269,7 +269,9 @@ def is_address(path: str) -> bool:
 
 def _sequence(argument: str, given: object) -> list[object]:
     if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise TypeError(f"{argument} must be a string or a list of them, found {quoted(given)}")
+        way = ": write its .files" if hasattr(given, "files") else ""
+        way = ": write the path that it was made with" if hasattr(given, "read_row_group") else way
+        raise TypeError(f"{argument} must be a string or a list of them, found {quoted(given)}{way}")
     if isinstance(given, Mapping):
         raise TypeError(
             f"{argument} must be a string or a list of them, found a {type(given).__name__}: write "

@@ -43,9 +43,12 @@ class HubDataset:
 
     def __init__(self, dataset: Any) -> None:
         if not hasattr(dataset, "_indices"):
+            kind = type(dataset).__name__
+            is_dict = isinstance(dataset, dict)
+            ways = ["name one of its splits, as source['train']"] * is_dict
+            ways += ["load it without streaming=True"] * (kind.startswith("Iterable") or not is_dict)
             raise TypeError(
-                f"source must be a datasets.Dataset, found a datasets.{type(dataset).__name__}: name one of "
-                "its splits, as source['train'], and load it without streaming=True"
+                f"source must be a datasets.Dataset, found a datasets.{kind}: {' and '.join(ways)}"
             )
         if dataset._format_type == "custom":
             raise TypeError(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import fastresume._core as _core
 from fastresume.messages import warn
@@ -20,6 +21,9 @@ ICEBERG = "iceberg://"
 MOST_PAGE_BYTES = 1 << 30
 """A page that takes more when it is decompressed is an error, before memory is taken for it: a few kB of a
 file may state 2 GiB. Writers end a page after a megabyte, or after a thousand cells."""
+
+BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
+"""Several files in one text, as shells and WebDataset write them: part-{0,1} or part-{000..127}."""
 
 TABLES = {
     "deltalake": ("deltalake.DeltaTable", "table_uri"),
@@ -104,7 +108,10 @@ def open_files(
         manifest = _core.Manifest.open(paths, stores, cache, verifies_checksums, MOST_PAGE_BYTES, table)
     except _core.SourceError as error:
         if table is None:
-            raise
+            way = _listed(path for generation in paths for path in generation) if error.is_missing else None
+            if way is None:
+                raise
+            raise _core.SourceError(f"{error}. {way}") from None
         if error.is_missing:
             raise _core.SourceError(
                 f"{error}. It is a file of {table.name}: where old files were removed (VACUUM, "
@@ -121,6 +128,16 @@ def open_files(
     if (names := manifest.second_names()) is not None:  # some link files in order to read them twice
         _log.warning(names)
     return manifest
+
+
+def _listed(paths: Iterable[str]) -> str | None:
+    """What to write for files that are listed in one text; None if none is."""
+    for path in paths:
+        if BRACES.search(path):
+            return f"Braces mean nothing here: write a list of paths, or {quoted(BRACES.sub('*', path))}"
+        if ".parquet," in path:
+            return f"One text names one path: write a list, as {quoted(path.split(','))}"
+    return None
 
 
 def _entries(paths: object) -> Iterator[object]:
