@@ -169,6 +169,28 @@ def test_going_back_begins_another_timeline_which_is_the_latest(directory: Path)
         Checkpointer(directory / "other").restore(model=model, step="best")
 
 
+def test_a_second_checkpointer_of_a_process_restores_and_does_not_save_beside_the_first(
+    directory: Path,
+) -> None:
+    rolling, milestones = Checkpointer(directory, keep=2), Checkpointer(directory, keep=None)
+    for step in (1, 2):
+        rolling.save(step, model=small(step))
+    refused = (
+        r"step 1 that another Checkpointer of this process saved after this job had begun .*pin=True, or name"
+    )
+    with pytest.raises(fr.StateError, match=refused):
+        milestones.save(3, model=small(3))
+    assert milestones.restore(model=small()) is not None
+    rolling.save(3, model=small(3), pin=True)
+    for step in (4, 5, 6):
+        rolling.save(step, model=small(step))
+    assert steps_of(milestones) == [3, 5, 6], "what the advice keeps"
+    rolling.close()
+    assert milestones.restore(model=small()) is not None
+    milestones.save(7, model=small(7))
+    assert steps_of(milestones) == [3, 5, 6, 7]
+
+
 def test_whoever_counts_steps_from_0_again_is_refused_and_removes_nothing(directory: Path) -> None:
     checkpointer = Checkpointer(directory, keep=None)
     for step in (10, 20, 30, 30):

@@ -51,7 +51,7 @@ class Checkpointer:
 
     Args:
         directory: where the checkpoints are; created if it is missing. One job at a time saves into it: if
-            another process has saved there, the next save is refused.
+            another process or Checkpointer has saved there, the next save is refused.
         keep: how many of the latest are kept; None for all. The best and pinned ones are kept, too.
         best: the metric that makes a checkpoint the best: its name, "max" or "min", and by how much a value
             must be better than the best before it (0 if left out).
@@ -154,9 +154,10 @@ class Checkpointer:
                 the loader's dataset has `on_iter="restart"`, or there are metrics, and not that of `best`;
                 without a loader, after a save or restore with one; if it is closed.
             StateError: on all ranks, if they are at different steps or places; if the directory has
-                checkpoints (damaged ones too) and none was restored; if another process has saved there since
-                this job began or restored; if the step is lower than the last one; if the loader is a
-                `ParquetDataset` that workers of a torch DataLoader have read from since its state was set.
+                checkpoints (damaged ones too) and none was restored; if another Checkpointer, of this process
+                or another, has saved there since this job began or restored; if the step is lower than the
+                last one; if the loader is a `ParquetDataset` that workers of a torch DataLoader have read
+                from since its state was set.
             CheckpointError: on all ranks, if it can't be written on one of them, or a rank is lost or late.
                 What was there before is kept.
 

@@ -112,11 +112,11 @@ class Timeline:
             return self.record
         return entries[-1].manifest.record if entries else None
 
-    def check(self, entries: list[Entry], step: int) -> None:
+    def check(self, entries: list[Entry], step: int, own: Writer) -> None:
         """Refuses to save where another job does, too, and to go back to an earlier step unless asked.
 
         Raises:
-            StateError: if another process has saved since this job began or restored; it is named. If the
+            StateError: if another than `own` has saved since this job began or restored; it is named. If the
                 step is lower than that of the checkpoint that the job resumed from, or saved last.
         """
         if self.step is not None and step < self.step:
@@ -127,12 +127,14 @@ class Timeline:
             )
         for entry in entries:
             writer = entry.manifest.writer
-            if entry.serial > self.known and writer != Writer.own():
+            if entry.serial > self.known and writer != own:
+                is_here = writer is not None and writer.is_here
+                way = "save with one, and milestones by pin=True" if is_here else "end one of them"
                 raise _core.StateError(
                     f"{entry.path.parent} has a checkpoint of step {entry.step} that "
                     f"{writer or 'another job'} saved after this job had begun or restored: one job at a "
-                    "time saves into a directory, so end one of them, or name another directory; restore() "
-                    "resumes from what is there"
+                    f"time saves into a directory, so {way}, or name another directory; restore() resumes "
+                    "from what is there"
                 )
 
 
@@ -150,8 +152,14 @@ class CheckpointDirectory:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._word = os.urandom(8).hex()
         self._unsettled: OSError | None = None
         self._is_reported = False
+
+    @property
+    def writer(self) -> Writer:
+        """Who saves through this object; in a fork, another one."""
+        return Writer.here(self._word)
 
     def make(self) -> None:
         """Makes the directory, durable as far as its file system can.

@@ -40,24 +40,26 @@ class Record:
 
 @dataclass(frozen=True)
 class Writer:
-    """A process that saves: where it runs, and a word of its own, since others may have its number later."""
+    """A Checkpointer that saves: its host, its process, and a word of its own."""
 
     host: str
     process: int
     word: str
 
     @classmethod
-    def own(cls) -> Self:
-        """This process."""
-        if os.getpid() not in _words:  # a fork is another one
-            _words[os.getpid()] = os.urandom(8).hex()
-        return cls(platform.node(), os.getpid(), _words[os.getpid()])
+    def here(cls, word: str) -> Self:
+        """The one of a word in this process."""
+        return cls(platform.node(), os.getpid(), word)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is one of this process."""
+        return self == Writer.here(self.word)
 
     def __str__(self) -> str:
-        return f"process {self.process} on {self.host}"
+        process = f"process {self.process} on {self.host}"
+        return "another Checkpointer of this process" if self.is_here else process
 
-
-_words: dict[int, str] = {}
 
 _LATER = ("writer", "layout")
 """Fields that the first manifests did not have."""
@@ -80,7 +82,7 @@ class Manifest:
         record: the best evaluation up to here.
         pinned: whether it stays until its user removes it.
         files: the digest of every other file, by its name in the directory.
-        writer: the process that saved it; None from releases that did not record it.
+        writer: the Checkpointer that saved it; None from releases that did not record it.
         layout: what differed between ranks.
     """
 

@@ -14,7 +14,7 @@ from fastresume.checkpoint.best import Best
 from fastresume.checkpoint.dcp_storage import Writing
 from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Timeline
 from fastresume.checkpoint.layout import Layout, Sheet
-from fastresume.checkpoint.manifest import Manifest, Record, Writer
+from fastresume.checkpoint.manifest import Manifest, Record
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.snapshot import JobSnapshot
 from fastresume.files import Digest
@@ -117,7 +117,7 @@ class _Attempt:
                 f"{past.directory} has checkpoints up to step {entries[-1].step}, and none of them was "
                 "restored: call restore() before the first save, or name another directory"
             )
-        self._timeline.check(entries, together.step)
+        self._timeline.check(entries, together.step, past.writer)
         layout = Layout.of(found)
         self.draft = past.draft()
         return self.draft, layout
@@ -149,7 +149,7 @@ class _Attempt:
         moment, saving = self._saved, self._saving
         survey = saving.history.survey()
         entries = survey.entries
-        self._timeline.check(entries, moment.step)
+        self._timeline.check(entries, moment.step, saving.history.writer)
         self._written.finish([results for results, _ in found])
         record = self._timeline.record_among(entries)
         is_best = saving.best is not None and saving.best.is_better(moment.metrics, record)
@@ -170,7 +170,7 @@ class _Attempt:
             record=record,
             pinned=moment.pinned,
             files={**files, **self._written.digests},
-            writer=Writer.own(),
+            writer=saving.history.writer,
             layout=self.layout,
         )
         self._newest = saving.history.commit(self._draft, content)
