@@ -32,10 +32,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return plain_spec([40, 0, 60], [], [100, 11]).write(tmp_path_factory.mktemp("torchdata"))
 
 
-def loader_of(dataset: fr.ParquetDataset, num_workers: int) -> Any:
+def loader_of(dataset: fr.ParquetDataset, num_workers: int, **how: Any) -> Any:
     context = "fork" if num_workers else None
     return StatefulDataLoader(
-        dataset, batch_size=None, num_workers=num_workers, multiprocessing_context=context
+        dataset, batch_size=None, num_workers=num_workers, multiprocessing_context=context, **how
     )
 
 
@@ -71,6 +71,32 @@ def test_with_workers_its_own_state_is_refused_and_that_of_a_batch_is_exact(data
     raised.value.__traceback__ = None
     del raised
     first._iterator._shutdown_workers()
+
+
+def refused(iterator: Any, words: str) -> None:
+    with pytest.raises(fr.FastresumeError, match=words) as raised:
+        next(iterator)
+    iterator._shutdown_workers()
+    raised.value.__traceback__ = None
+    del raised
+
+
+def test_with_workers_batches_out_of_order_are_refused(data: Dataset) -> None:
+    refused(iter(loader_of(make(data), 2, in_order=False)), "in_order=False is not supported")
+
+
+def fails_at_3(batch: fr.Batch) -> fr.Batch:
+    if batch.step == 3:
+        raise ValueError("step 3 of mine")
+    return batch
+
+
+def test_a_worker_whose_error_was_caught_never_loses_its_batches_silently(data: Dataset) -> None:
+    iterator = iter(loader_of(make(data).map(fails_at_3), 2))
+    assert [next(iterator).step for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="step 3 of mine"):
+        next(iterator)
+    refused(iterator, "the error of a worker was caught, and its batches are lost")
 
 
 @pytest.mark.law(9)

@@ -11,6 +11,8 @@ import weakref
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Self
 
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
@@ -136,7 +138,7 @@ def _check_iterator(iterator: object, ticket: Ticket) -> None:
     Raises:
         FastresumeError: if it does so on purpose, or because a worker's error was caught.
     """
-    if iterator is None or not type(iterator).__module__.startswith("torch.utils.data"):
+    if not isinstance(iterator, _BaseDataLoaderIter):  # torchdata's are
         return
     if iterator not in _iterators:
         _iterators.add(iterator)
