@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 import fastresume as fr
 from support.devices import LateDevices
@@ -201,6 +202,10 @@ def test_what_would_lose_rows_is_refused(jobs: Any, live: Any) -> None:
             late.train()
         with pytest.raises(ValueError, match=r"let get_train_dataloader\(\) return resume.dataloader"):
             jobs.make_trainer(resume, dataloader=loader).train()
+        forgotten = jobs.make_trainer(resume)
+        forgotten.remove_callback(resume)
+        with pytest.raises(ValueError, match=r"write Trainer\(\.\.\., callbacks=\[resume\]\)"):
+            forgotten.train()
         plain = jobs.make_trainer(resume, dataloader=loader)
         plain.remove_callback(resume)
         with pytest.raises(TypeError, match=r"like Transformers' Trainer, be given dict\(batch\)"):
@@ -285,11 +290,34 @@ def test_evaluation_is_given_dicts(jobs: Any, live: Any) -> None:
     live(work)
 
 
+def test_copies_that_fill_up_a_batch_are_told_unless_the_model_gets_the_mask(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make(12, on_iter="restart", tail="pad")
+        told = r"^4 of the 12 rows of a batch are copies .* or call a fastresume\.training\.Evaluator"
+        for drawn in (loader, DataLoader(loader.dataset, batch_size=None)):
+            with pytest.warns(UserWarning, match=told) as warned:
+                assert sum(len(batch["label"]) for batch in jobs.DictBatches(drawn)) == ROWS + 4
+            assert len(warned) == 1
+        masked = fr.Loader(loader.dataset.map(lambda batch: {**batch, "valid": batch.valid}))
+        assert sum(int(batch["valid"].sum()) for batch in jobs.DictBatches(masked)) == ROWS
+        trainer = jobs.make_trainer(
+            jobs.ResumeCallback(make(12, tail="pad")), num_train_epochs=1, max_steps=7
+        )
+        with pytest.warns(UserWarning, match=r"^4 of the 12 rows .* by dataset\.map\("):
+            trainer.train()
+        assert len([*jobs.DictBatches(make(on_iter="restart", tail="pad"))]) == STEPS
+
+    live(work)
+
+
 def test_what_was_drawn_and_not_used_comes_again_in_the_same_process(jobs: Any, live: Any) -> None:
     """An iteration that is broken off amid the batches of a step; the next one begins after the last step."""
 
     def work() -> None:
         resume = jobs.ResumeCallback(make())
+        arguments = SimpleNamespace(gradient_accumulation_steps=2, max_steps=9)
+        resume.dataloader.prepare(arguments)
+        resume.dataloader.begin(arguments)
         drawn = iter(resume.dataloader)
         for _ in range(4):
             next(drawn)

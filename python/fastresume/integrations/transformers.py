@@ -13,6 +13,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 import fastresume._core as _core
+from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import (
     Reader,
     ResumeState,
@@ -21,6 +22,7 @@ from fastresume.integrations.resume_state import (
     dataset_of,
     require_state,
 )
+from fastresume.messages import warn
 from fastresume.reading.resumable import ResumableDataset
 from fastresume.state.cursor import Cursor
 
@@ -50,7 +52,8 @@ class ResumeCallback(TrainerCallback, ExportableState):
     Raises:
         TypeError: if the loader is something else.
         ValueError: in `train`, without `ignore_data_skip=True`, or with arguments under which no resume would
-            be exact; if it was given to `add_callback`; under `static=True`, if gradients add up.
+            be exact; if it was given to `add_callback`, or the Trainer draws from `dataloader` without it;
+            under `static=True`, if gradients add up.
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
     Warns:
@@ -143,6 +146,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
     ) -> None:
         """Gives the Trainer its arguments back."""
         self._dataloader.restore()
+        self._dataloader.is_begun = False
 
     def on_log(
         self,
@@ -188,10 +192,15 @@ class DictBatches:
         loader: the `Loader`, or a torch DataLoader over a `ParquetDataset`; for evaluation, of a dataset with
             `on_iter="restart"`.
 
+    Warns:
+        UserWarning: in `iter`, if rows of a batch are copies or masked, which the Trainer can't tell.
+
     Attributes:
         dataset: its length is the number of rows in a pass, over all ranks: the Trainer takes its rows per
             second from it.
     """
+
+    _WAY = "call a fastresume.training.Evaluator in a callback of the Trainer"
 
     def __init__(self, loader: Reader) -> None:
         self._loader = loader
@@ -203,7 +212,17 @@ class DictBatches:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The batches from where the loader is to the end of the pass."""
-        return map(dict, self._loader)
+        return map(self._dict_of, self._loader)
+
+    def _dict_of(self, batch: Batch) -> dict[str, Any]:
+        """The batch without its `valid`, unless a function given to `map` has put it in."""
+        spoiled = batch.num_rows - int(batch._origin.valid.sum())
+        if spoiled and "valid" not in batch:
+            warn(
+                f"{spoiled} of the {batch.num_rows} rows of a batch are copies to fill it, or masked, and "
+                f"the Trainer counts them in its loss: choose a batch size that divides them, or {self._WAY}"
+            )
+        return dict(batch)
 
 
 class _Rows:
@@ -238,7 +257,10 @@ class DrawnBatches(DictBatches):
         has_ended: whether the batch that was used last ended its pass.
         counts_passes: whether training ends after a number of passes, and not of steps.
         is_over: whether nothing is left to train.
+        is_begun: whether a training runs that has the callback.
     """
+
+    _WAY = 'give the model the mask, by dataset.map(lambda batch: {**batch, "valid": batch.valid})'
 
     def __init__(self, loader: Reader, state: ResumeState) -> None:
         super().__init__(loader)
@@ -253,7 +275,7 @@ class DrawnBatches(DictBatches):
         self._added = 1
         self.trained_rows = 0
         self.passes_done = 0.0
-        self.has_ended = self.counts_passes = self.is_over = False
+        self.has_ended = self.counts_passes = self.is_over = self.is_begun = False
 
     def __len__(self) -> int:
         """Batches of a pass, where no Trainer asks.
@@ -266,7 +288,16 @@ class DrawnBatches(DictBatches):
         return super().__len__()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The batches from the one after the last that was trained, to the end of the pass."""
+        """The batches from the one after the last that was trained, to the end of the pass.
+
+        Raises:
+            ValueError: if no training runs that has the callback.
+        """
+        if not self.is_begun:
+            raise ValueError(
+                "a Trainer without ResumeCallback draws from resume.dataloader, so that nothing would keep "
+                "the place: write Trainer(..., callbacks=[resume]); to look at a batch, call loader.peek()"
+            )
         self.go_back()
         # The Trainer would end at a pass without a batch: less was left of it than a batch has.
         for _ in range(0 if self.is_over else _EMPTY_PASSES):
@@ -277,7 +308,7 @@ class DrawnBatches(DictBatches):
                 left = 1 if is_stream else batch.batches_left
                 self._drawn.append(_Drawn(batch.cursor, batch._origin.valid_rows, left))
                 self._step_after_the_last()
-                yield dict(batch)
+                yield self._dict_of(batch)
             if batch is not None:
                 return
 
@@ -341,7 +372,7 @@ class DrawnBatches(DictBatches):
                 "static=True they come in the same tensors: leave static out, or add no gradients up"
             )
         self.trained_rows = 0
-        self.is_over = False
+        self.is_over, self.is_begun = False, True
 
     def use(self, is_step: bool) -> None:
         """Takes note that the first batch that was not yet used is used now, and whether a step followed.
