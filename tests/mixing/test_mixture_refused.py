@@ -35,6 +35,10 @@ def test_mistakes_with_a_mixture_say_what_to_write(root: Path) -> None:
     two = mixture(root, weights)
     with pytest.raises(ValueError, match="stop must be 'first' or 'all' or a number of rows, found 'last'"):
         mixture(root, weights, stop="last")
+    few = {"few": (source(root, "web", rows=[[0, 1]]), 1), "code": (source(root, "code"), 1)}
+    with pytest.raises(ValueError, match=r"tail is 'drop'\. stop='first' ends a pass after the 1 row of 'f"):
+        fr.Mixture(few, batch_size=8, world=(0, 1))
+    assert len(fr.Mixture(few, batch_size=8, world=(0, 1), stop="all")) > 0
     with pytest.raises(AttributeError, match=r"no attribute 'read_rows': write mixture.datasets\[name\]"):
         two.read_rows([0])
     with pytest.raises(

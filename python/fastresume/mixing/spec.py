@@ -362,6 +362,18 @@ class MixtureSpec(ReadSpec):
             f"{self.global_batch_size}; they go back to their sources, and come first in the next pass"
         )
 
+    def no_batch_text(self, rows: str) -> str:
+        """The message that a pass has no batch, of `rows` in words."""
+        found, (blend, core) = super().no_batch_text(rows), self.last
+        if blend.stop != "first" or len(self.blends) > 1 or len(self.sources) == 1:
+            return found
+        shares, given = blend.shares(core.weights), self.rows_of_sources
+        first = min(shares, key=lambda name: given[name] / shares[name])
+        return (
+            f"{found}. stop='first' ends a pass after the {plural(given[first], 'row')} of {first!r}, and "
+            "stop='all' reads that source again"
+        )
+
     def row_text(self) -> str:
         """The number of rows, in words."""
         return f"{self.num_rows} rows of {len(self.sources)} sources"

@@ -397,10 +397,14 @@ class ReadSpec(Rebuilt, ABC):
         if not self.num_rows:
             why = "filter= and rows= keep none" if " of " in rows else "the source has none"
             return f"no batch would come from {rows}: {why}"
-        are_two = self.num_rows == 2 and " of " in rows
         tail = f"tail is {self.tail!r}"
-        if are_two:
+        if rows.startswith("2 of "):
             tail += ": rows=[0, 500] is two rows, and rows=[[0, 500]] a range of them"
+        elif self.tail == "short":
+            return (
+                f"no batch would come from {rows}: they are fewer than the {self.world.world_size} ranks, "
+                "and tail is 'short'; tail='pad' fills up"
+            )
         return (
             f"no batch would come from {rows}: a global batch has {self.global_batch_size} "
             f"({self.batch_size} rows on each of {self.world.world_size} ranks), and {tail}"
