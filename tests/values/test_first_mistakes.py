@@ -132,6 +132,10 @@ def test_the_index_of_a_frame_is_told_where_it_becomes_a_column() -> None:
         UserWarning, match=r"is the column '__index_level_0__': frame\.reset_index\(drop=True\)"
     ):
         assert len(arrow(pd.DataFrame({"x": [1, 2, 3]}, index=[5, 6, 7])).schema) == 2
+    several = pd.DataFrame({"x": [1, 2]}, index=pd.MultiIndex.from_tuples([(1, 2), (3, 4)]))
+    with pytest.warns(UserWarning, match=r"or columns='!__index_level_\*'$"):
+        arrow(several)
+    assert list(fr.ArrowDataset(several, batch_size=2, columns="!__index_level_*").schema) == ["x"]
 
 
 def test_what_is_no_condition_says_what_to_write(rows: Opened) -> None:
@@ -242,6 +246,21 @@ def test_sources_and_weights_of_a_mixture(rows: Opened) -> None:
         fr.Mixture({"a": (one, 1), "b": (one, 1)}, batch_size=4, world=(0, 1))
 
 
+def test_tables_of_two_widths_are_joined_as_the_error_says() -> None:
+    tables = [pa.table({"x": pa.array([1], pa.int32())}), pa.table({"x": [2**40]})]
+    with pytest.raises(fr.DataError, match=r"pyarrow\.concat_tables\(tables, promote_options='permissive'\)"):
+        arrow(tables)
+    joined = arrow(pa.concat_tables(tables, promote_options="permissive"))
+    assert joined.peek()["x"].tolist() == [1, 2**40]
+
+
+def test_fewer_rows_than_ranks_are_said_to_be_so(rows: Opened) -> None:
+    how: dict[str, Any] = {"rows": [[0, 3]], "world": (0, 4)}
+    with pytest.raises(ValueError, match=r"fewer than the 4 ranks, and tail is 'short'; tail='pad' fills up"):
+        rows(tail="short", **how)
+    assert len(rows(tail="pad", **how)) == 1
+
+
 def test_options_name_what_to_write_for_an_argument_that_they_have_not() -> None:
     for make, way in (
         (lambda: fr.Shuffle(buffer_size=9), r"fr.Shuffle has no argument buffer_size=: write .*window_rows"),
@@ -251,6 +270,12 @@ def test_options_name_what_to_write_for_an_argument_that_they_have_not() -> None
         (lambda: fr.World(rank=0, size=2), "fr.World has no argument size=: write world_size="),
         (lambda: fr.Cache(path="m"), "fr.Cache has no argument path=: write .*manifest=file"),
         (lambda: fr.MaskBadRows(limit=2), "fr.MaskBadRows has no argument limit=: write at_most="),
+        (lambda: fr.Split(0, 0.8, by="id"), "fr.Split has no argument by=: write rows=mask, which you make"),
+        (
+            lambda: fr.ParquetDataset("a", "b", batch_size=1),
+            "found 'b' too: write a list of paths",
+        ),
+        (lambda: fr.ArrowDataset(ROWS, ROWS, batch_size=1), "too: write a list of tables or paths"),
         (lambda: fr.Split(begin=0.1), "fr.Split has no argument begin="),
     ):
         with pytest.raises(TypeError, match=way):
@@ -307,12 +332,23 @@ def test_what_has_no_order_names_no_columns_and_no_codes(rows: Opened) -> None:
         ({"b": 0, "c": 2, "a": 1}, "a code is an index in a list; {}(sorted(values, key=values.get))"),
         ({1: "a", 0: "b"}, "in a list; {}([values[code] for code in range(len(values))])"),
         ({"b": 1, "a": 2}.keys(), "in a list; {}(list(values))"),
+        ({"t": ["b", "a"]}, "has the values of several columns; {}(values[name])"),
         ({"a": 5}, "codes are 0, 1, 2, ... in the order of a list, and these are others; {}(list(values))"),
     ],
 )
 def test_a_mapping_of_codes_is_refused_by_the_list_that_keeps_them(values: Any, way: str) -> None:
     with pytest.raises(TypeError, match=re.escape(way.format("write fr.col('t').codes"))):
         fr.col("t").codes(values)
+
+
+def test_scalars_of_pyarrow_are_values() -> None:
+    texts = pa.array(["b", "a"])
+    t = fr.col("t")
+    assert t.codes(texts).equals(t.codes(["b", "a"]))  # type: ignore[arg-type]
+    assert repr(t.isin(texts)) == repr(t.isin(["b", "a"]))
+    assert repr(t == texts[0]) == repr(t == "b")
+    with pytest.raises(TypeError, match=r"ask is_null\(\)"):
+        t == pa.scalar(None)  # noqa: B015
 
 
 def test_a_pair_of_numbers_is_asked_whether_it_is_an_interval(rows: Opened) -> None:

@@ -265,9 +265,7 @@ class Column(Refusals):
                     f"{self._shown}.codes takes a list of values, found a {type(values).__name__}: {way}; "
                     f"write {self._shown}.codes({made})"
                 )
-            named = tuple(values)
-            for value in named:
-                text_or_bytes(f"a value of {self._shown}.codes", value)
+            named = tuple(text_or_bytes(f"a value of {self._shown}.codes", value) for value in values)
             if len(set(named)) < len(named):
                 twice = next(value for place, value in enumerate(named) if value in named[:place])
                 raise ValueError(f"{self._shown}.codes names the value {twice!r} twice")
@@ -497,6 +495,8 @@ def _in_order(values: Mapping[Any, Any] | AbstractSet[Any]) -> tuple[str, str]:
         return "a code is an index in a list", "list(values)"
     if not isinstance(values, Mapping):
         return "a set has no order", "sorted(values)"
+    if isinstance(next(iter(values.values()), None), list):
+        return "it has the values of several columns", "values[name]"
     places = set(range(len(values)))
     if places == set(values):
         return "a code is an index in a list", "[values[code] for code in range(len(values))]"

@@ -115,12 +115,13 @@ class ColumnRequest(NamedTuple):
 
 def index_in(columns: Iterable[str]) -> str | None:
     """What is said of columns if one is the index of a pandas frame, as `to_parquet()` writes it."""
-    name = next((name for name in columns if name.startswith("__index_level_")), None)
-    if name is None:
+    names = [name for name in columns if name.startswith("__index_level_")]
+    if not names:
         return None
+    pattern = names[0] if len(names) == 1 else "__index_level_*"
     return (
-        f"the index of the frame is the column {name!r}: frame.reset_index(drop=True) leaves it out, "
-        f"or columns='!{name}'"
+        f"the index of the frame is the column {names[0]!r}: frame.reset_index(drop=True) leaves it out, "
+        f"or columns='!{pattern}'"
     )
 
 

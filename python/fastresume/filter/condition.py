@@ -21,7 +21,7 @@ from fastresume.filter.times import TIMES, Time, number_of
 from fastresume.filter.truth import Facts, Sought, Text, Truth, Values, may_equal
 from fastresume.messages import bounds_messages
 from fastresume.options.attributes import METHODS_OF_CONDITIONS
-from fastresume.options.checks import quoted
+from fastresume.options.checks import of_arrow, quoted
 from fastresume.options.unknown import refuse_attribute
 
 Literal = bool | int | float | str | bytes | Fraction | Time
@@ -388,6 +388,7 @@ def literal(value: object) -> Literal:
     Raises:
         TypeError: if no column can be compared with it.
     """
+    value = of_arrow(value)
     if isinstance(value, TIMES):
         return value
     value = value.item() if isinstance(value, np.generic) else value

@@ -287,14 +287,20 @@ def _sequence(argument: str, given: object) -> list[object]:
 
 
 def text_or_bytes(argument: str, value: object) -> str | bytes:
-    """The string, or bytes.
+    """The string, or bytes, also of a scalar of pyarrow.
 
     Raises:
         TypeError: if it is neither.
     """
-    if not isinstance(value, (str, bytes)):
-        raise TypeError(f"{argument} must be a string or bytes, found {value!r}")
-    return value
+    found = of_arrow(value)
+    if not isinstance(found, (str, bytes)):
+        raise TypeError(f"{argument} must be a string or bytes, found {quoted(value)}")
+    return found
+
+
+def of_arrow(value: object) -> object:
+    """A scalar of pyarrow as Python's own; anything else as it is."""
+    return value.as_py() if callable(getattr(value, "as_py", None)) else value  # type: ignore[attr-defined]
 
 
 def text(argument: str, value: object) -> str:

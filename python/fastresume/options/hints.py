@@ -103,6 +103,10 @@ OF_DATASETS = {
     "local_rank": "world=(rank, world_size), of all nodes",
     "filesystem": "storage_options=, and an address as 's3://bucket/data/'",
     "token": "storage_options={'token': ...}",
+    **dict.fromkeys(
+        ("timestamp_as_of", "as_of"),
+        "table.load_as_version(time) of a deltalake.DeltaTable, which is taken as paths",
+    ),
     "revision": "the address, 'hf://datasets/owner/name@revision/path'; of a table, 'delta://path?version=12'",
     "weights": "fr.Mixture({name: (dataset, weight), ...})",
     "probabilities": "fr.Mixture({name: (dataset, weight), ...})",
@@ -318,6 +322,10 @@ OF_CALLS = {
         **dict.fromkeys(("fraction", "frac", "share", "size", "train_size"), "fr.Split(0.0, 0.8)"),
         "test_size": "fr.Split(0.8, 1.0)",
         **dict.fromkeys(("random_state", "generator"), "seed="),
+        **dict.fromkeys(
+            ("by", "key", "group", "groups", "stratify", "column"),
+            "rows=mask, which you make of a column: a Split knows numbers of rows alone",
+        ),
     },
     **{
         f"{of}.{name}": hint
@@ -378,3 +386,6 @@ EXAMPLES = {
     "loader.batch_of_row": "loader.batch_of_row(0, 70), of the pass 0",
 }
 """A call to write, where an argument is missing or is one too many."""
+
+SEVERAL = {"ParquetDataset": "a list of paths", "ArrowDataset": "a list of tables or paths"}
+"""What to write where a second argument is one more of the first."""

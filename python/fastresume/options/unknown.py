@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import fastresume._core as _core
 from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import quoted
-from fastresume.options.hints import EXAMPLES, OF_CALLS
+from fastresume.options.hints import EXAMPLES, OF_CALLS, SEVERAL
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
@@ -97,6 +97,8 @@ def _check_call(
         others = " without a name" if len(there) > len(placed) else ""
         takes = ", ".join(placed) or ("nothing" if others else "no argument")
         name = f": write its name, as {free[0]}={found}" if free else ""
+        if what in SEVERAL and type(args[1]) is type(args[0]):
+            name = f": write {SEVERAL[what]}"
         wrong = f"takes {takes}{others}, found {found} too{example or name}"
     elif twice := [name for name in placed[: len(args)] if name in options]:
         found = f"{quoted(args[placed.index(twice[0])])} and {twice[0]}={quoted(options[twice[0]])}"

@@ -66,7 +66,8 @@ class Tables:
         for number, table in enumerate(tables):
             if not table.schema.equals(schema):
                 raise _core.DataError(
-                    f"table {number} has other columns than table 0: write table.cast(tables[0].schema). "
+                    f"table {number} has other columns than table 0: write "
+                    "pyarrow.concat_tables(tables, promote_options='permissive'). "
                     f"Found {quoted(str(table.schema))}, expected {quoted(str(schema))}"
                 )
         return cls(tables)
