@@ -112,7 +112,7 @@ def test_a_selection_of_all_rows_is_none(small_dataset: Dataset, arguments: Any)
         ({"rows": [3, 103]}, ValueError, "rows must be numbers from 0 to 102, found 103"),
         ({"rows": [-1, 3]}, ValueError, "rows must be numbers from 0 to 102, found -1"),
         ({"rows": [[[3, 4]]]}, ValueError, r"rows must be intervals, a boolean mask, row numbers or a Split"),
-        ({"rows": [[0.0, 4.0]]}, ValueError, "rows must be intervals.*found dtype float64"),
+        ({"rows": [[0.0, 4.0]]}, TypeError, r"float64 numbers .*: write rows=numpy.asarray\(rows, int\)"),
         ({"rows": [range(3, 9)]}, ValueError, r"rows must be intervals.*write \[3, 9\] for range\(3, 9\)"),
         ({"rows": [range(3, 5), range(7, 9)]}, ValueError, r"write \[3, 5\] for range\(3, 5\)"),
         ({"rows": "x > 3"}, TypeError, "a boolean mask, row numbers or a Split, found 'x > 3'"),
