@@ -132,6 +132,23 @@ def test_a_message_about_something_long_is_short(path: Path, wrong: str, long: s
     assert repr(caught.value).count("characters left out") < 20
 
 
+TAKEN_AS_IT_IS = (
+    *("columns", "stack of a column", "nulls", "pad", "pad of nothing", "cast to nothing", "alias", "fixed"),
+    *("on_iter", "tail", "rank", "world", "a filter", "a name of a column", "a state", "a function"),
+    *("a split", "buckets", "a size", "a side", "a world", "best", "a score"),
+)
+"""Those of `WRONG` that hand the value on, and make no text of it."""
+
+
+@each_of("wrong", TAKEN_AS_IT_IS)
+def test_a_tensor_given_by_mistake_is_its_type_and_shape_in_the_message(path: Path, wrong: str) -> None:
+    given: Any = torch.randn(100, 8)
+    with pytest.raises((TypeError, ValueError, fr.FastresumeError)) as caught:
+        WRONG[wrong](write(path), given)
+    assert len(str(caught.value)) < 400
+    assert "tensor(" not in str(caught.value)
+
+
 NAME = "c" * 200_000
 
 

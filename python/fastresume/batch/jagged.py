@@ -16,7 +16,7 @@ from fastresume.batch import arrow
 from fastresume.batch.given_rows import check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 from fastresume.options.attributes import METHODS_OF_JAGGED
-from fastresume.options.checks import at_least, number
+from fastresume.options.checks import at_least, number, quoted
 from fastresume.options.device import check_move
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
@@ -178,7 +178,7 @@ class Jagged:
         if isinstance(self.values, Jagged):
             raise TypeError(f"rows of rows are no matrix: {self!r}; values.to_padded() pads the inner rows")
         if side not in ("right", "left"):
-            raise ValueError(f"side must be 'right' or 'left', found {side!r}")
+            raise ValueError(f"side must be 'right' or 'left', found {quoted(side)}")
         filling = number("value", value)
         if not _holds(self.values.dtype, filling):
             raise ValueError(

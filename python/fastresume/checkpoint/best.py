@@ -28,13 +28,13 @@ class Best:
     @bounds_messages
     def __post_init__(self) -> None:
         if not isinstance(self.metric, str):
-            raise TypeError(f"the metric of best must be a name, found {self.metric!r}")
+            raise TypeError(f"the metric of best must be a name, found {quoted(self.metric)}")
         if self.mode not in ("max", "min"):
             raise ValueError(
                 f"best must be (metric, 'max' or 'min', min_delta), found ({self.metric!r}, {self.mode!r})"
             )
         if isinstance(self.min_delta, bool) or not isinstance(self.min_delta, int | float):
-            raise TypeError(f"min_delta of best must be a number, found {self.min_delta!r}")
+            raise TypeError(f"min_delta of best must be a number, found {quoted(self.min_delta)}")
         if not 0 <= self.min_delta < math.inf:
             raise ValueError(f"min_delta of best must be at least 0, found {self.min_delta}")
 
@@ -53,11 +53,11 @@ class Best:
         if isinstance(name, str):
             raise ValueError(
                 f"best must say which values are better: ({name!r}, 'min') or ({name!r}, 'max'), "
-                f"found {given!r}"
+                f"found {quoted(given)}"
             )
         if isinstance(given, tuple | list) and 2 <= len(given) <= 3:
             return cls(*given)
-        raise TypeError(f"best must be a tuple (metric, 'max' or 'min', min_delta), found {given!r}")
+        raise TypeError(f"best must be a tuple (metric, 'max' or 'min', min_delta), found {quoted(given)}")
 
     def check(self, metrics: Mapping[str, float]) -> None:
         """Refuses an evaluation of other metrics alone; one of nothing is none.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fastresume.options.checks import quoted
 from fastresume.reading.resumable import dataset_behind
 
 
@@ -22,7 +23,7 @@ class EventTime:
 
     def __init__(self, interval: timedelta) -> None:
         if not isinstance(interval, timedelta):
-            raise TypeError(f"save_by_event_time must be a datetime.timedelta, found {interval!r}")
+            raise TypeError(f"save_by_event_time must be a datetime.timedelta, found {quoted(interval)}")
         if interval < timedelta(milliseconds=1):
             raise ValueError(f"save_by_event_time must be at least a millisecond, found {interval}")
         self._interval = np.timedelta64(interval // timedelta(milliseconds=1), "ms")

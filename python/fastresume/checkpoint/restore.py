@@ -19,6 +19,7 @@ from fastresume.checkpoint.randomness import Randomness, derive
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.save import random_name
 from fastresume.messages import warn
+from fastresume.options.checks import quoted
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ class Restoring:
         self, step: int | str | None, began_with: int | None, seen: Survey
     ) -> tuple[Entry, Timeline] | None:
         if isinstance(step, str) and step != "best":
-            raise ValueError(f"step must be a number, 'best', or None for the latest, found {step!r}")
+            raise ValueError(f"step must be a number, 'best', or None for the latest, found {quoted(step)}")
         entries = seen.usable()
         if step is None:
             found = entries[-1] if entries else None

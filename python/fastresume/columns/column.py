@@ -134,7 +134,7 @@ class Column(Refusals):
         both = [bound for bound in (least, greatest) if bound is not None]
         if any(bound != bound for bound in both) or both != sorted(both):
             raise ValueError(
-                f"{what} takes numbers, the first at most the second, found {low!r} and {high!r}"
+                f"{what} takes numbers, the first at most the second, found {quoted(low)} and {quoted(high)}"
             )
         self._refuse("clip", clip=None, hash="a bucket is no amount", codes="a code is no amount")
         self._refuse("clip", raw="bytes are no number", split="texts are no numbers")
@@ -152,10 +152,12 @@ class Column(Refusals):
         if isinstance(value, (str, bytes)):
             if self.rules.hash is not None or self.rules.codes is not None:
                 kind = "bucket" if self.rules.codes is None else "code"
-                raise TypeError(f"{self._shown}.fill_null takes a {kind}, which is a number, found {value!r}")
+                raise TypeError(
+                    f"{self._shown}.fill_null takes a {kind}, which is a number, found {quoted(value)}"
+                )
             if value:
                 raise TypeError(
-                    f"{self._shown}.fill_null takes a number, or '' for an empty text, found {value!r}"
+                    f"{self._shown}.fill_null takes a number, or '' for an empty text, found {quoted(value)}"
                 )
             self._refuse("fill_null", nulls=None)
             return self._with(nulls="")
@@ -232,7 +234,7 @@ class Column(Refusals):
             ValueError: if the separator is empty.
         """
         if not text_or_bytes(f"the separator of {self._shown}.split", separator):
-            raise ValueError(f"{self._shown}.split takes the text between values, found {separator!r}")
+            raise ValueError(f"{self._shown}.split takes the text between values, found {quoted(separator)}")
         for said in ("hash", "codes", "cast", "decimal", "raw", "fixed", "pad"):
             if getattr(self.rules, said) is not None:
                 order = said in ("hash", "codes", "pad")
@@ -258,7 +260,7 @@ class Column(Refusals):
         named = None
         if values is not None:
             if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-                raise TypeError(f"{self._shown}.codes takes a list of values, found {values!r}")
+                raise TypeError(f"{self._shown}.codes takes a list of values, found {quoted(values)}")
             if isinstance(values, Mapping | AbstractSet):
                 way, made = _in_order(values)
                 raise TypeError(
@@ -327,7 +329,7 @@ class Column(Refusals):
         if outer is None or None in sizes[outer:]:
             raise ValueError(
                 f"{self._shown}.fixed takes a length, or a tuple of them after None for outer lists, "
-                f"as (None, 4), found {length!r}"
+                f"as (None, 4), found {quoted(length)}"
             )
         if outer == 0:
             self._refuse("fixed", pad="all rows have one length already")
@@ -392,7 +394,7 @@ class Column(Refusals):
     def isin(self, values: Iterable[object]) -> Condition:
         """The condition that the value is one of these."""
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-            raise TypeError(f"{self._shown}.isin takes a list of values, found {values!r}")
+            raise TypeError(f"{self._shown}.isin takes a list of values, found {quoted(values)}")
         return Membership(self._asked("isin"), tuple(literal(value) for value in values))
 
     def is_null(self) -> Condition:
@@ -483,7 +485,7 @@ def _number(name: str, value: object) -> bool | int | float:
     """The number; of a decimal, the rule that lets the column have others than unscaled integers."""
     if isinstance(value, Decimal):
         raise TypeError(
-            f"{name} must be a number (int, float or bool), found {value!r}: write .decimal('float64') "
+            f"{name} must be a number (int, float or bool), found {quoted(value)}: write .decimal('float64') "
             f"before it, and {float(value)}"
         )
     return number(name, value)

@@ -69,7 +69,7 @@ def checked_name(what: str, name: object) -> str:
         ValueError: if it is empty.
     """
     if not isinstance(name, str):
-        raise TypeError(f"{what} takes a name, found {name!r}")
+        raise TypeError(f"{what} takes a name, found {quoted(name)}")
     if not name:
         raise ValueError(f"{what} takes a name, found ''")
     return name
@@ -88,7 +88,7 @@ def checked_names(
     found = tuple(name for name in names if isinstance(name, str))
     if len(found) < len(names):
         other = next(name for name in names if not isinstance(name, str))
-        raise TypeError(f"{what} takes {kinds}, found {other!r}")
+        raise TypeError(f"{what} takes {kinds}, found {quoted(other)}")
     return found
 
 

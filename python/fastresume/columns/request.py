@@ -148,8 +148,8 @@ def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:
     """
     if isinstance(nulls, Mapping) or not isinstance(nulls, str):
         raise TypeError(
-            f"nulls must be 'error' or 'mask', for all columns, found {nulls!r}: fr.col(name).mask_null() "
-            "and fr.col(name).fill_null(value) in columns= say it of one"
+            f"nulls must be 'error' or 'mask', for all columns, found {quoted(nulls)}: "
+            "fr.col(name).mask_null() and fr.col(name).fill_null(value) in columns= say it of one"
         )
     one_of("nulls", nulls, ("error", "mask"))
     if columns is None:

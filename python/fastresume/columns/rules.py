@@ -8,6 +8,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from fastresume.options.checks import quoted
+
 Number = bool | int | float
 
 CASTS = (
@@ -30,7 +32,7 @@ def dtype_name(what: str, dtype: object) -> str:
     if not isinstance(dtype, torch.dtype):
         known = _name(dtype)
         meant = f": write torch.{known}" if known in CASTS else ""
-        raise TypeError(f"{what} takes a torch.dtype, found {dtype!r}{meant}")
+        raise TypeError(f"{what} takes a torch.dtype, found {quoted(dtype)}{meant}")
     name = str(dtype).removeprefix("torch.")
     if name not in CASTS:
         raise TypeError(f"{what} takes a dtype of integers, floats or bool, found {dtype}")

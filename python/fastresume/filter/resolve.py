@@ -176,12 +176,12 @@ def _hint(given: object) -> str:
 
 def _term(given: Sequence[Any]) -> Condition:
     if len(given) != 3:
-        raise ValueError(f"a term of a filter is (name, op, value), found {given!r}")
+        raise ValueError(f"a term of a filter is (name, op, value), found {quoted(given)}")
     name, op, value = given
     column = Named(name)
     if op in ("in", "not in"):
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-            raise TypeError(f"a term with {op!r} takes a list of values, found {value!r}")
+            raise TypeError(f"a term with {op!r} takes a list of values, found {quoted(value)}")
         found = Membership(column, tuple(literal(one) for one in value))
         return found if op == "in" else Not(found)
     if op not in OPS:

@@ -11,7 +11,7 @@ OF_NAMES = {
     "Preemption": "fr.training.Preemption",
     "accumulate": "fr.training.accumulate",
     "assert_exact_resume": "fr.testing.assert_exact_resume",
-    "ResumeCallback": "from fastresume.integrations.lightning (or .transformers) import ResumeCallback",
+    "ResumeCallback": "from fastresume.integrations.lightning import ResumeCallback, or of .transformers",
     "ResumeState": "from fastresume.integrations.dcp import ResumeState",
     **dict.fromkeys(
         ("DataLoader", "Dataloader", "StatefulDataLoader", "StreamingDataLoader", "BatchedDataLoader"),

@@ -169,7 +169,7 @@ class Split(RowSet):
         for name in ("start", "stop"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, np.floating)):
-                raise TypeError(f"{name} must be a number, found {value!r}")
+                raise TypeError(f"{name} must be a number, found {quoted(value)}")
             if isinstance(value, np.floating):
                 object.__setattr__(self, name, float(value))
         if not 0 <= self.start <= self.stop <= 1:
@@ -229,7 +229,9 @@ def _rows(rows: Rows, total: int) -> RowArray:
 def _check_kind(rows: object, total: int) -> None:
     """Refuses what numpy would make an array of, though it names no rows."""
     if hasattr(rows, "of_rows"):  # a condition, which `filter` has
-        raise TypeError(f"rows= takes row numbers, intervals or a mask, found {rows!r}: write filter= for it")
+        raise TypeError(
+            f"rows= takes row numbers, intervals or a mask, found {quoted(rows)}: write filter= for it"
+        )
     if isinstance(rows, list | tuple) and any(isinstance(one, RowSet) for one in rows):
         raise TypeError(
             f"rows= takes one set of rows, found {len(rows)}: write rows=a & b for the rows that both "

@@ -314,7 +314,7 @@ class ResumableDataset(IterableDataset[Batch]):
             tensor(992.)
         """
         if not callable(function):
-            raise TypeError(f"map takes a function of a batch, found {function!r}")
+            raise TypeError(f"map takes a function of a batch, found {quoted(function)}")
         choice = one_of("on_error", on_error, ("raise", "mask"))
         mapped = type(self).__new__(type(self))
         mapped.__dict__.update(self.__dict__)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from fastresume.batch.batch import Batch
-from fastresume.options.checks import at_least, integer, positive
+from fastresume.options.checks import at_least, integer, positive, quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
@@ -91,7 +91,7 @@ class Evaluator:
         if loader is not None:
             _check(loader, World(self._agreement.rank, self._agreement.world_size))
         if not callable(score):
-            raise TypeError(f"score must be a function of a model and a batch, found {score!r}")
+            raise TypeError(f"score must be a function of a model and a batch, found {quoted(score)}")
         self._score = score
         self._metrics = _checked(metrics)
         self.every = None if every is None else at_least(1, "every", every)

@@ -178,7 +178,7 @@ class Preemption:
 def _handled(given: Any) -> tuple[signal.Signals, ...]:
     """The signals, if handlers can be set for them."""
     if not isinstance(given, Iterable) or isinstance(given, str):
-        raise TypeError(f"signals must be a tuple of signals, as (signal.SIGTERM,), found {given!r}")
+        raise TypeError(f"signals must be a tuple of signals, as (signal.SIGTERM,), found {quoted(given)}")
     signals = tuple(map(_signal, given))
     for each in signals:
         if each in (signal.SIGKILL, signal.SIGSTOP):

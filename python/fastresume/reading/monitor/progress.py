@@ -9,6 +9,7 @@ from typing import Any
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
+from fastresume.options.checks import quoted
 from fastresume.reading.spec import ReadSpec
 
 
@@ -44,7 +45,7 @@ def behind_a_bar(
     except (TypeError, ValueError):  # not callable, or built in
         raise TypeError(
             "bar must be tqdm.tqdm, rich.progress.Progress, or what takes an iterable as tqdm does, "
-            f"found {bar!r}"
+            f"found {quoted(bar)}"
         ) from None
     if "completed" in parameters or not (
         "initial" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
