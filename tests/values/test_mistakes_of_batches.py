@@ -165,12 +165,18 @@ def test_what_rows_are_not_says_what_to_write() -> None:
 
 
 def test_what_a_batch_is_not_says_what_to_write(rows: Callable[..., fr.ParquetDataset]) -> None:
-    batch = rows().peek()
+    batch: Any = rows().peek()
     each_refused(
         (
             (lambda: batch == batch.to("cpu"), TypeError, r"torch\.equal\(a\['name'\], b\['name'\]\)"),
             (lambda: batch != batch.to("cpu"), TypeError, r"a\.cursor == b\.cursor"),
             (lambda: batch.__setitem__(3, VALUES), TypeError, r"found 3: write batch\['name'\] = tensor"),
+            (
+                lambda: batch[["x", "l"]],
+                TypeError,
+                r"'l'\]: write \{name: batch\[name\] for name in names}",
+            ),
+            (lambda: batch["x", "l"], TypeError, "or columns= of the dataset"),
             (lambda: batch.copy, AttributeError, r"write copy\.copy\(batch\), or dict\(batch\)"),
             (lambda: batch.float, AttributeError, r"write batch\['name'\]\.float, of one tensor"),
             (lambda: batch.generator(device="gpu"), ValueError, "'cuda:INDEX', found 'gpu'"),
@@ -178,6 +184,7 @@ def test_what_a_batch_is_not_says_what_to_write(rows: Callable[..., fr.ParquetDa
             (lambda: batch.to("gpu"), ValueError, "'cuda:INDEX', found 'gpu'"),
         )
     )
+    assert {name: batch[name] for name in ["x", "l"]}.keys() == {"x", "l"}
     assert batch is not None
     assert (batch == 3) is False
 

@@ -474,6 +474,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
 def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
     """The error for a key that a batch does not have."""
+    if isinstance(key, list | tuple) and all(isinstance(name, str) for name in key):
+        return TypeError(
+            f"the keys of a batch are single names, found {quoted(key)}: write {{name: batch[name] for name "
+            "in names}, or columns= of the dataset"
+        )
     if isinstance(key, str):
         return KeyError(bounded(f"no tensor {key!r} in the batch; there are: {', '.join(there)}"))
     message = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
