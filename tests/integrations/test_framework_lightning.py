@@ -352,11 +352,14 @@ def test_a_model_that_asks_for_its_steps_when_it_begins_goes_on_where_it_was(
 
 
 @pytest.mark.parametrize("search", ["lr_find", "scale_batch_size", "LearningRateFinder"])
-def test_what_was_drawn_to_try_something_comes_again(search: str, jobs: Any, live: Any) -> None:
+@pytest.mark.parametrize("is_given", [True, False])
+def test_what_was_drawn_to_try_something_comes_again(
+    is_given: bool, search: str, jobs: Any, live: Any
+) -> None:
     def work() -> None:
         loader = make()
         trainer, model = jobs.trainer(max_epochs=2), jobs.Tuned(loader)
-        trainer.callbacks.append(jobs.ResumeCallback(loader))
+        trainer.callbacks.append(jobs.ResumeCallback(*[loader] * is_given))
         if search == "lr_find":
             jobs.Tuner(trainer).lr_find(model, num_training=4)
         elif search == "scale_batch_size":
@@ -392,10 +395,11 @@ def test_loaders_to_validate_with_begin_anew_or_are_refused(jobs: Any, live: Any
             )
         with pytest.raises(ValueError, match='the dataset has on_iter="restart"'):
             jobs.ResumeCallback(make(on_iter="restart"))
-        other = make()
-        ResumeState(other)
-        with pytest.raises(ValueError, match="trains on another loader than the one that ResumeCallback"):
-            jobs.fit(other, jobs.ResumeCallback(loader))
+        other, kept = make(), make()
+        ResumeState(kept)
+        for found in (other, kept, {"one": loader, "other": other}):
+            with pytest.raises(ValueError, match="trains on another loader than the one that ResumeCallback"):
+                jobs.fit(found, jobs.ResumeCallback(loader))
         with pytest.raises(
             TypeError, match=r"the batch that was trained is a dict, and no fastresume\.Batch"
         ):
@@ -443,6 +447,20 @@ def test_a_callback_without_a_loader_finds_the_one_of_the_datamodule(jobs: Any, 
 
     found = live(work, kill_at=4) + live(work, kill_at=7) + live(work)
     assert found == steps(0, 2 * STEPS)
+
+
+@pytest.mark.parametrize("asked", ["Asking", "Scheduled"])
+def test_a_callback_without_a_loader_finds_it_where_a_schedule_is_made(
+    asked: str, jobs: Any, live: Any
+) -> None:
+    """The DataModule makes another loader each time that it is asked."""
+
+    def work() -> None:
+        callback = jobs.ResumeCallback()
+        model = jobs.Asking() if asked == "Asking" else jobs.Scheduled(callback)
+        jobs.fit(jobs.Data(make), callback, jobs.SaveAlways(), model=model)
+
+    assert live(work, kill_at=4) + live(work, kill_at=9) + live(work) == steps(0, 2 * STEPS)
 
 
 def test_a_callback_without_a_loader_finds_the_one_that_fit_is_given_and_that_of_the_model(

@@ -49,7 +49,7 @@ class ResumeCallback(Callback):
     Args:
         loader: the `Loader` that the Trainer trains on; or a torch DataLoader over a `ParquetDataset`.
             Without it, the one that `fit` is given, or that `train_dataloader()` of the DataModule or the
-            model returns: it is called once, after `setup()`.
+            model returns: it is called once, after `setup()`, when the loader is first needed.
         check_same: when a state is loaded, ask all ranks whether they load the same.
 
     Raises:
@@ -105,6 +105,7 @@ class ResumeCallback(Callback):
         """
         if trainer.max_epochs is None or trainer.max_epochs < 0:
             return int(trainer.max_steps)
+        self.find_loader(trainer)
         added = trainer.accumulate_grad_batches
         steps: int = sum(-(-batches // added) for batches in self._lengths(max(trainer.max_epochs, 1)))
         return steps if trainer.max_steps == -1 else min(steps, int(trainer.max_steps))
@@ -121,7 +122,7 @@ class ResumeCallback(Callback):
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Finds the loader, if none was given."""
         if not self._is_given:
-            self._find(trainer)
+            self.find_loader(trainer)
             self._check_epochs(trainer)
 
     def _take(self, loader: Reader | None) -> None:
@@ -129,13 +130,17 @@ class ResumeCallback(Callback):
         if loader is not None:
             self._state = ResumeState(loader, check_same=self._check_same)
 
-    def _find(self, trainer: Trainer) -> None:
-        """Takes the loader that the Trainer trains on, if there is none yet."""
+    def find_loader(self, trainer: Trainer) -> None:
+        """Takes the loader that the Trainer trains on, if there is none yet.
+
+        Raises:
+            ValueError: if there is none of fastresume, or several.
+        """
         if self._loader is not None:
             return
-        source = trainer.fit_loop._data_source
+        source, asked = trainer.fit_loop._data_source, trainer.fit_loop._combined_loader
         if source.is_module():  # Lightning would ask once more, for a loader that has another cursor
-            source.instance = source.dataloader()
+            source.instance = source.dataloader() if asked is None else asked
         found: list[Any] = [one for one in _flat(source.instance) if dataset_behind(one) is not None]
         if len(found) != 1:
             raise ValueError(
@@ -232,6 +237,8 @@ class ResumeCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
         """Puts the state of the trained batch where Lightning itself saves that of the fetched one."""
+        if trainer.state.fn == "fit" and not trainer.interrupted:
+            self.find_loader(trainer)
         if self._loader is None:
             return
         progress = trainer.fit_loop.epoch_loop.batch_progress.current
@@ -239,7 +246,7 @@ class ResumeCallback(Callback):
             # A callback that comes before this one saves after the step.
             self._note(trainer, self._batch)
         state = self._state.state_dict()
-        if self.state_key in checkpoint.get("callbacks", {}):
+        if "callbacks" in checkpoint:
             checkpoint["callbacks"][self.state_key] = state
         loops = _loops_of(checkpoint)
         self._put_into(loops, state)
@@ -253,7 +260,7 @@ class ResumeCallback(Callback):
         """Makes the loader resume from the checkpoint's state, if the Trainer trains on it."""
         if trainer.state.fn != "fit":
             return
-        self._find(trainer)
+        self.find_loader(trainer)
         loops = _loops_of(checkpoint)
         own = checkpoint.get("callbacks", {}).get(self.state_key)
         self._state.load_state_dict(require_state(own, "under ResumeCallback"))

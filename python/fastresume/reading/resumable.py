@@ -263,7 +263,7 @@ class ResumableDataset(IterableDataset[Batch]):
             FastresumeError: it says what to write.
         """
         if self.on_iter == "continue" and not self._shared_cursor.is_kept:
-            check_trainer(caller)
+            check_trainer(caller, self._shared_cursor)
 
     def config(self) -> dict[str, Any]:
         """What was asked for, as a plain mapping of names to numbers, texts, lists and mappings.

@@ -12,6 +12,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 import fastresume._core as _core
 from fastresume.batch.batch import refuse_to_collate
+from fastresume.state.shared_cursor import SharedCursor
 
 
 def check_caller(caller: FrameType) -> None:
@@ -73,8 +74,10 @@ def check_counter(caller: FrameType) -> None:
         )
 
 
-def check_trainer(caller: FrameType) -> None:
+def check_trainer(caller: FrameType, cursor: SharedCursor) -> None:
     """Refuses to be drawn from, or counted, by Lightning's training where no one keeps the place.
+
+    A ResumeCallback that has no loader yet looks for it now.
 
     Lightning asks a loader for its state by itself, but does not always give it back: not after
     `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch. It also knows no batch that
@@ -82,10 +85,22 @@ def check_trainer(caller: FrameType) -> None:
 
     Raises:
         FastresumeError: it says what to write.
+        ValueError: if a ResumeCallback keeps the place of another loader.
     """
     if _LIGHTNING.isdisjoint(sys.modules) or get_worker_info() is not None:
         return
-    if _is_of_training(caller):
+    loop = _training_loop(caller)
+    if loop is None:
+        return
+    keepers = [callback for callback in loop.trainer.callbacks if hasattr(callback, "find_loader")]
+    for keeper in keepers:
+        keeper.find_loader(loop.trainer)
+    if keepers and not cursor.is_kept:
+        raise ValueError(
+            "the Trainer trains on another loader than the one that ResumeCallback was given, and nothing "
+            "keeps its place: make one loader, and give it to both; a fastresume.Mixture makes one of several"
+        )
+    if not keepers:
         raise _core.FastresumeError(
             "Lightning trains on this dataset, and nothing keeps its place: a checkpoint would hold another "
             "batch than the one that was trained last, or could not be resumed. Pass "
@@ -108,8 +123,8 @@ def added_up_by_accelerate() -> int:
 _LIGHTNING = {"lightning", "pytorch_lightning", "lightning_fabric"}
 
 
-def _is_of_training(caller: FrameType) -> bool:
-    """Whether the nearest of Lightning's frames draws batches or counts them, and does so for its training.
+def _training_loop(caller: FrameType) -> Any | None:
+    """Lightning's loop of training, if the nearest of Lightning's frames draws batches or counts them for it.
 
     Any other is a hook: what the user's own code does in it is the user's.
     """
@@ -121,11 +136,12 @@ def _is_of_training(caller: FrameType) -> bool:
             part = module.rpartition(".")[2]
             is_drawn = is_drawn or module.endswith(("utilities.combined_loader", "utilities.data"))
             if not is_drawn:
-                return False
+                return None
             if ".loops." in f".{module}" and part != "fetchers":
-                return part in ("fit_loop", "training_epoch_loop")
+                is_training = part in ("fit_loop", "training_epoch_loop")
+                return frame.f_locals["self"] if is_training else None
         frame = frame.f_back
-    return False
+    return None
 
 
 def _stacks(collate: object) -> bool:
