@@ -87,7 +87,7 @@ def check_trainer(caller: FrameType, cursor: SharedCursor) -> None:
         FastresumeError: it says what to write.
         ValueError: if a ResumeCallback keeps the place of another loader.
     """
-    if _LIGHTNING.isdisjoint(sys.modules) or get_worker_info() is not None:
+    if sys.modules.keys().isdisjoint(_LIGHTNING) or get_worker_info() is not None:
         return
     loop = _training_loop(caller)
     if loop is None:
