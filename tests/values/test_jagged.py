@@ -347,3 +347,18 @@ def test_rows_are_a_matrix_once_they_are_padded(side: Any) -> None:
         jagged.to_padded(2)
     with pytest.raises(TypeError, match=r"values.to_padded\(\) pads the inner rows"):
         fr.Jagged(jagged, torch.tensor([0, 2, 4])).to_padded()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64], ids=str)
+def test_unsigned_values_are_padded_up_to_the_greatest_one(dtype: torch.dtype) -> None:
+    greatest = torch.iinfo(dtype).max
+    jagged = fr.Jagged(torch.tensor([1, greatest, 3], dtype=dtype), torch.tensor([0, 2, 3]))
+    padded = jagged.to_padded(value=greatest)
+    assert (padded.dtype, padded.tolist()) == (dtype, [[1, greatest], [3, greatest]])
+
+
+def test_gradients_flow_back_through_what_is_padded() -> None:
+    values = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    fr.Jagged(values, torch.tensor([0, 2, 3])).to_padded().sum().backward()
+    assert values.grad is not None
+    assert values.grad.tolist() == [1.0, 1.0, 1.0]

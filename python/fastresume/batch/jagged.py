@@ -26,6 +26,9 @@ MAX_EXACT = 2.0**53
 PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
 
+_SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+"""Torch moves no values of these unsigned types, but those of the signed ones of the same width."""
+
 
 @takes_no_other("fr.Jagged", "jagged")
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
@@ -195,9 +198,13 @@ class Jagged:
         sides = self.values.shape[1:]
         own = own.reshape(*own.shape, *(1 for _ in sides))
         shape = (len(lengths), width, *sides)
-        found = torch.full(shape, filling, dtype=self.values.dtype, device=self.values.device)
-        # Row after row, as the values are.
-        return found.masked_scatter(own, self.values[int(self.offsets[0]) : int(self.offsets[-1])])
+        dtype = self.values.dtype
+        found = torch.full(shape, filling, dtype=dtype, device=self.values.device)
+        values = self.values[int(self.offsets[0]) : int(self.offsets[-1])]
+        if dtype in _SIGNED:
+            found, values = found.view(_SIGNED[dtype]), values.view(_SIGNED[dtype])
+        filled = found.masked_scatter(own, values)  # row after row, as the values are
+        return filled.view(dtype) if dtype in _SIGNED else filled
 
     def to_nested(self) -> Tensor:
         """The rows as a nested tensor of layout `torch.jagged`, over the same memory; a null row is empty.
