@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import fastresume as fr
+from support.jobs import assert_same_batch
 from support.mixtures import mixture, places
 
 STAGES: list[tuple[int, dict[str, float]]] = [(50, {"web": 1}), (130, {"web": 1, "code": 2})]
@@ -70,3 +73,37 @@ def test_steps_of_a_pass_that_comes_are_counted_after_a_change_of_the_batch_size
     again.load_state_dict(state)
     for batch in [batch for _ in range(3) for batch in second]:
         assert again.batch_at(batch.epoch, batch.step).global_step == batch.global_step
+
+
+@pytest.mark.parametrize("seed", [None, 3], ids=["in file order", "shuffled"])
+def test_columns_of_sources_in_another_order_are_given_again_as_they_are_delivered(
+    seed: int | None, tmp_path: Path
+) -> None:
+    names = ("id", "share", "text", "tags", "near", "at")
+    for source in (0, 1):
+        ids = range(100 * source, 100 * source + 40)
+        columns = {
+            "id": pa.array(ids, pa.int64()),
+            "share": pa.array([one / 7 for one in ids], pa.float64()),
+            "text": pa.array([str(one) for one in ids]),
+            "tags": pa.array([[one] * (one % 4) for one in ids], pa.list_(pa.int32())),
+            "near": pa.array([[one] * (one % 3) for one in ids], pa.list_(pa.int16())),
+            "at": pa.array([None if one % 5 == 0 else one for one in ids], pa.int32()),
+        }
+        order = names if source == 0 else ("at", "near", "tags", "text", "share", "id")
+        pq.write_table(pa.table({name: columns[name] for name in order}), tmp_path / f"{source}.parquet")
+
+    def opened(source: int) -> fr.ParquetDataset:
+        asked: list[Any] = ["id", "share", "text", "tags", fr.col("near").pad(3)]
+        asked.append(fr.col("at").mask_null())
+        columns = asked if source == 0 else asked[::-1]
+        how: dict[str, Any] = {} if seed is None else {"shuffle": True, "seed": seed}
+        return fr.ParquetDataset(tmp_path / f"{source}.parquet", columns=columns, world=(0, 1), **how)
+
+    of = fr.Mixture({"a": (opened(0), 2), "b": (opened(1), 1)}, batch_size=7, world=(0, 1))
+    first = of.peek()
+    delivered = list(of)
+    assert_same_batch(first, delivered[0])
+    for batch in delivered:
+        assert batch["share"].tolist() == [one / 7 for one in batch["id"].tolist()]
+        assert_same_batch(of.batch_at(batch.epoch, batch.step), batch)

@@ -271,14 +271,14 @@ impl Filler {
             check(stop)?;
             if shares.are_runs() {
                 let parts = source.read_jagged_runs(shares, &mut scratch, number).map_err(in_group)?;
-                begun.push((source.index, parts));
+                begun.push((source.place, parts));
             } else {
                 source.scatter_jagged(shares, &mut scratch).map_err(in_group)?;
             }
         }
-        for (index, parts) in begun {
+        for (place, parts) in begun {
             for part in parts {
-                part.put(index, &shares.spans);
+                part.put(place, &shares.spans);
             }
         }
         for source in &fields {
@@ -330,7 +330,7 @@ impl StripSource<'_> {
             for (share, steps) in parts.shares.iter().zip(&parts.steps) {
                 if let Route { slots: Some(slots), rows: Rows::Run { to, count, .. } } = *share {
                     let mut slots = locked(slots);
-                    let (values, valid) = slots.scalars((self.index, self.field), to, count);
+                    let (values, valid) = slots.scalars((self.place, self.field), to, count);
                     sieve.read(steps.clone(), decoder, of.nulls, Target { values, valid }, step)?;
                 } else {
                     sieve.skip(steps.clone(), decoder)?;
@@ -357,7 +357,7 @@ impl StripSource<'_> {
         let mut parts: Vec<JaggedRun<'a>> = Vec::new();
         let take = |mut decoder: Box<dyn JaggedDecoder + '_>| {
             // Where this is tried again, the batches get back what they had.
-            parts.drain(..).for_each(|part| part.put(self.index, &[]));
+            parts.drain(..).for_each(|part| part.put(self.place, &[]));
             let (mut row, mut bytes) = (0, 0);
             for (number, (share, span)) in shares.each.iter().zip(&shares.spans).enumerate() {
                 if bytes >= most {
@@ -367,7 +367,7 @@ impl StripSource<'_> {
                 if !parts.last().is_some_and(|last| last.goes_on(slots, to, number)) {
                     parts.push(JaggedRun::new(
                         slots,
-                        self.index,
+                        self.place,
                         to,
                         number,
                         expected_bytes(self.row_bytes, *so_far),
@@ -394,7 +394,7 @@ impl StripSource<'_> {
         let Scratch { buffers, jagged, .. } = scratch;
         jagged.clear();
         self.append_lists(&shares.spans, jagged, buffers)?;
-        hand_out_jagged(&shares.each, self.index, self.field.inner_levels(), jagged)
+        hand_out_jagged(&shares.each, self.place, self.field.inner_levels(), jagged)
     }
 
     /// Decodes a field's only column to padded rows, and their lengths to the field behind this one.
@@ -404,7 +404,7 @@ impl StripSource<'_> {
         let take = |decoder: Box<dyn JaggedDecoder + '_>| {
             let mut decoder = PadDecoder::new(decoder, padding, of_field, self.row_bytes, jagged);
             let memory = [&mut *values, &mut *lengths, &mut *valid];
-            decoder.fill(shares, (self.index, self.field.is_masked()), memory)
+            decoder.fill(shares, (self.place, self.lengths_place, self.field.is_masked()), memory)
         };
         self.file.jagged(of, true, buffers, take).map_err(|error| error.in_column(&of.column.name))
     }
@@ -421,7 +421,7 @@ fn fill_matrix(
     let Scratch { buffers, step, .. } = scratch;
     let strips = decode_together(&[source], parts, &cuts, lent, (buffers, step), stop)?;
     for (cut, strip) in cuts.iter().zip(strips) {
-        parts.hand_out_runs(cut, &Arc::new(strip), (source.index, source.field.is_masked()));
+        parts.hand_out_runs(cut, &Arc::new(strip), (source.place, source.field.is_masked()));
     }
     Ok(())
 }
@@ -441,7 +441,7 @@ fn fill_bundle(
     let strips = decode_together(sources, parts, &[parts.whole()], memory, (buffers, step), stop)?;
     let Some(strip) = strips.into_iter().next() else { return Ok(()) };
     let masked = sources.iter().find(|source| source.field.is_masked());
-    let fields = [Some((first.index, false)), masked.map(|masked| (masked.index, true))];
+    let fields = [Some((first.place, false)), masked.map(|masked| (masked.place, true))];
     for field in fields.into_iter().flatten() {
         hand_out(&parts.shares, parts.numbers, field, strip.columns(field.1), sorter)?;
     }

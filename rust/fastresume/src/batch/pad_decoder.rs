@@ -61,7 +61,7 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
     pub fn fill(
         &mut self,
         shares: &Routes<'_>,
-        (index, is_masked): (usize, bool),
+        (place, lengths_place, is_masked): (usize, usize, bool),
         memory: [&mut Memory; 3],
     ) -> Result<()> {
         let row_bytes = self.padding.numbers().saturating_mul(self.width);
@@ -71,13 +71,13 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
                 self.each(span.clone(), |decoder, done, some| {
                     let mut slots = locked(slots);
                     let part = |bytes: usize| (to + done) * bytes..(to + done + some) * bytes;
-                    decoder.place(&mut slots.scalar((index, false))[part(row_bytes)])?;
+                    decoder.place(&mut slots.scalar((place, false))[part(row_bytes)])?;
                     if decoder.has_lengths {
-                        let lengths = &mut slots.scalar((index + 1, false))[part(LENGTH_BYTES)];
+                        let lengths = &mut slots.scalar((lengths_place, false))[part(LENGTH_BYTES)];
                         decoder.place_lengths(lengths)?;
                     }
                     if is_masked {
-                        slots.scalar((index, true))[part(1)].copy_from_slice(&decoder.rows.valid);
+                        slots.scalar((place, true))[part(1)].copy_from_slice(&decoder.rows.valid);
                     }
                     Ok(())
                 })?;
@@ -91,12 +91,12 @@ impl<'a, 'm> PadDecoder<'a, 'm> {
             let columns = Columns { bytes: memory.bytes(), width, count: 1, stride: rows, floors: None };
             hand_out(&shares.each, shares.numbers, field, columns, &mut Sorter::lent())
         };
-        given((index, false), values, row_bytes)?;
+        given((place, false), values, row_bytes)?;
         if self.has_lengths {
-            given((index + 1, false), lengths, LENGTH_BYTES)?;
+            given((lengths_place, false), lengths, LENGTH_BYTES)?;
         }
         if is_masked {
-            given((index, true), valid, 1)?;
+            given((place, true), valid, 1)?;
         }
         Ok(())
     }

@@ -20,7 +20,12 @@ pub struct StripSource<'a> {
     pub file: GroupFile<'a>,
     /// Its columns in the file.
     pub columns: Vec<&'a Column>,
-    pub index: usize,
+    /// Its index in the layout of its source.
+    index: usize,
+    /// Where it stands in a batch.
+    pub place: usize,
+    /// Where its lengths stand in a batch, if it has them.
+    pub lengths_place: usize,
     pub field: &'a Field,
     /// Mean bytes of a row, if it is jagged or padded, as near as footers tell.
     pub row_bytes: usize,
@@ -96,6 +101,8 @@ impl<'a> StripSource<'a> {
             file: group,
             columns: columns.by_ref().take(field.columns.len()).collect(),
             index,
+            place: of.places[index],
+            lengths_place: of.places.get(index + 1).copied().unwrap_or(index),
             field,
             row_bytes,
         });

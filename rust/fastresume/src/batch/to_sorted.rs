@@ -72,15 +72,14 @@ impl Filler {
         for source in fields.iter().filter(|source| source.field.kind.is_jagged()) {
             check(stop)?;
             let lots = source.sorted_lists(spans, scatter, &mut scratch).map_err(|error| of.named(error))?;
-            found.jagged.push((of.places[source.index], lots));
+            found.jagged.push((source.place, lots));
         }
         for source in &fields {
             let Some(padding) = source.field.padding else { continue };
             check(stop)?;
             let made = source.sorted_padded(padding, spans, (scatter.numbers(), count), &mut scratch);
             let made = made.map_err(|error| of.named(error))?;
-            let placed = made.into_iter().map(|((index, is_mask), rows)| ((of.places[index], is_mask), rows));
-            found.flat.extend(placed);
+            found.flat.extend(made);
         }
         let parts = Routes::of_spans(spans)?.parts_of(usize::MAX)?;
         let bundles = of.source.layout.bundles();
@@ -93,10 +92,10 @@ impl Filler {
             let strips = decode_together(&sources, &parts, &[parts.whole()], memory, (buffers, step), stop);
             let Some(strip) = strips.map_err(|error| of.named(error))?.into_iter().next() else { continue };
             let masked = sources.iter().find(|source| source.field.is_masked());
-            let first = sources.first().map(|first| (first.index, false));
-            for part in first.into_iter().chain(masked.map(|masked| (masked.index, true))) {
+            let first = sources.first().map(|first| (first.place, false));
+            for part in first.into_iter().chain(masked.map(|masked| (masked.place, true))) {
                 let rows = sorter.sort(strip.columns(part.1), scatter.numbers(), count)?;
-                found.flat.push(((of.places[part.0], part.1), rows));
+                found.flat.push((part, rows));
             }
             scratch.columns = strip.into_memory();
         }
@@ -150,12 +149,12 @@ impl StripSource<'_> {
                 Columns { bytes: memory.bytes(), width, count: 1, stride: numbers.len(), floors: None };
             Sorter::lent().sort(columns, numbers, count)
         };
-        let mut made = vec![((self.index, false), sorted(values, self.field.row_bytes())?)];
+        let mut made = vec![((self.place, false), sorted(values, self.field.row_bytes())?)];
         if self.field.has_lengths() {
-            made.push(((self.index + 1, false), sorted(lengths, size_of::<u64>())?));
+            made.push(((self.lengths_place, false), sorted(lengths, size_of::<u64>())?));
         }
         if self.field.is_masked() {
-            made.push(((self.index, true), sorted(valid, 1)?));
+            made.push(((self.place, true), sorted(valid, 1)?));
         }
         Ok(made)
     }

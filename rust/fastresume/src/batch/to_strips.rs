@@ -120,15 +120,15 @@ impl Filler {
                 rows.truncate(strip.rows.len());
                 rows.with_inner(source.field.inner_levels())?;
                 strip.bytes += rows.bytes();
-                strip.jagged.push((of.places[source.index], Arc::new(rows)));
+                strip.jagged.push((source.place, Arc::new(rows)));
             }
         }
         for source in &fields {
             let Some(padding) = source.field.padding else { continue };
             check(stop)?;
             let made = source.padded(padding, plan, &mut scratch).map_err(|error| of.named(error))?;
-            for (index, strip) in made {
-                keep_whole(&mut strips, of.places[index], &Arc::new(strip));
+            for (place, strip) in made {
+                keep_whole(&mut strips, place, &Arc::new(strip));
             }
         }
         for bundle in layout.bundles() {
@@ -137,7 +137,7 @@ impl Filler {
             let memory = || [Memory::lent(), Memory::lent()];
             let decoded = decode_together(&sources, &parts, &cuts, memory, (buffers, step), stop);
             let decoded = decoded.map_err(|error| of.named(error))?;
-            keep_columns(&mut strips, (&sources, of.places), &cuts, decoded);
+            keep_columns(&mut strips, &sources, &cuts, decoded);
         }
         for strip in &mut strips {
             strip.flat.sort_by_key(|flat| flat.field);
@@ -179,7 +179,7 @@ fn keep_whole(strips: &mut [StripRows], field: usize, whole: &Arc<Strip>) {
 /// Keeps the columns of fields that were decoded side by side, strip by strip.
 fn keep_columns(
     strips: &mut [StripRows],
-    (sources, places): (&[&StripSource<'_>], &[usize]),
+    sources: &[&StripSource<'_>],
     cuts: &[StripSplit],
     decoded: Vec<Strip>,
 ) {
@@ -192,7 +192,7 @@ fn keep_columns(
             let masks = mask..mask + source.field.mask_bytes();
             (column, mask) = (columns.end, masks.end);
             strip.flat.push(FlatRows {
-                field: places[source.index],
+                field: source.place,
                 strip: Arc::clone(&own),
                 first: cut.rows.start,
                 columns,
@@ -250,9 +250,9 @@ impl StripSource<'_> {
         self.file.jagged(of, true, buffers, take).map_err(|error| error.in_column(&of.column.name))?;
         let (rows, masks) = (plan.rows, if self.field.is_masked() { valid } else { Memory::lent() });
         let own = Strip::of_rows(rows, self.field.row_bytes(), values, masks);
-        let mut made = vec![(self.index, own)];
+        let mut made = vec![(self.place, own)];
         if self.field.has_lengths() {
-            made.push((self.index + 1, Strip::of_rows(rows, size_of::<u64>(), lengths, Memory::lent())));
+            made.push((self.lengths_place, Strip::of_rows(rows, size_of::<u64>(), lengths, Memory::lent())));
         }
         Ok(made)
     }
