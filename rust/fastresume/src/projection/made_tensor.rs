@@ -144,9 +144,16 @@ fn stacked(tensor: &TensorPlan<'_>, columns: &[&Column]) -> Result<Field> {
         return Err(refused(reason, wide));
     }
     let first = columns.first().ok_or_else(|| Error::Argument(format!("{text} names no column")))?;
-    if let Some(other) = columns.iter().find(|column| column.dtype != first.dtype) {
+    let is_other = |column: &&&Column| column.dtype != first.dtype || unit_of(column) != unit_of(first);
+    if let Some(other) = columns.iter().find(is_other) {
+        let is_number = |column: &Column| unit_of(column).is_none_or(|unit| unit.starts_with("decimal"));
+        let way = if other.dtype != first.dtype || is_number(first) && is_number(other) {
+            ".cast(dtype) makes them one, of each part of the stack"
+        } else {
+            "their numbers count other things: stack those of one unit"
+        };
         return Err(Error::data(format!(
-            "{text} holds columns of more than one type: '{}' is {}, '{}' is {}; .cast(dtype) makes them one, of each part of the stack",
+            "{text} holds columns of more than one type: '{}' is {}, '{}' is {}; {way}",
             first.name,
             delivered_as(first),
             other.name,
@@ -158,6 +165,11 @@ fn stacked(tensor: &TensorPlan<'_>, columns: &[&Column]) -> Result<Field> {
     let matrix = Field::new(tensor.name.clone(), deliverable(first)?, Kind::Scalar, names);
     let unit = first.unit.clone().filter(|_| is_one_unit);
     Ok(Field { unit, is_stacked: true, ..matrix })
+}
+
+/// What its numbers count: a time, or a decimal's last digit. What was made of a column counts as one who asked for it says.
+fn unit_of(column: &Column) -> Option<&str> {
+    column.unit.as_deref().filter(|_| column.shaping == Shaping::None)
 }
 
 /// The type of a column, for people.
