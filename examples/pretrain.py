@@ -5,7 +5,8 @@
     fastresume audit run/checkpoint.audit                          # each sequence once, over all of it
 
 Documents of one sequence do not see each other: attention is masked by `batch["document"]`. On a GPU the same
-places, as `fr.cu_seqlens(batch["document"])`, go to attention over variable lengths, or to flex_attention.
+places, as `fr.cu_seqlens(batch["document"][:, :-1])` of the inputs, go to attention over variable lengths, or
+to flex_attention.
 """
 
 import argparse

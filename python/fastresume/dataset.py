@@ -14,7 +14,7 @@ from fastresume.columns.request import Columns
 from fastresume.messages import warn
 from fastresume.options.bad_rows import BadRows
 from fastresume.options.cache import Cache
-from fastresume.options.checks import path_generations, truth
+from fastresume.options.checks import path_generations
 from fastresume.options.earlier import of_today
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, options_of, stores_of
@@ -218,7 +218,6 @@ class ParquetDataset(RowsDataset):
             unit=unit,
             world=world,
         )
-        verifies = truth("verify_checksums", verify_checksums)
         reached_by = storage_options if table is None else table.reached_by(storage_options)
         if table is not None and storage_options is not None:
             table = dataclasses.replace(table, unused_properties=())
@@ -226,7 +225,7 @@ class ParquetDataset(RowsDataset):
         if storage_options and not any("://" in address for address in addresses):
             warn("storage_options= is for addresses, as 's3://bucket/data/': paths are local")
         stores = stores_of(reached_by, credentials, read_bytes, asked.cache)
-        opened = open_files(named_paths, stores, asked.kept_in, verifies, table)
+        opened = open_files(named_paths, stores, asked.kept_in, verify_checksums, table)
 
         def found(opened: _core.Manifest, table: Snapshot | None) -> Found:
             live = opened if table is None else live_rows(opened, table)

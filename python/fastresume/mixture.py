@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted
 from fastresume.options.earlier import of_today
+from fastresume.options.hints import SETTINGS_OF_MIXTURES
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.tail import Tail, checked_tail
 from fastresume.options.unknown import takes_no_other
@@ -111,6 +112,8 @@ class Mixture(ResumableDataset):
 
     _spec: MixtureSpec
 
+    _settings: ClassVar[Mapping[str, str]] = SETTINGS_OF_MIXTURES
+
     def __init__(
         self,
         sources: Sources,
@@ -165,7 +168,7 @@ class Mixture(ResumableDataset):
         if stream is not None:
             check_stream(stream, spec, end)
             spec = MixedRound.of(spec, stream)
-        self.datasets: Mapping[str, RowsDataset] = datasets
+        self._datasets: Mapping[str, RowsDataset] = datasets
         super().__init__(spec)
         if self._stream is None or stream is None:
             self._check_behind_stages()
@@ -284,6 +287,11 @@ class Mixture(ResumableDataset):
     def sources(self) -> tuple[str, ...]:
         """The names of the sources, in the order in which `batch.source` counts them."""
         return tuple(self.datasets)
+
+    @property
+    def datasets(self) -> Mapping[str, RowsDataset]:
+        """The datasets by their names, for `read_rows` and `locate` of each."""
+        return self._datasets
 
     @property
     def shares(self) -> dict[str, float]:

@@ -337,3 +337,23 @@ def test_files_without_checksums_are_told_of_once_where_damage_is_masked(
     sources = {name: (of(name, **masking), 1) for name in ("plain", "checked")}
     (found,) = told_of(fr.Mixture(sources, batch_size=20, world=(0, 1)))
     assert "pages of the files of source 'plain' have" in found
+
+
+def test_to_write_to_valid_is_refused_for_it_would_mask_nothing(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": range(10)}), tmp_path / "rows.parquet")
+
+    def marking(batch: fr.Batch) -> fr.Batch:
+        batch.valid[:2] = False
+        return batch
+
+    def copying(batch: fr.Batch) -> fr.Batch:
+        batch["keep"] = batch.valid.clone()
+        batch["keep"][:2] = False
+        return batch
+
+    dataset = fr.ParquetDataset(tmp_path, batch_size=5, world=(0, 1))
+    with pytest.raises(ValueError, match=r"write batch\.mask\(rows, reason\)"):
+        dataset.map(marking).peek()
+    batch = dataset.map(copying).peek()
+    assert int(batch.valid.sum()) == 5
+    assert int(batch["keep"].sum()) == 3

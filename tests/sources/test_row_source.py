@@ -119,6 +119,35 @@ def test_what_a_source_does_wrong_is_one_error_after_which_the_dataset_is_usable
     assert numbers_in(dataset) == list(range(10))
 
 
+@pytest.mark.parametrize("kind", [FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError])
+def test_a_file_that_a_source_can_not_open_is_asked_for_once(kind: type[OSError]) -> None:
+    asked = []
+
+    def answer(_: pa.Table) -> Any:
+        asked.append(1)
+        raise kind(2, "not there", "/data/day1.csv")
+
+    dataset = fr.ArrowDataset(Odd(pa.table({"x": range(10)}), (10,), answer=answer), **ONE)
+    with pytest.raises(
+        fr.SourceError, match=rf"rows \[0, 10\) of segment 'part-0': {kind.__name__}: .*day1.csv"
+    ):
+        list(dataset)
+    assert len(asked) == 1
+
+
+def test_the_first_fault_of_a_source_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    wait_in_no_time(monkeypatch)
+    answer = failing(ConnectionError("the service is away"))
+    dataset = fr.ArrowDataset(Odd(pa.table({"x": range(10)}), (10,), answer=answer), **ONE)
+    with pytest.raises(fr.SourceError, match="the service is away"):
+        list(dataset)
+    found = [one.getMessage() for one in caplog.records if "is asked again" in one.getMessage()]
+    assert len(found) == 1
+    assert "ConnectionError: the service is away" in found[0]
+
+
 def test_other_types_with_the_same_values_are_cast() -> None:
     narrow = Odd(
         pa.table({"x": range(10)}), (10,), answer=lambda rows: rows.cast(pa.schema([("x", pa.int8())]))

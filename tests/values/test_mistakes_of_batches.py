@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,85 @@ def test_settings_of_what_is_made_already_are_refused(rows: Callable[..., fr.Par
     own: Any = Own(dataset.paths, batch_size=5, world=(0, 1))
     own.seed = 3
     assert (own.seed, loader.purpose, dataset.map(lambda batch: batch).purpose) == (3, "train", "train")
+
+
+def test_iterators_are_not_copied_and_say_where_states_are(rows: Callable[..., fr.ParquetDataset]) -> None:
+    iterator: Any = iter(fr.Loader(rows()))
+    each_refused(
+        (
+            (lambda: copy.copy(iterator), TypeError, r"save loader\.state_dict\(\), and call iter\(loader\)"),
+            (lambda: pickle.dumps(iterator), TypeError, "can't be copied or pickled"),
+            (lambda: iterator.state_dict(0), AttributeError, r"write loader\.state_dict\(\), or batch\."),
+            (lambda: iterator.get_state(0), AttributeError, r"write loader\.state_dict\(\)"),
+            (lambda: iterator.load_state_dict({}), AttributeError, r"write loader\.load_state_dict\(state\)"),
+        )
+    )
+    assert len(list(iterator)) == 4
+
+
+def test_rows_of_a_jagged_are_not_searched(rows: Callable[..., fr.ParquetDataset]) -> None:
+    lists: Any = rows().peek()["l"]
+    each_refused(
+        (
+            (lambda: 3 in lists, TypeError, r"\(jagged\.values == 3\)\.any\(\)"),
+            (lambda: "a" in lists, TypeError, r"in jagged\.to_strings\(\)"),
+        )
+    )
+
+
+def test_texts_are_no_bools(rows: Callable[..., fr.ParquetDataset], tmp_path: Path) -> None:
+    dataset: Any = rows()
+    loader: Any = fr.Loader(dataset)
+    state, checkpointer = dataset.state_dict(), ANY.checkpoint.Checkpointer(tmp_path / "checkpoints")
+
+    def text(call: Call, name: str) -> tuple[Call, type[Exception], str]:
+        return call, TypeError, rf"^{name} must be True or False, found 'false'"
+
+    each_refused(
+        (
+            text(lambda: dataset.load_state_dict(state, reset_epochs="false"), "reset_epochs"),
+            text(lambda: dataset.load_state_dict(state, "false"), "reset_epochs"),
+            text(lambda: loader.load_state_dict(state, check_same="false"), "check_same"),
+            text(lambda: ANY.Loader(dataset, static="false"), "static"),
+            text(lambda: checkpointer.save(1, loader=loader, pin="false"), "pin"),
+            text(lambda: checkpointer.save(1, loader=loader, wait="false"), "wait"),
+            text(lambda: checkpointer.restore(loader=loader, partial="false"), "partial"),
+            text(lambda: checkpointer.restore(loader=loader, required="false"), "required"),
+            text(lambda: checkpointer.restore(loader=loader, random="false"), "random"),
+            text(lambda: ANY.col("x").cast(torch.float32, rounding="false"), "rounding"),
+            text(lambda: dataset.peek().to("cpu", "false"), "non_blocking"),
+        )
+    )
+
+
+def test_a_group_is_a_process_group_also_where_there_is_none(
+    rows: Callable[..., fr.ParquetDataset], tmp_path: Path
+) -> None:
+    state, words = rows().state_dict(), "group must be a torch.distributed.ProcessGroup or None"
+    each_refused(
+        (
+            (lambda: ANY.distributed.check_same(state, group=5), TypeError, f"{words}, found 5"),
+            (
+                lambda: ANY.distributed.open(tmp_path, batch_size=2, group=(0, 2)),
+                TypeError,
+                rf"{words}, found \(0, 2\): world=\(rank, world_size\)",
+            ),
+            (
+                lambda: ANY.distributed.open(tmp_path, 32),
+                TypeError,
+                r"found 32 too: write fr\.distributed\.open\(paths, batch_size=n\)",
+            ),
+        )
+    )
+
+
+def test_sources_and_weights_of_a_mixture_that_is_made_are_refused(
+    rows: Callable[..., fr.ParquetDataset],
+) -> None:
+    mixture: Any = fr.Mixture({"a": (rows(), 1), "b": (rows(seed=1), 1)}, batch_size=2)
+    written = r"write a new Mixture\({name: \(dataset, weight\), ...}\), which takes the state of this one"
+    names = ("weights", "shares", "sources", "datasets")
+    each_refused(tuple((partial(setattr, mixture, name, {}), AttributeError, written) for name in names))
 
 
 def test_calls_of_loaders_and_cursors_say_what_to_write(

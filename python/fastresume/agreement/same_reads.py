@@ -15,6 +15,7 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.agreement.same_state import MOST_NAMED, named, ranks_by
+from fastresume.messages import warn
 from fastresume.options.world import World, from_environment
 
 _log = logging.getLogger("fastresume")
@@ -145,11 +146,10 @@ class _Asked:
             time.sleep(_POLL_SECONDS)
         if self._times == 1:
             late = [rank for rank in range(self._group.world_size) if not self._has_begun(rank)]
-            _log.warning(
-                "%s: not one batch was asked for after %.0f s, so this rank continues, and compares later "
-                "what they read; a dataset that some ranks read alone takes world=(0, 1)",
-                named(late),
-                WAIT_SECONDS,
+            warn(
+                f"{named(late)}: not one batch was asked for after {WAIT_SECONDS:.0f} s, so this rank "
+                "continues, and compares later what they read. It has its own share of the rows: a dataset "
+                "that some ranks read alone takes world=(0, 1)"
             )
         return False
 

@@ -9,7 +9,7 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.options.unknown import takes_no_other
-from fastresume.options.world import has_process_group
+from fastresume.options.world import check_group, has_process_group
 from fastresume.state.cursor import Cursor
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
         group: the process group; None for the default one.
 
     Raises:
+        TypeError: if `group` is no process group.
         StateError: on all ranks, naming those that differ or whose state can't be read, and what they have.
 
     Examples:
         >>> check_same(loader.state_dict())
         Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
     """
+    check_group(group)
     cursor, found = _read(state)
     if has_process_group():
         texts = [""] * torch.distributed.get_world_size(group)

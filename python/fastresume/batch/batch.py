@@ -14,7 +14,7 @@ import fastresume._core as _core
 from fastresume.batch import arrow
 from fastresume.batch.jagged import Jagged, dtype_name
 from fastresume.batch.keyed_jagged import keyed_jagged_tensor
-from fastresume.batch.marks import add_mark
+from fastresume.batch.marks import OpenMarks, add_mark
 from fastresume.batch.origin import Origin, Share, UnitRows, of_a_pass
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
@@ -122,11 +122,15 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         All rows are valid, with three exceptions. Under `tail="pad"` the last batch of a pass is filled up
         with copies. Under `bad_rows="mask"` rows that can't be read are masked. A function given to `map` may
-        mask rows, or fail under `on_error="mask"`.
+        mask rows, or fail under `on_error="mask"`. It is made each time: `mask` is what masks rows, and a
+        function that writes to this tensor is refused.
         """
-        if self._origin.damage or self._origin.marks:
-            return torch.from_numpy(self._origin.valid).to(self._device())
-        return torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
+        marks = self._origin.marks
+        if self._origin.damage or marks:
+            valid = torch.from_numpy(self._origin.valid).to(self._device())
+        else:
+            valid = torch.arange(self.num_rows, device=self._device()) < self._origin.valid_rows
+        return marks.shown(valid) if isinstance(marks, OpenMarks) else valid
 
     def mask(self, rows: Any, reason: str) -> None:
         """Marks rows as not valid, inside a function given to `map`: one bad image, not its whole batch.

@@ -437,6 +437,12 @@ class Jagged:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
     __hash__ = object.__hash__
 
+    def __contains__(self, _value: object) -> NoReturn:
+        raise TypeError(
+            "a Jagged has rows, among which `in` finds nothing: write (jagged.values == 3).any(), or "
+            "'a' in jagged.to_strings()"
+        )
+
     def _be_array(self, *_arguments: object, **_options: object) -> NoReturn:
         raise TypeError(
             "a Jagged is no array, as its rows differ in length: write jagged.to_padded() for a matrix, "

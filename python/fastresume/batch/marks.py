@@ -25,13 +25,38 @@ class Mark(NamedTuple):
     cause: str
 
 
+class OpenMarks(list[Mark]):
+    """The marks of a batch that functions are given, which may add others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: list[Tensor] = []
+
+    def shown(self, valid: Tensor) -> Tensor:
+        """What a function sees as `batch.valid`: to write to it would mask nothing."""
+        self._shown.append(valid)
+        return valid
+
+    def check_unwritten(self) -> None:
+        """Refuses that a function has written to `batch.valid`.
+
+        Raises:
+            ValueError: if so; it says what to write.
+        """
+        if any(not valid.is_inference() and valid._version for valid in self._shown):
+            raise ValueError(
+                "batch.valid was written to, which masks nothing: write batch.mask(rows, reason), which "
+                "counts the rows, too; or batch.valid.clone() for a copy"
+            )
+
+
 def add_mark(marks: Sequence[Mark], rows: object, reason: object, num_rows: int) -> None:
     """Adds what `batch.mask(rows, reason)` masks to the marks of a batch.
 
     Raises:
-        FastresumeError: if they are no list any more: the functions are done with the batch.
+        FastresumeError: if they are open no more: the functions are done with the batch.
     """
-    if not isinstance(marks, list):
+    if not isinstance(marks, OpenMarks):
         raise _core.FastresumeError(
             "batch.mask(rows, reason) was called outside of a function given to dataset.map(), and what is "
             "masked of this batch is counted already: call it in such a function"

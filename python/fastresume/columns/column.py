@@ -19,7 +19,7 @@ from fastresume.filter.condition import (
     Not,
     literal,
 )
-from fastresume.options.checks import at_least, integer, number, one_of, quoted, text_or_bytes, truth
+from fastresume.options.checks import at_least, integer, number, one_of, quoted, text_or_bytes
 from fastresume.options.unknown import takes_no_other
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Column(Refusals):
             fr.col('user_id').cast(torch.float32, rounding=True)
         """
         name = dtype_name(f"{self._shown}.cast", dtype)
-        if truth(f"rounding of {self._shown}.cast", rounding) and not dtype.is_floating_point:
+        if rounding and not dtype.is_floating_point:
             raise TypeError(f"{self._shown}.cast: rounding= is for casts to floats, found torch.{name}")
         later = "int64; dataset.map(function) makes another type of it"
         self._refuse("cast", cast=None, hash=f"a bucket is {later}", codes=f"a code is {later}")
@@ -252,7 +252,8 @@ class Column(Refusals):
 
         Args:
             values: the values, in the order of their codes.
-            unknown: the code of all other values; without it, any other value is a DataError.
+            unknown: the code of all other values; without it, any other value is a DataError. It may be that
+                of a named value, as 0 for the first of `["<unknown>", "a", "b"]`.
 
         Raises:
             ValueError: if a value is named twice, or `unknown` is given without `values`.

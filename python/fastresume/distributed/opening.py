@@ -15,7 +15,7 @@ from fastresume.amounts import plural
 from fastresume.dataset import ParquetDataset, Path
 from fastresume.options.earlier import of_today
 from fastresume.options.unknown import takes_no_other
-from fastresume.options.world import has_process_group, resolve_world
+from fastresume.options.world import check_group, has_process_group, resolve_world
 from fastresume.reading.files_spec import FilesSpec
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
         >>> len(open("data/*.parquet", batch_size=32).files)
         1
     """
+    check_group(group)
     if not has_process_group() or torch.distributed.get_world_size(group) == 1:
         return ParquetDataset(paths, **how)
     mine: ParquetDataset | BaseException | None = None

@@ -61,7 +61,8 @@ class ResumeCallback(Callback):
         StateError: if the checkpoint has no state, or one of another dataset, selection of rows or order.
 
     Warns:
-        UserWarning: in `fit`, if an epoch has fewer batches than a pass, or begins in its middle.
+        UserWarning: in `fit`, if an epoch has fewer batches than a pass, or begins in its middle; in
+            `validate`, `test` and `predict`, if a loader begins in the middle of a pass.
 
     Examples:
         >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
@@ -271,9 +272,19 @@ class ResumeCallback(Callback):
         self._check_validation(trainer)
 
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuses loaders that do not start over at each validation."""
+        """Refuses loaders that do not start over at each validation, or warns of them outside of `fit`."""
         if trainer.state.fn == "fit":
             self._check_validation(trainer)
+        else:
+            _tell_continued(trainer.val_dataloaders, "validate")
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warns of loaders that continue where they stopped."""
+        _tell_continued(trainer.test_dataloaders, "test")
+
+    def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Warns of loaders that continue where they stopped."""
+        _tell_continued(trainer.predict_dataloaders, "predict")
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses to train on another loader than this one, or on fewer ranks than it was made for."""
@@ -405,6 +416,21 @@ class ResumeCallback(Callback):
         dataset, workers = self._state.dataset, getattr(self._loader, "num_workers", 0)
         cuts = Cursor.from_state(self._state.state_dict())._core.cuts
         return not cuts or cuts[-1][:3] != dataset._spec.cut(max(workers, 1))
+
+
+def _tell_continued(loaders: object, doing: str) -> None:
+    """Warns of loaders that give other rows than the time before."""
+    for loader in _flat(loaders):
+        found = dataset_behind(loader)
+        if found is None or found.on_iter == "restart" or found._is_stream:
+            continue
+        left, in_pass = found.batches_left, found._batches_of_pass()
+        if left < in_pass:
+            warnings.warn(
+                f"the dataset to {doing} with continues where it stopped: {left} of the {in_pass} batches "
+                'of its pass are left. For the same rows each time pass on_iter="restart" to it',
+                stacklevel=2,
+            )
 
 
 def _reopen_epoch(loops: dict[str, Any]) -> None:

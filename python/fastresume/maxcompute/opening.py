@@ -17,7 +17,7 @@ from fastresume.maxcompute.scan import Scan, resumed
 from fastresume.maxcompute.source import MaxComputeSource
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
-from fastresume.options.world import World, has_process_group
+from fastresume.options.world import World, check_group, has_process_group
 from fastresume.sources.schema import arrow
 from fastresume.state.cursor import KEY, Cursor
 from fastresume.state.offsets import EPOCHS_COMPLETED
@@ -116,6 +116,7 @@ def _peers(group: ProcessGroup | None) -> Peers | None:
     Raises:
         ValueError: if there are several, and no process group.
     """
+    check_group(group)
     if has_process_group():
         return Peers(group) if torch.distributed.get_world_size(group) > 1 else None
     if (world := World.detect()).world_size > 1:

@@ -275,3 +275,8 @@ METHODS_OF_STACKS = {
         "it of the columns, as fr.stack(fr.col('i_*').fill_null(0), name='dense')",
     ),
 }
+
+METHODS_OF_ITERATORS = {
+    **dict.fromkeys(("state_dict", "get_state"), "loader.state_dict(), or batch.state_dict()"),
+    **dict.fromkeys(("load_state_dict", "set_state"), "loader.load_state_dict(state), then iter(loader)"),
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fastresume.options.checks import number, one_of, scalar, truth
+from fastresume.options.checks import number, one_of, scalar
 from fastresume.options.unknown import takes_no_other
 
 
@@ -38,7 +38,6 @@ class MaskBadRows:
     damaged: bool = True
 
     def __post_init__(self) -> None:
-        truth("damaged of fr.MaskBadRows", self.damaged)
         if self.at_most is not None:
             object.__setattr__(self, "at_most", _checked_limit(self.at_most))
 

@@ -42,4 +42,4 @@ def check_move(what: str, tensor: str, device: object, non_blocking: object) -> 
                 f"or columns=[fr.col(name).cast({given})] for the dataset"
             )
     named_device(device)
-    truth(f"non_blocking of {what}.to", non_blocking)
+    truth("non_blocking", non_blocking)

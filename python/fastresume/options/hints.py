@@ -169,6 +169,14 @@ OF_MIXTURES = {
     **dict.fromkeys(("num_workers", "pin_memory", "device"), "fr.Loader(mixture, ...)"),
 }
 
+SETTINGS_OF_MIXTURES = {
+    **OF_MIXTURES,
+    **dict.fromkeys(
+        ("sources", "datasets", "weights", "shares"),
+        "a new Mixture({name: (dataset, weight), ...}), which takes the state of this one",
+    ),
+}
+
 OF_ARROW = {
     **OF_DATASETS,
     "cache": "nothing: no footers are read",
@@ -371,6 +379,7 @@ OF_CALLS = {
 
 EXAMPLES = {
     "Mixture": "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
+    "fr.distributed.open": "fr.distributed.open(paths, batch_size=n)",
     "fr.Bins": "fr.Bins('tokens', cost=8192), with one column",
     "fr.training.accumulate": "fr.training.accumulate(model, steps=4)",
     "accumulation": "with accumulation(batch) as window: ..., for each batch",

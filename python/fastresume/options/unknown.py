@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 
 import fastresume._core as _core
 from fastresume.messages import bounded, bounds_messages
-from fastresume.options.checks import quoted
+from fastresume.options.checks import quoted, truth
 from fastresume.options.hints import EXAMPLES, OF_CALLS, SEVERAL
 
 Called = TypeVar("Called", bound=Callable[..., Any])
@@ -28,7 +28,7 @@ def takes_no_other(
     """A decorator: the function, which refuses a call that does not fit it; of a class, each of its methods.
 
     What it raises is a TypeError that names the argument, and what to write instead. All other messages are
-    bounded. Arguments are looked at only once a call has failed.
+    bounded. Arguments are looked at only once a call has failed; only bools are before: a text is true.
 
     Args:
         what: the name of the function or class, by which `OF_CALLS` and `EXAMPLES` have words for it.
@@ -55,10 +55,19 @@ def takes_no_other(
 
 
 def _checked(function: Any, what: str, of_today: OfToday | None = None) -> Any:
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    bools = [number for number, name in enumerate(names) if function.__annotations__.get(name) == "bool"]
+
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         if of_today is not None:
             args, options = of_today(args, options)
+        for number in bools:
+            placed = number < min(len(args), code.co_argcount)
+            value = args[number] if placed else options.get(names[number], False)
+            if isinstance(value, str | int | float | None):  # "false" of a file of options is true
+                truth(names[number], value)
         try:
             return function(*args, **options)
         except TypeError:
@@ -138,7 +147,7 @@ def refuse_setting(of: object, name: str, value: object, hints: Mapping[str, str
         return
     there = _arguments(kind)
     close = name if name in there else _core.nearest(name, there)
-    if name not in there and name in hints:
+    if name in hints:
         hint = _instead(hints[name])
     elif close is not None:
         hint = f": write {kind.__name__}(..., {close}={quoted(value)})"

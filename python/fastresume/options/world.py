@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.options.checks import at_least, integer, nearest
+from fastresume.options.checks import at_least, integer, nearest, quoted
 from fastresume.options.unknown import takes_no_other
 
 if TYPE_CHECKING:
@@ -31,6 +31,18 @@ _LAUNCHERS = (
 def has_process_group() -> bool:
     """Whether there is a default process group."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def check_group(group: object) -> None:
+    """Refuses what is no process group, also where there is none.
+
+    Raises:
+        TypeError: saying what to write.
+    """
+    if group is None or isinstance(group, getattr(torch.distributed, "ProcessGroup", ())):
+        return
+    hint = "world=(rank, world_size) says which rows a rank reads"
+    raise TypeError(f"group must be a torch.distributed.ProcessGroup or None, found {quoted(group)}: {hint}")
 
 
 @takes_no_other("fr.World", "world")

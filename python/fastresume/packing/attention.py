@@ -17,7 +17,8 @@ def cu_seqlens(document: Tensor) -> Tensor:
     the next sequence starts over there; padding is a stretch of its own.
 
     Args:
-        document: int32 `[B, length]`, `batch["document"]`; on any device, which the result is on.
+        document: int32 `[B, length]`, `batch["document"]`; on any device, which the result is on. Where
+            the inputs are `tokens[:, :-1]`, it is `document[:, :-1]`.
 
     Raises:
         ValueError: if it is something else, as `batch["tokens"]` is: in each row documents are numbered from

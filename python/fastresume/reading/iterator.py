@@ -9,7 +9,7 @@ import warnings
 from _thread import get_ident
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import fastresume._core as _core
 from fastresume.amounts import plural
@@ -17,6 +17,8 @@ from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered, cursor_after
 from fastresume.batch.origin import Planned
+from fastresume.options.attributes import METHODS_OF_ITERATORS
+from fastresume.options.unknown import refuse_attribute
 from fastresume.reading import exiting
 from fastresume.reading.device import AHEAD, Device, Placed
 from fastresume.reading.monitor.activity import Making, ReaderActivity
@@ -81,6 +83,18 @@ class BatchIterator(Iterator[Batch]):
         self._trail = [ReplayTrail()] if trail is None else trail
         self._is_spoiled = False
         self._is_over = self._is_closed = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "an iterator of batches can't be copied or pickled, as it moves the dataset's cursor: save "
+            "loader.state_dict(), and call iter(loader) again"
+        )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for a method of others' iterators."""
+            refuse_attribute(self, name, "an iterator of batches", METHODS_OF_ITERATORS)
 
     @property
     def is_current(self) -> bool:

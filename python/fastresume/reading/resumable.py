@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -67,6 +67,9 @@ class ResumableDataset(IterableDataset[Batch]):
 
     Threads and forks: see `ParquetDataset`.
     """
+
+    _settings: ClassVar[Mapping[str, str]] = ANYWHERE
+    """What to write instead of setting an attribute that others' loaders have."""
 
     def __init__(self, spec: ReadSpec) -> None:
         super().__init__()
@@ -324,7 +327,7 @@ class ResumableDataset(IterableDataset[Batch]):
     def __setattr__(self, name: str, value: object) -> None:
         """Refuses to set what is an argument: it would change nothing."""
         if not name.startswith("_"):
-            refuse_setting(self, name, value, ANYWHERE)
+            refuse_setting(self, name, value, self._settings)
         super().__setattr__(name, value)
 
     if not TYPE_CHECKING:

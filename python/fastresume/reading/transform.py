@@ -15,7 +15,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.jagged import Jagged
-from fastresume.batch.marks import Mark
+from fastresume.batch.marks import Mark, OpenMarks
 from fastresume.batch.origin import Planned, Share, of_a_pass
 from fastresume.batch.seeds import batch_seed
 from fastresume.messages import bounded, warn
@@ -56,7 +56,7 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
     Other exceptions are raised unchanged. All of them have a note that names transform and batch. Where they
     are to be masked, the batch has the form that the transform makes of others, and no valid row.
     """
-    marks: list[Mark] = []
+    marks = OpenMarks()
     batch = Batch(batch._tensors, batch._origin._replace(marks=marks))
     has_failed = False
     for number, transform in enumerate(spec.transforms):
@@ -64,6 +64,7 @@ def transformed(batch: Batch, spec: ReadSpec, draws: Draws | None = None) -> Bat
         before, marked = _copy(batch) if masks else batch, len(marks)
         try:
             made = transform(batch) if draws is None else draws.call(number, batch)
+            marks.check_unwritten()
             batch = _batch_of(made, batch, transform)
             _warn_of_fewer(batch, transform)
             named = (mark._replace(cause=f"{name_of(transform)}: {mark.cause}") for mark in marks[marked:])
@@ -147,7 +148,7 @@ def _tried(spec: ReadSpec, planned: _core.Pass, number: int, last: int, is_seede
     """What the transforms up to the last one make of a batch; None if they fail, or it can't be read."""
     try:
         batch = spec.planned_batch(planned, number)
-        batch = Batch(batch._tensors, batch._origin._replace(marks=[]))
+        batch = Batch(batch._tensors, batch._origin._replace(marks=OpenMarks()))
         with of_batch(batch) if is_seeded else nullcontext():
             for transform in spec.transforms[: last + 1]:
                 batch = _batch_of(transform(batch), batch, transform)

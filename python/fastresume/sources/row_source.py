@@ -79,5 +79,6 @@ class RowSource(Protocol):
         """The rows `[start, stop)` of a segment, by its number: anything with `__arrow_c_stream__`.
 
         Raise `OSError` for a fault that may pass: it is asked again. Raise `fr.SourceError` where asking
-        again is of no use. Fewer rows than asked for are taken, and the rest is asked for once more.
+        again is of no use; a file that is not there is asked for once. Fewer rows than asked for are taken,
+        and the rest is asked for once more.
         """
