@@ -166,6 +166,18 @@ def test_values_in_paths_decide_after_a_directory_was_moved(tmp_path: Path) -> N
     assert selected(str(moved), day == 2, cache=fr.Cache(manifest=cache)) is None
 
 
+def test_a_file_that_was_written_again_with_the_same_size_and_footer_is_asked_again(tmp_path: Path) -> None:
+    """Labels that were turned around: pyarrow's statistics, sizes and encodings stay as they were."""
+    cache, labels = tmp_path / "cache", [0, 1] * 500
+    for version in range(2):
+        pq.write_table(pa.table({"label": [label ^ version for label in labels]}), tmp_path / "a.parquet")
+        dataset = opened(
+            str(tmp_path / "a.parquet"), filter=fr.col("label") == 1, cache=fr.Cache(manifest=cache)
+        )
+        assert {label for batch in dataset for label in batch["label"].tolist()} == {1}
+        assert dataset.filter_report().is_cached is False  # type: ignore[union-attr]
+
+
 def test_a_cache_is_used_while_nothing_has_changed(tmp_path: Path) -> None:
     root, cache = tmp_path / "t", tmp_path / "cache"
     commit(root, 0, PROTOCOL, metadata(a=("c1", LONG), b=("c2", LONG)), added(root, CONTENT))

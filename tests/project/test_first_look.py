@@ -73,7 +73,7 @@ def test_all_names_of_the_package_are_there() -> None:
     [
         ("column", "fr.col(name)"),
         ("DataLoader", "fr.Loader(dataset)"),
-        ("Dataset", "fr.ParquetDataset(paths)"),
+        ("Dataset", "fr.ParquetDataset(paths, batch_size=n)"),
     ],
 )
 def test_a_name_of_before_or_of_others_says_what_to_write(name: str, instead: str) -> None:

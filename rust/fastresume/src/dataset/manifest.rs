@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, atomic::AtomicBool};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +51,9 @@ pub struct DataFile {
     pub footer_hash: [u8; HASH_BYTES],
     /// What the listing states of an object; none of a local file.
     pub(crate) object: Option<ObjectVersion>,
+    /// When a local file was modified last, in nanoseconds since 1970, as it was when this process opened it; else 0.
+    #[serde(skip)]
+    modified_ns: i64,
     /// Its columns, as an index into the manifest's distinct schemas.
     pub(super) schema: usize,
     /// The number of its first row group, counted over the dataset.
@@ -97,7 +101,24 @@ pub struct GroupPlace {
     pub index: usize,
 }
 
+/// The time of a file that is modified then; 0 of an object, and of a time that does not fit.
+fn modified_ns(status: &Status) -> i64 {
+    match status.version {
+        Version::Modified { ns, .. } => i64::try_from(ns).unwrap_or(0),
+        Version::Object(_) => 0,
+    }
+}
+
 impl DataFile {
+    /// What differs if its content does, as far as this process knows.
+    #[must_use]
+    pub fn version(&self) -> String {
+        match &self.object {
+            Some(object) => object.version(),
+            None => self.modified_ns.to_string(),
+        }
+    }
+
     pub(super) fn printed(&self) -> Printed<'_> {
         Printed { path: without_query(&self.path), size: self.size, footer_hash: &self.footer_hash }
     }
@@ -200,6 +221,7 @@ impl Manifest {
                 size: summary.size,
                 footer_hash: summary.footer_hash,
                 object: status.object().cloned(),
+                modified_ns: modified_ns(status),
                 schema,
                 first_group: group_starts.len() - 1,
             });

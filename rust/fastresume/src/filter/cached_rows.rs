@@ -41,10 +41,21 @@ impl CachedRows {
         // Rows that were found without verified checksums are none for those who want them verified.
         let verifies = [u8::from(manifest.page_checks().verifies_checksums)];
         let selected = selection.hash().unwrap_or_default();
+        // A file may be written again with the same size and footer.
+        let mut versions = blake3::Hasher::new();
+        for file in manifest.files() {
+            versions.update(file.version().as_bytes()).update(b";");
+        }
+        let (files, versions) = (manifest.fingerprint(), versions.finalize());
         let mut hasher = blake3::Hasher::new();
-        for part in
-            [manifest.fingerprint().as_bytes(), selected.as_bytes(), columns.as_bytes(), &verifies, filter]
-        {
+        for part in [
+            files.as_bytes(),
+            versions.as_bytes(),
+            selected.as_bytes(),
+            columns.as_bytes(),
+            &verifies,
+            filter,
+        ] {
             hasher.update(&(part.len() as u64).to_le_bytes()).update(part);
         }
         Ok(Self { path, key: hasher.finalize().into() })
