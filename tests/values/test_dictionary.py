@@ -214,6 +214,29 @@ def test_values_that_are_named_have_their_places_as_codes_and_others_one_or_none
         list(fr.ParquetDataset(cities, batch_size=8, columns=fr.col("tags").codes(["a"]).mask_null()))
 
 
+@pytest.mark.parametrize("writes_dictionaries", [True, False])
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_only_values_of_selected_rows_need_a_code(
+    tmp_path: Path, writes_dictionaries: bool, shuffle: bool
+) -> None:
+    values = [None if row % 11 == 0 else "abcd"[row % 4] for row in range(400)]
+    table = pa.table({"c": values, "l": [[value] * (row % 3) for row, value in enumerate(values)]})
+    pq.write_table(table, tmp_path / "a.parquet", use_dictionary=writes_dictionaries, row_group_size=100)
+    wanted = [row for row, value in enumerate(values) if value in ("c", "d")]
+    columns = [fr.col("c").codes(["d", "c"]), fr.col("l").codes(["d", "c"])]
+    how: dict[str, Any] = {"batch_size": 7, "tail": "short", "shuffle": shuffle, "columns": columns}
+    for selected in ({"filter": fr.col("c").isin(["c", "d"])}, {"rows": wanted}):
+        seen = []
+        for batch in fr.ParquetDataset(tmp_path, **how, **selected):
+            rows = batch.rows().tolist()
+            assert batch["c"].tolist() == ["dc".index(str(values[row])) for row in rows]
+            assert batch["l"].to_list() == [["dc".index(str(values[row]))] * (row % 3) for row in rows]
+            seen += rows
+        assert sorted(seen) == wanted
+    with pytest.raises(fr.DataError, match=r'the value "[ab]" is none of the 2'):
+        list(fr.ParquetDataset(tmp_path, **{**how, "nulls": "mask"}, rows=[*wanted[:50], wanted[50] + 2]))
+
+
 def test_values_of_paths_have_codes(tmp_path: Path) -> None:
     for region in ("us", "eu"):
         (tmp_path / f"region={region}").mkdir()

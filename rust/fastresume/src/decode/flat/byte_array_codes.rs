@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parquet::basic::Encoding;
 
-use crate::decode::decoder::{ScalarDecoder, Target};
+use crate::decode::decoder::{ScalarDecoder, Target, Wanted};
 use crate::decode::flat::byte_array::TextValues;
 use crate::decode::flat::pages::FlatPages;
 use crate::decode::flat::primitive::fill;
@@ -15,7 +15,7 @@ use crate::format::encoding::byte_array::plain;
 use crate::format::encoding::page_values::{Page, PageValues};
 use crate::format::encoding::primitive::look_up;
 use crate::format::encoding::rle::RleHybrid;
-use crate::memory::vectors::room_for;
+use crate::memory::vectors::{push, room_for};
 use crate::schema::buckets::Buckets;
 use crate::schema::vocabulary::Vocabulary;
 use crate::simd;
@@ -49,17 +49,39 @@ pub struct HashDecoder<'a> {
 /// The numbers of the byte arrays of pages.
 pub struct HashedValues {
     numbering: Numbering,
-    /// The numbers of the dictionary's entries.
+    /// The numbers of the dictionary's entries. One that has none gets one from [`NO_NUMBER`] on: it may belong to no wanted
+    /// row.
     dictionary: Vec<u64>,
+    /// The entries that have no number.
+    numberless: Vec<Box<[u8]>>,
     /// The indices, if the page has dictionary indices.
     indices: Option<RleHybrid>,
     /// The byte arrays of other pages.
     texts: TextValues,
 }
 
+/// No number is as large, since all are int64.
+const NO_NUMBER: u64 = 1 << 63;
+
 impl HashedValues {
     pub fn new(numbering: Numbering) -> Self {
-        Self { numbering, dictionary: Vec::new(), indices: None, texts: TextValues::default() }
+        let (dictionary, numberless) = (Vec::new(), Vec::new());
+        Self { numbering, dictionary, numberless, indices: None, texts: TextValues::default() }
+    }
+
+    /// Refuses numbers of a wanted row that were looked up in the dictionary, if they are none.
+    fn check(&self, numbers: &[u64], row_of: impl Fn(usize) -> Option<usize>) -> Result<()> {
+        if self.numberless.is_empty() {
+            return Ok(());
+        }
+        for (place, number) in numbers.iter().enumerate() {
+            let entry = number.checked_sub(NO_NUMBER).and_then(|entry| usize::try_from(entry).ok());
+            let text = entry.and_then(|entry| self.numberless.get(entry));
+            if let Some(text) = text.filter(|_| row_of(place).is_some()) {
+                self.numbering.of(text)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -72,17 +94,22 @@ impl NumberElements<u64> for HashedValues {
         &mut self,
         page: Page<'_>,
         output: &mut [u64],
-        _row_of: impl Fn(usize) -> Option<usize>,
+        row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         if let Some(indices) = &mut self.indices {
-            return look_up(indices, page.bytes, &self.dictionary, output);
+            look_up(indices, page.bytes, &self.dictionary, output)?;
+            return self.check(output, row_of);
         }
         let (numbering, count) = (&self.numbering, output.len());
-        let mut places = output.iter_mut();
+        let mut places = output.iter_mut().enumerate();
         let mut numbered = Ok(());
         self.texts.each(page.bytes, count, |text| {
-            if let (Some(place), Ok(())) = (places.next(), &numbered) {
-                numbered = numbering.of(text).map(|number| *place = number);
+            if let (Some((index, place)), Ok(())) = (places.next(), &numbered) {
+                match numbering.of(text) {
+                    Ok(number) => *place = number,
+                    Err(why) if row_of(index).is_some() => numbered = Err(why),
+                    Err(_) => {}
+                }
             }
         })?;
         numbered
@@ -97,8 +124,9 @@ impl NumberElements<u64> for HashedValues {
         row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         let mut scratch = [0; STEP + simd::EXPAND_SPARE];
-        for (marks, words, places) in steps(there, output) {
-            self.read(page, &mut scratch[..marks.ones()], &row_of)?;
+        for (step, (marks, words, places)) in steps(there, output).enumerate() {
+            let row_of = |index| row_of(step * STEP + marks.nth_one(index).unwrap_or(0));
+            self.read(page, &mut scratch[..marks.ones()], row_of)?;
             simd::expand(&scratch, &words, null, places);
         }
         Ok(())
@@ -108,10 +136,16 @@ impl NumberElements<u64> for HashedValues {
 impl PageValues for HashedValues {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         self.dictionary.clear();
+        self.numberless.clear();
         room_for(&mut self.dictionary, count)?;
         let mut position = 0;
         for _ in 0..count {
-            self.dictionary.push(self.numbering.of(plain(bytes, &mut position)?)?);
+            let text = plain(bytes, &mut position)?;
+            let number = self.numbering.of(text).ok();
+            self.dictionary.push(number.unwrap_or(NO_NUMBER + self.numberless.len() as u64));
+            if number.is_none() {
+                push(&mut self.numberless, text.into())?;
+            }
         }
         Ok(())
     }
@@ -159,5 +193,9 @@ impl ScalarDecoder for HashDecoder<'_> {
 
     fn read(&mut self, target: Target<'_>) -> Result<()> {
         fill(&mut self.pages, &mut self.values, target, |_| true)
+    }
+
+    fn read_among(&mut self, target: Target<'_>, wanted: Wanted<'_>) -> Result<()> {
+        fill(&mut self.pages, &mut self.values, target, |index| wanted.has(index))
     }
 }
