@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import subprocess
 import sys
 from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -153,6 +156,31 @@ def test_other_types_with_the_same_values_are_cast() -> None:
         pa.table({"x": range(10)}), (10,), answer=lambda rows: rows.cast(pa.schema([("x", pa.int8())]))
     )
     assert numbers_in(fr.ArrowDataset(narrow, **ONE)) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("given", "stated"),
+    [
+        (pa.array([1e39, 1.0, None]), pa.float32()),
+        (pa.array([70_000.0, 1.0, None]), pa.float16()),
+        (pa.array([2, 1, None]), pa.bool_()),
+        (pa.array([datetime(2026, 1, 1, 23), None, None]), pa.date32()),
+    ],
+    ids=str,
+)
+def test_values_that_the_stated_type_does_not_have_are_an_error(given: pa.Array, stated: pa.DataType) -> None:
+    held = pa.array([None] * 3, stated)
+    source = Odd(pa.table({"x": held}), (3,), answer=lambda rows: rows.set_column(0, "x", given[: len(rows)]))
+    with pytest.raises(fr.DataError, match=r"returned other types than schema\(\) names: values of .x."):
+        list(fr.ArrowDataset(source, **ONE))
+
+
+def test_numbers_that_are_rounded_or_infinite_already_are_taken() -> None:
+    given = pa.array([0.1, math.inf, -math.inf])
+    source = Odd(
+        pa.table({"x": pa.array([0.0] * 3, pa.float32())}), (3,), answer=lambda rows: pa.table({"x": given})
+    )
+    assert numbers_in(fr.ArrowDataset(source, **ONE)) == [float(np.float32(0.1)), math.inf, -math.inf]
 
 
 def test_a_session_that_has_ended_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

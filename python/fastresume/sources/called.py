@@ -159,11 +159,27 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch
     pyarrow = arrow()
     try:
-        return batch.cast(schema)
+        made = batch.cast(schema)
+        for name, before, after in zip(schema.names, batch.columns, made.columns, strict=True):
+            if before.type != after.type and _is_lost(before, after):
+                raise ValueError(f"values of '{name}' are {before.type}, and no {after.type}")
     except MemoryError:  # that of Arrow is an ArrowException, too
         raise
     except (pyarrow.ArrowException, ValueError) as error:
         raise _core.DataError(f"read() returned other types than schema() names: {error}") from None
+    return made
+
+
+def _is_lost(before: pa.Array, after: pa.Array) -> bool:
+    """Whether a cast changed values in ways that Arrow takes for safe."""
+    types = arrow().types
+    if types.is_floating(before.type) and types.is_floating(after.type):  # too large ones are infinite then
+        import pyarrow.compute as compute
+
+        return bool(compute.any(compute.not_equal(compute.is_inf(before), compute.is_inf(after))).as_py())
+    if types.is_boolean(after.type) or types.is_date(after.type):
+        return not after.cast(before.type).equals(before)
+    return False
 
 
 def _check_methods(source: RowSource) -> None:
