@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader
 
 import fastresume as fr
@@ -486,3 +487,36 @@ def test_a_callback_without_a_loader_says_that_there_is_none_or_more_than_one(
     for loaders, found in [({"a": make(), "b": make()}, "finds 2 loaders"), ([[1.0]], "finds no loaders")]:
         with pytest.raises(ValueError, match=rf"{found} .*write ResumeCallback\(loader\)"):
             jobs.fit(loaders, callback)
+
+
+@pytest.mark.parametrize("precision", ["bf16-true", "64-true", "bf16-mixed"])
+def test_batches_keep_their_place_in_any_precision(precision: str, jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make()
+        trainer = jobs.fit(loader, jobs.ResumeCallback(loader), jobs.SaveAlways(), precision=precision)
+        jobs.ResumeCallback().setup(trainer, None, "validate")  # again: it is as if once
+        rows = fr.Jagged(torch.ones(3), torch.tensor([0, 1, 3]))
+        found = trainer.precision_plugin.convert_input([{"a": rows, "b": loader.peek()}])[0]
+        types = {"bf16-true": torch.bfloat16, "64-true": torch.float64}
+        assert {found["a"].dtype, found["b"]["label"].dtype} == {types.get(precision, torch.float32)}
+        assert found["b"].state_dict() == loader.peek().state_dict()
+
+    assert live(work, kill_at=4) + live(work) == steps(0, 2 * STEPS)
+
+
+def test_a_precision_without_the_callback_says_to_pass_it(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        with pytest.raises(TypeError, match=r"this precision=: pass ResumeCallback\(\) to its Trainer; in F"):
+            jobs.fit(make(on_iter="restart"), precision="64-true")
+
+    live(work)
+
+
+def test_a_loader_that_stacks_batches_is_refused_before_one_is_drawn(
+    jobs: Any, monkeypatch: Any, directory: Path
+) -> None:
+    monkeypatch.chdir(directory)
+    stacking = DataLoader(make().dataset, batch_size=4)
+    for callback in (jobs.ResumeCallback, lambda _: jobs.ResumeCallback()):
+        with pytest.raises(TypeError, match="pass batch_size=None to the DataLoader"):
+            jobs.fit(stacking, callback(stacking))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
@@ -48,10 +49,18 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     def __init__(self, tensors: Tensors, origin: Origin | None = None) -> None:
         if origin is None:
+            way = (
+                ": a wrapper that slices or joins batches (Accelerate's dispatcher, say) must be told to "
+                "leave them as they are, with dispatch_batches=False, or, like Transformers' Trainer, be "
+                "given dict(batch)"
+            )
+            if isinstance(tensors, OrderedDict):  # which Lightning alone makes
+                way = (
+                    ", as Lightning makes it under this precision=: pass ResumeCallback() to its Trainer; in "
+                    "Fabric give the model tensors, as batch['name'], or dict(batch)"
+                )
             raise TypeError(
-                "a Batch is made of what a dataset reads, and not of other tensors: a wrapper that slices or "
-                "joins batches (Accelerate's dispatcher, say) must be told to leave them as they are, with "
-                "dispatch_batches=False, or, like Transformers' Trainer, be given dict(batch): see "
+                f"a Batch is made of what a dataset reads, and not of other tensors{way}: see "
                 "docs/reference/frameworks.md"
             )
         self._tensors = tensors

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, ValuesView
+from collections.abc import Callable, Iterator, Mapping, ValuesView
+from functools import partial
 from inspect import signature
 from itertools import islice
+from types import MethodType
 from typing import Any
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
     from lightning.pytorch.callbacks import GradientAccumulationScheduler
+    from lightning.pytorch.plugins.precision import Precision
 except ModuleNotFoundError:  # the same under its older name
     from pytorch_lightning import Callback, LightningModule, Trainer
     from pytorch_lightning.callbacks import GradientAccumulationScheduler
+    from pytorch_lightning.plugins.precision import Precision
+from lightning_utilities.core.apply_func import apply_to_collection
+from torch import Tensor
 from torch.utils.hooks import RemovableHandle
 
 from fastresume.batch.batch import Batch
+from fastresume.batch.jagged import Jagged
 from fastresume.integrations.resume_state import (
     Reader,
     ResumeState,
@@ -112,7 +119,11 @@ class ResumeCallback(Callback):
         return steps if trainer.max_steps == -1 else min(steps, int(trainer.max_steps))
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Refuses epochs that are no passes, or warns of them."""
+        """Refuses epochs that are no passes, or warns of them. `precision=` leaves batches their place."""
+        plugin: Any = trainer.precision_plugin
+        convert = type(plugin).convert_input
+        if convert is not Precision.convert_input:
+            plugin.convert_input = partial(_converted, MethodType(convert, plugin))
         if stage != "fit":
             return
         if self._is_given:
@@ -431,6 +442,17 @@ def _tell_continued(loaders: object, doing: str) -> None:
                 'of its pass are left. For the same rows each time pass on_iter="restart" to it',
                 stacklevel=2,
             )
+
+
+def _converted(convert: Callable[[Any], Any], data: Any) -> Any:
+    """What `precision=` makes of data; Lightning would make another batch of its tensors, without a place."""
+
+    def one(value: Any) -> Any:
+        if isinstance(value, Batch):
+            return value._like({name: _converted(convert, part) for name, part in value.items()})
+        return value._map(convert) if isinstance(value, Jagged) else convert(value)
+
+    return apply_to_collection(data, (Batch, Jagged, Tensor), one)
 
 
 def _reopen_epoch(loops: dict[str, Any]) -> None:

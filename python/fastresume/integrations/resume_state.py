@@ -14,6 +14,7 @@ from fastresume.batch.batch import Batch
 from fastresume.loader import Loader
 from fastresume.options.unknown import takes_no_other
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
+from fastresume.reading.torch_dataloader.guards import refuse_stacking
 from fastresume.state.cursor import Cursor
 
 Reader = Loader | ResumableDataset | DataLoader[Any]
@@ -38,7 +39,7 @@ class ResumeState:
             then all ranks must load. See `fastresume.distributed.check_same`.
 
     Raises:
-        TypeError: if the loader is something else.
+        TypeError: if the loader is something else, or a DataLoader that stacks batches.
         ValueError: if its dataset has `on_iter="restart"`: no state would be resumed.
 
     Examples:
@@ -51,6 +52,7 @@ class ResumeState:
 
     def __init__(self, loader: Reader, *, check_same: bool = False) -> None:
         self.dataset = dataset_of(loader)
+        refuse_stacking(loader)
         if self.dataset.on_iter == "restart":
             raise ValueError(
                 'the dataset has on_iter="restart": each iter() starts the pass over, so that no state is '

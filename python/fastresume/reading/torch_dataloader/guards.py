@@ -24,8 +24,7 @@ def check_caller(caller: FrameType) -> None:
     """
     module, owner = caller.f_globals.get("__name__"), caller.f_locals.get("self")
     if module == "torch.utils.data._utils.fetch" and hasattr(owner, "auto_collation"):
-        if _stacks(getattr(owner, "collate_fn", None)):
-            refuse_to_collate()
+        refuse_stacking(owner)
     elif type(owner).__name__ == "IterableDatasetShard":
         raise _core.FastresumeError(
             f"{module}.IterableDatasetShard would deal the batches out among the ranks, although each "
@@ -144,9 +143,19 @@ def _training_loop(caller: FrameType) -> Any | None:
     return None
 
 
-def _stacks(collate: object) -> bool:
-    """Whether a collate function makes one batch of several, value by value; custom ones may do better."""
-    if collate is default_collate:
-        return True
+def refuse_stacking(loader: object) -> None:
+    """Refuses a DataLoader that makes one batch of several, value by value; custom functions may do better.
+
+    Raises:
+        TypeError: it says what to write.
+    """
+    collate = getattr(loader, "collate_fn", None)
     module: str = getattr(collate, "__module__", None) or ""
-    return module.split(".", maxsplit=1)[0] == "transformers"
+    if module.split(".", maxsplit=1)[0] == "transformers":
+        raise TypeError(
+            "Transformers' Trainer would stack whole batches into larger ones: write a Trainer whose "
+            "get_train_dataloader() returns fastresume.integrations.transformers.ResumeCallback(loader)"
+            ".dataloader, and pass it that callback: see docs/reference/frameworks.md"
+        )
+    if collate is default_collate:
+        refuse_to_collate()
