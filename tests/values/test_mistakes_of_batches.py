@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import json
 import logging
 import pickle
@@ -54,6 +55,11 @@ def test_calls_of_others_say_what_to_write(rows: Callable[..., fr.ParquetDataset
             (lambda: one.unbind, AttributeError, r"write list\(jagged\)"),
             (lambda: ANY.Jagged(VALUES, lengths=3), TypeError, r"write offsets=torch\.tensor\(\[0, \*len"),
             (lambda: setattr(batch, "label", VALUES), AttributeError, r"write batch\['label'\] = "),
+            (lambda: setattr(batch, "step", 5), AttributeError, "^batch.step can't be set"),
+            (lambda: ANY.Schema({"x": 1}), TypeError, r"found \{'x': 1\}: write dataset\.schema"),
+            (ANY.Condition, TypeError, r"write fr\.col\(name\) > 0"),
+            (ANY.Batch, TypeError, r"write dataset\.peek\(\)"),
+            (lambda: ANY.Batch({}), TypeError, r"given dict\(batch\): see docs/reference/frameworks\.md"),
             (lambda: batch | {"y": VALUES}, TypeError, r"write batch\.update\(tensors\)"),
             (lambda: {"y": VALUES} | batch, TypeError, r"write batch\.update\(tensors\)"),
             (
@@ -168,8 +174,19 @@ def test_what_rows_are_not_says_what_to_write() -> None:
 
 def test_what_a_batch_is_not_says_what_to_write(rows: Callable[..., fr.ParquetDataset]) -> None:
     batch: Any = rows().peek()
+    long, masked = torch.rand(500), rows().map(lambda batch: batch.mask(torch.rand(500), "why") or batch)
     each_refused(
         (
+            (lambda: batch[long > 0], TypeError, r"write \{name: batch\[name\]\[rows\] for name in batch\}"),
+            (lambda: batch[np.array([0, 1])], TypeError, r"found array\(\[0, 1\]\): write \{name: "),
+            (lambda: batch.to(long), TypeError, r"index, found <Tensor float32 \[500\]>"),
+            (lambda: fr.Loader(rows(), device=long), TypeError, r"index, found <Tensor float32 \[500\]>"),  # type: ignore[arg-type]
+            (masked.peek, TypeError, r"a bool for each row, found <Tensor float32 \[500\]>"),
+            (lambda: batch.generator(1), TypeError, r"found 1 too: write batch\.generator\(draw=1\)"),
+            (lambda: batch.to("cuda:99"), fr.FastresumeError, "device='cuda:99', but "),
+            (lambda: batch["l"].to("cuda:99"), fr.FastresumeError, "device='cuda:99', but "),
+            (lambda: batch.generator(device="cuda:99"), fr.FastresumeError, "device='cuda:99', but "),
+            (lambda: batch.to("mps:7"), fr.FastresumeError, "device='mps:7', but "),
             (lambda: batch == batch.to("cpu"), TypeError, r"torch\.equal\(a\['name'\], b\['name'\]\)"),
             (lambda: batch != batch.to("cpu"), TypeError, r"a\.cursor == b\.cursor"),
             (lambda: batch.__setitem__(3, VALUES), TypeError, r"found 3: write batch\['name'\] = tensor"),
@@ -189,6 +206,19 @@ def test_what_a_batch_is_not_says_what_to_write(rows: Callable[..., fr.ParquetDa
     assert {name: batch[name] for name in ["x", "l"]}.keys() == {"x", "l"}
     assert batch is not None
     assert (batch == 3) is False
+
+
+def test_rows_of_no_pass_have_no_place_that_code_may_ask_for(rows: Callable[..., fr.ParquetDataset]) -> None:
+    batch = rows().read_rows([1])
+    for name in ("epoch", "step", "global_step", "batches_left", "cursor", "cursor_before"):
+        assert not hasattr(batch, name)
+        with pytest.raises(fr.FastresumeError, match="read by their numbers"):
+            getattr(batch, name)
+    for call in (batch.state_dict, batch.row_seeds, batch.generator):
+        with pytest.raises(fr.FastresumeError, match="read by their numbers"):
+            call()
+    assert dict(inspect.getmembers(batch))["num_rows"] == 1
+    assert hasattr(rows().peek(), "step")
 
 
 def test_settings_of_what_is_made_already_are_refused(rows: Callable[..., fr.ParquetDataset]) -> None:
@@ -329,6 +359,7 @@ def test_calls_of_loaders_and_cursors_say_what_to_write(
     state = dataset.state_dict()
     text = state["fastresume"]
     cursor: Any = fr.Cursor.from_state(state)
+    mixture: Any = fr.Mixture({"a": (rows(), 1)}, batch_size=5, world=(0, 1))
     load, of = dataset.load_state_dict, fr.Cursor.from_state
     newer = {"fastresume": text.replace('"fastresume":1', '"fastresume":9')}
     (tmp_path / "log.txt").write_text("")
@@ -372,6 +403,9 @@ def test_calls_of_loaders_and_cursors_say_what_to_write(
             (lambda: cursor.step, AttributeError, r"write batch\.step of the last batch"),
             (lambda: cursor.state_dict, AttributeError, r"write \.to_state\(\)"),
             (lambda: dataset.weights, AttributeError, r"write mixture\.shares"),
+            (lambda: mixture.watermark, AttributeError, "write mixture.watermark of a Mixture with a Kafka"),
+            (lambda: cursor.remaining(loader), TypeError, r"found Loader\(.*: write loader\.dataset"),
+            (lambda: cursor.remaining("data"), TypeError, r"found 'data': .* fr\.ParquetDataset\(paths"),
             (
                 lambda: from_offsets(dataset, offsets),
                 TypeError,

@@ -23,7 +23,7 @@ from fastresume.buffers import of_runs, of_words
 from fastresume.messages import bounded
 from fastresume.options.attributes import METHODS_OF_BATCHES
 from fastresume.options.checks import at_least, quoted
-from fastresume.options.device import check_move, named_device
+from fastresume.options.device import check_move, named_device, on_device
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.cursor import Cursor
 
@@ -243,7 +243,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         seeds = row_seeds(self._origin.positions(), of_a_pass(self._origin.share).seed, self.epoch, number)
         return torch.from_numpy(seeds).to(self._device())
 
-    def generator(self, device: torch.device | str | int = "cpu", draw: int = 0) -> torch.Generator:
+    def generator(self, *, device: torch.device | str | int = "cpu", draw: int = 0) -> torch.Generator:
         """A generator of random numbers for this batch, newly seeded by each call.
 
         Its seed is a function of the dataset's seed, the epoch, the step, the rank and `draw`, so that ranks
@@ -256,7 +256,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
                 independently with two different numbers.
 
         Raises:
-            FastresumeError: if the rows were read by their numbers.
+            FastresumeError: if the rows were read by their numbers, or there is no such device.
             TypeError, ValueError: for what is no device.
 
         Examples:
@@ -265,7 +265,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             True
         """
         share, number = of_a_pass(self._origin.share), at_least(0, "draw", draw)
-        generator = torch.Generator(named_device(device))
+        named = named_device(device)
+        generator = on_device(device, lambda: torch.Generator(named))
         return generator.manual_seed(batch_seed(share.seed, self.epoch, self.step, share.rank, number))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> Self:
@@ -279,10 +280,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
         Raises:
             TypeError: for a dtype: ids and texts would lose their values.
-            ValueError: if there is no such device.
+            ValueError: for another thing that is no device.
+            FastresumeError: if there is no such device.
         """
         check_move("batch", "batch[name]", device, non_blocking)
-        return self._each("to", device, non_blocking=non_blocking)
+        return on_device(device, lambda: self._each("to", device, non_blocking=non_blocking))
 
     def to_arrow(self) -> Any:
         """The batch as a pyarrow RecordBatch; it shares memory where Arrow has the same layout.
@@ -405,6 +407,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             """Says how a tensor is taken."""
             is_tensor = not name.startswith("_") and name in self._tensors
             hints = {name: f"batch[{name!r}]"} if is_tensor else METHODS_OF_BATCHES
+            if name not in hints and isinstance(getattr(type(self), name, None), property):
+                of_a_pass(self._origin.epoch)
             if name not in hints and not name.startswith("_") and hasattr(Tensor, name):
                 hints = {name: f"batch['name'].{name}, of one tensor"}
             refuse_attribute(self, name, "a Batch", hints)
@@ -434,6 +438,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         try:
             super().__setattr__(name, value)
         except AttributeError:
+            if hasattr(type(self), name):
+                raise AttributeError(f"batch.{name} can't be set: it tells what was read") from None
             raise AttributeError(f"a Batch has no attribute {name!r}: write batch[{name!r}] = ...") from None
 
     def __or__(self, other: object) -> NoReturn:
@@ -494,8 +500,14 @@ def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
         )
     if isinstance(key, str):
         return KeyError(bounded(f"no tensor {key!r} in the batch; there are: {', '.join(there)}"))
-    message = f"the keys of a batch are names, found {key!r}: slice its tensors, as batch['name'][:3]"
-    return TypeError(message) if isinstance(key, slice) else KeyError(bounded(message))
+    way = "slice its tensors, as batch['name'][:3]"
+    if isinstance(key, Tensor | np.ndarray):
+        way = (
+            "write {name: batch[name][rows] for name in batch} for some rows, filter= of the dataset, or "
+            "batch.mask(rows, reason) in dataset.map(function)"
+        )
+    message = f"the keys of a batch are names, found {quoted(key)}: {way}"
+    return TypeError(message) if isinstance(key, slice | Tensor | np.ndarray) else KeyError(message)
 
 
 def of_delivered(

@@ -17,7 +17,7 @@ from fastresume.batch.given_rows import check_in_range, check_indices, check_row
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 from fastresume.options.attributes import METHODS_OF_JAGGED
 from fastresume.options.checks import at_least, number, quoted
-from fastresume.options.device import check_move
+from fastresume.options.device import check_move, on_device
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 MAX_EXACT = 2.0**53
@@ -139,9 +139,12 @@ class Jagged:
 
         Raises:
             TypeError, ValueError: if it is no device: a dtype, say.
+            FastresumeError: if there is no such device.
         """
         check_move("jagged", "jagged.values", device, non_blocking)
-        return self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        return on_device(
+            device, lambda: self._map(lambda tensor: tensor.to(device, non_blocking=non_blocking))
+        )
 
     def pin_memory(self) -> Jagged:
         """The same rows in pinned memory."""

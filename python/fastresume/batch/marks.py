@@ -11,6 +11,7 @@ from torch import Tensor
 
 import fastresume._core as _core
 from fastresume.messages import bounded
+from fastresume.options.checks import quoted
 
 
 class Mark(NamedTuple):
@@ -75,14 +76,14 @@ def mark_of(rows: object, reason: object, num_rows: int) -> Mark:
         array([1, 2])
     """
     if not isinstance(reason, str) or not reason:
-        raise TypeError(f"batch.mask(rows, reason) takes the reason as a text, found {reason!r}")
+        raise TypeError(f"batch.mask(rows, reason) takes the reason as a text, found {quoted(reason)}")
     given = np.atleast_1d(rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
     if given.size == 0 and given.ndim == 1 and given.dtype != np.bool_:
         given = given.astype(np.int64)
     if given.ndim != 1 or given.dtype.kind not in "biu":
         raise TypeError(
             "batch.mask(rows, reason) takes rows as their places in the batch (integers) or as a bool for "
-            f"each row, found {bounded(repr(rows))}"
+            f"each row, found {quoted(rows)}"
         )
     if given.dtype == np.bool_:
         if len(given) != num_rows:

@@ -21,6 +21,10 @@ RowSources = npt.NDArray[np.int64] | None
 """The source of a mixture of each row; None for one dataset."""
 
 
+class NoPassError(_core.FastresumeError, AttributeError):
+    """Rows that were read by their numbers have no place in a pass: `hasattr(batch, "step")` is False."""
+
+
 @dataclass(frozen=True, slots=True)
 class Share(ABC):
     """The rank of a batch, and the positions of its rows in the pass.
@@ -241,8 +245,8 @@ def of_a_pass(value: Value | None) -> Value:
     """The value, which rows that were read by their numbers do not have.
 
     Raises:
-        FastresumeError: if there is no value.
+        NoPassError: if there is no value.
     """
     if value is None:
-        raise _core.FastresumeError("these rows were read by their numbers: they are no batch of a pass")
+        raise NoPassError("these rows were read by their numbers: they are no batch of a pass")
     return value

@@ -13,6 +13,7 @@ from torch import Tensor
 import fastresume._core as _core
 from fastresume.batch.jagged import Jagged, all_valid, dtype_name
 from fastresume.options.attributes import METHODS_OF_SCHEMAS
+from fastresume.options.checks import quoted
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
 Tensors = dict[str, Tensor | Jagged]
@@ -156,6 +157,8 @@ class Schema(Mapping[str, Field]):
     """
 
     def __init__(self, layout: _core.Layout) -> None:
+        if not isinstance(layout, _core.Layout):
+            raise TypeError(f"a Schema is read of files, found {quoted(layout)}: write dataset.schema")
         self._fields: dict[str, Field] = {}
         for planned in layout.fields:
             shape = planned.shape

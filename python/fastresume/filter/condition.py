@@ -61,6 +61,9 @@ class Condition:
         (((fr.col('label') == 1) & ~fr.col('c_0').isin([3, 5])) | fr.col('i_0').is_null())
     """
 
+    def __init__(self, *_parts: object, **_more: object) -> None:
+        raise TypeError("a comparison makes a condition: write fr.col(name) > 0")
+
     def __and__(self, other: object) -> Condition:
         return _joined("&", self, other)
 

@@ -104,6 +104,7 @@ METHODS_OF_DATASETS = {
     **{name: f"batch.{name} of the last batch" for name in ("cursor", "step", "global_step")},
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "weights": "mixture.shares",
+    "watermark": "mixture.watermark of a Mixture with a KafkaDataset: rows of files have no event time",
     "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
     "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
     "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",

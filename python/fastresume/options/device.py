@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 
-from fastresume.options.checks import truth
+import fastresume._core as _core
+from fastresume.options.checks import quoted, truth
+
+Moved = TypeVar("Moved")
 
 
 def named_device(given: object) -> torch.device:
@@ -21,11 +27,47 @@ def named_device(given: object) -> torch.device:
     if isinstance(given, torch.device):
         return given
     if isinstance(given, bool) or not isinstance(given, str | int):
-        raise TypeError(f"device must be a torch.device, a string or an index, found {given!r}")
+        raise TypeError(f"device must be a torch.device, a string or an index, found {quoted(given)}")
     try:
         return torch.device("cuda", given) if isinstance(given, int) else torch.device(given)
     except RuntimeError as error:
-        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:INDEX', found {given!r}") from error
+        raise ValueError(f"device must be 'cpu', 'cuda' or 'cuda:INDEX', found {quoted(given)}") from error
+
+
+def check_present(given: object, device: torch.device) -> None:
+    """Refuses a device that this machine lacks, where torch can count its devices. Does not start CUDA.
+
+    Raises:
+        FastresumeError: if there is no such device.
+    """
+    counted = getattr(getattr(torch, device.type, None), "device_count", None)
+    if counted is None or (device.type == "cuda" and torch.cuda._is_in_bad_fork()):
+        return  # using it is the error, which says what to do
+    is_cuda, count = device.type == "cuda", counted()
+    kind = "CUDA" if is_cuda else device.type
+    if count == 0:
+        is_built = not is_cuda or torch.version.cuda is not None
+        why = f"there is no {kind} device" if is_built else "this torch was built without CUDA"
+        raise _core.FastresumeError(f"device={given!r}, but {why}: pass device='cpu'") from None
+    index: int | None = device.index
+    if index is not None and index >= count:
+        raise _core.FastresumeError(
+            f"device={given!r}, but there are {count} {kind} devices, '{device.type}:0' to "
+            f"'{device.type}:{count - 1}'"
+        ) from None
+
+
+def on_device(given: object, make: Callable[[], Moved]) -> Moved:
+    """What a function makes on a device.
+
+    Raises:
+        FastresumeError: if it fails, and there is no such device.
+    """
+    try:
+        return make()
+    except (RuntimeError, AssertionError):  # torch's, of several kinds
+        check_present(given, named_device(given))
+        raise
 
 
 def check_move(what: str, tensor: str, device: object, non_blocking: object) -> None:

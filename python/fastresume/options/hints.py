@@ -378,6 +378,10 @@ OF_CALLS = {
 """By the name of a function, class or method: what to write instead of an argument that it has not."""
 
 EXAMPLES = {
+    "fr.Batch": "dataset.peek(), or next(iter(loader))",
+    "fr.Schema": "dataset.schema",
+    "fr.Stats": "loader.stats()",
+    "fr.Cursor": "fr.Cursor.from_state(state)",
     "Mixture": "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
     "fr.distributed.open": "fr.distributed.open(paths, batch_size=n)",
     "fr.Bins": "fr.Bins('tokens', cost=8192), with one column",
@@ -391,6 +395,7 @@ EXAMPLES = {
     "fr.col(...).isin": ".isin([1, 2])",
     "fr.col(...).fixed": ".fixed(16), or .fixed((2, 8)) for lists of lists",
     "fr.col(...).codes": ".codes(['a', 'b'])",
+    "batch.generator": "batch.generator(draw=1), or batch.generator(device='cuda')",
     "dataset.batch_of_row": "dataset.batch_of_row(0, 70), of the pass 0",
     "loader.batch_of_row": "loader.batch_of_row(0, 70), of the pass 0",
 }

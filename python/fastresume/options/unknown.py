@@ -129,7 +129,7 @@ def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str])
     if name in hints:
         hint = _instead(hints[name])
     elif not name.startswith("_"):
-        close = _core.nearest(name, [each for each in dir(of) if not each.startswith("_")])
+        close = _core.nearest(name, [each for each in dir(of) if each != name and not each.startswith("_")])
         hint = "" if close is None else f": did you mean .{close}?"
     raise AttributeError(bounded(f"{what} has no attribute {name!r}{hint}"), name=name, obj=of)
 

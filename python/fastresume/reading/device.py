@@ -20,7 +20,7 @@ import fastresume._core as _core
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import dtype_name
 from fastresume.batch.schema import Tensors
-from fastresume.options.device import named_device
+from fastresume.options.device import check_present, named_device
 from fastresume.reading.pinned import page_lock, tell_failure
 from fastresume.reading.spec import ReadSpec
 
@@ -284,17 +284,7 @@ def device_of(given: torch.device | str | int | None) -> torch.device | None:
             f"device must be 'cpu', 'cuda' or 'cuda:INDEX', found {given!r}: for another one call "
             "batch.to(device)"
         )
-    if torch.cuda._is_in_bad_fork():
-        return device  # using it is the error, which says what to do
-    count = torch.cuda.device_count()
-    if count == 0:
-        why = "this torch was built without CUDA" if torch.version.cuda is None else "there is no CUDA device"
-        raise _core.FastresumeError(f"device={given!r}, but {why}: pass device='cpu'")
-    index: int | None = device.index
-    if index is not None and index >= count:
-        raise _core.FastresumeError(
-            f"device={given!r}, but there are {count} CUDA devices, 'cuda:0' to 'cuda:{count - 1}'"
-        )
+    check_present(given, device)
     return device
 
 

@@ -310,9 +310,15 @@ class Cursor:
 
         Raises:
             StateError: if the cursor is of another dataset, selection or order.
+            TypeError: if it is no such dataset.
         """
         if dataset is None:
             return of_buffer(self._core.remaining())
+        if not hasattr(type(dataset), "_remaining_rows"):
+            raise TypeError(
+                f"remaining takes a ParquetDataset, an ArrowDataset or a Mixture, found {quoted(dataset)}: "
+                "write loader.dataset for that of a Loader, or fr.ParquetDataset(paths, ...)"
+            )
         return dataset._remaining_rows(self)
 
     def __eq__(self, other: object) -> bool:
