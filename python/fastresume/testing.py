@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,12 @@ import torch
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import Jagged
 from fastresume.options.unknown import takes_no_other
+
+__all__ = ["assert_exact_resume"]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 @takes_no_other("fr.testing.assert_exact_resume")
@@ -59,17 +64,30 @@ def assert_exact_resume(make_loader: Callable[[], Iterable[Batch]], every: int =
     first, second = list(loader), list(loader)
     if not first:
         raise AssertionError("the loader gives no batch")
+    _loads_states(loader)
     chosen = [*range(every - 1, len(first) - 1, every), len(first) - 1]
     for index in chosen:
         resumed = make_loader()
-        target: Any = resumed if hasattr(resumed, "load_state_dict") else getattr(resumed, "dataset", None)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            target.load_state_dict(first[index].state_dict())
-            found = list(resumed)
+        _loads_states(resumed).load_state_dict(first[index].state_dict())
+        found = list(resumed)
         expected = first[index + 1 :] or second
         _assert_equal(expected, found, f"after batch {index}")
     return len(chosen)
+
+
+def _loads_states(loader: Any) -> Any:
+    """The loader, or its dataset: whichever loads states.
+
+    Raises:
+        TypeError: if neither does.
+    """
+    for one in (loader, getattr(loader, "dataset", None)):
+        if hasattr(one, "load_state_dict"):
+            return one
+    raise TypeError(
+        f"make_loader must return a loader that loads states, found {type(loader).__name__}: write "
+        "lambda: fr.Loader(dataset), without iter(), or a DataLoader over a dataset of fastresume"
+    )
 
 
 def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None:

@@ -246,3 +246,20 @@ def test_a_path_may_begin_at_home_or_be_a_url_of_a_file(
         one_rank("file://elsewhere/data")
     assert named.column_names[0] == "row"
     assert set(dir(fr)) == {*fr.__all__, "checkpoint", "integrations", "kafka"}
+
+
+def test_a_schema_is_pickled_and_copied(small_dataset: Dataset) -> None:
+    schema = one_rank(small_dataset.directory).schema
+    for made in (pickle.loads(pickle.dumps(schema)), copy.deepcopy(schema), copy.copy(schema)):
+        assert made == schema
+        assert repr(made) == repr(schema)
+
+
+def test_modules_import_what_they_list_and_leave_open_as_it_is() -> None:
+    assert {"dcp", "lightning", "transformers"} <= {*dir(fr.integrations)}
+    assert fr.integrations.dcp.ResumeState
+    with pytest.raises(AttributeError, match="no attribute 'keras'; there are accelerate, dcp, lightning"):
+        _ = fr.integrations.keras
+    for module in (fr.distributed, fr.maxcompute):
+        assert callable(module.open)
+        assert "open" not in module.__all__

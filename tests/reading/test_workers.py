@@ -322,6 +322,12 @@ def take_turns_as_daemon(train: fr.ParquetDataset, evaluate: fr.ParquetDataset, 
     queue.put(take_turns(fr.Loader(train, threads=1), fr.Loader(evaluate, threads=2)))
 
 
+def test_a_default_device_of_torch_is_not_that_of_workers(data: Dataset) -> None:
+    expected = rows_of([make(data).peek()])
+    with torch.device("meta"):
+        assert rows_of([next(iter(fr.Loader(make(data), num_workers=1)))]) == expected
+
+
 def test_mistakes_are_errors_that_say_what_to_write(data: Dataset) -> None:
     dataset = make(data)
     with pytest.raises(ValueError, match="name one of them"):

@@ -242,3 +242,19 @@ def test_what_can_not_resume_is_told_from_a_resume_that_is_not_exact(make_datase
     forgotten: Any = lambda: None  # noqa: E731
     with pytest.raises(TypeError, match=r"make_loader must return a loader, found NoneType: is its `return`"):
         assert_exact_resume(forgotten)
+    without: Any = lambda: DataLoader([1, 2])  # type: ignore[arg-type, var-annotated] # noqa: E731
+    for make, found in ((lambda: iter(make_dataset()), "BatchIterator"), (without, "DataLoader")):
+        with pytest.raises(TypeError, match=rf"loads states, found {found}: write .*, without iter\(\)"):
+            assert_exact_resume(make)
+
+
+def test_a_warning_of_a_transform_is_no_failure_and_a_random_one_is_named_as_what_it_is(
+    make_dataset: Make,
+) -> None:
+    with pytest.warns(UserWarning, match="returned fewer rows than its batch has"):
+        assert assert_exact_resume(lambda: make_dataset().map(lambda _: {"few": torch.zeros(3)}), 5) == 2
+    with (
+        pytest.warns(UserWarning, match="draws from a generator of the whole process"),
+        pytest.raises(AssertionError, match="differs in the tensor 'noise'"),
+    ):
+        assert_exact_resume(lambda: fr.Loader(make_dataset().map(lambda _: {"noise": torch.rand(10)})), 5)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from torch.utils.data import default_collate, default_convert
 
 import fastresume as fr
+from fastresume.batch.jagged import all_valid
 from support.cells import assert_holds, read_cells
 from support.each_of import each_of
 from support.jobs import make, tensors_of
@@ -362,3 +363,10 @@ def test_gradients_flow_back_through_what_is_padded() -> None:
     fr.Jagged(values, torch.tensor([0, 2, 3])).to_padded().sum().backward()
     assert values.grad is not None
     assert values.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_default_device_of_torch_moves_nothing_of_the_cpu() -> None:
+    rows = jagged_of([7], [8, 9])
+    with torch.device("meta"):
+        assert rows.to_padded(value=7).tolist() == [[7, 7], [8, 9]]
+        assert all_valid(3).tolist() == [True] * 3

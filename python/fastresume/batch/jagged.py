@@ -477,7 +477,7 @@ def _holds(dtype: torch.dtype, value: float) -> bool:
     if isinstance(value, bool) and dtype != torch.bool:
         return False
     try:
-        held = torch.tensor(value, dtype=dtype).item()
+        held = torch.tensor(value, dtype=dtype, device="cpu").item()
     except (RuntimeError, OverflowError, ValueError):  # torch's, of numbers beyond the type
         return False
     if held == value:
@@ -558,7 +558,7 @@ def is_one_byte(marks: Tensor) -> bool:
 
 def all_valid(*shape: int) -> Tensor:
     """Marks of valid values, which are one byte in memory."""
-    return torch.ones((), dtype=torch.bool).expand(shape)
+    return torch.ones((), dtype=torch.bool, device="cpu").expand(shape)
 
 
 def dtype_name(dtype: torch.dtype) -> str:

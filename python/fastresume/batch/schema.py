@@ -209,6 +209,9 @@ class Schema(Mapping[str, Field]):
         made._prepare()
         return made
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Schema.of_fields, (self.fields,)
+
     def _tensors(self, memory: _core.Memory) -> Tensors:
         """The tensors of a batch over the memory that the core filled; they own it, nothing is copied."""
         made = self._maker.tensors(memory)

@@ -129,7 +129,7 @@ class WorkerPool:
     def _new_shift(self, epoch: int) -> Shift:
         spec, rank = self.spec, self.spec.world.rank
         generator = torch.Generator().manual_seed(batch_seed(spec.seed, epoch, 0, rank) & 0x7FFFFFFFFFFFFFFF)
-        seed = int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+        seed = int(torch.empty((), dtype=torch.int64, device="cpu").random_(generator=generator))
         worker = Worker(spec, self.workers, self._board, seed)
         shift = Shift(work, (worker,), self.workers, context_of(self._context), self)
         self._shift = shift  # first: a signal handler may raise while it starts
