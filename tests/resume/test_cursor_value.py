@@ -44,6 +44,17 @@ SHUFFLE = Shuffle(17, 20, 45)
 
 
 @pytest.mark.law(5)
+def test_torch_loads_a_cursor_that_it_saved(small_dataset: Dataset, tmp_path: Path) -> None:
+    dataset = make(small_dataset)
+    cursor = next(iter(dataset)).cursor
+    torch.save({"data": cursor, "model": torch.zeros(2)}, tmp_path / "saved.pt")
+    assert torch.load(tmp_path / "saved.pt", weights_only=True)["data"] == cursor
+    rows = fr.Jagged(torch.tensor([7, 8]), torch.tensor([0, 2]))
+    torch.save({"rows": rows}, tmp_path / "saved.pt")
+    assert torch.load(tmp_path / "saved.pt", weights_only=True)["rows"].to_list() == [[7, 8]]
+
+
+@pytest.mark.law(5)
 @each_of("threads", THREADS)
 @each_of("tail", TAILS)
 @each_of("shuffle", [None, SHUFFLE])

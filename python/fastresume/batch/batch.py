@@ -25,7 +25,7 @@ from fastresume.options.attributes import METHODS_OF_BATCHES
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.device import check_move, named_device, on_device
 from fastresume.options.unknown import refuse_attribute, takes_no_other
-from fastresume.state.cursor import Cursor
+from fastresume.state.cursor import Cursor, cursor_of_text
 
 
 @takes_no_other("fr.Batch", "batch")
@@ -548,3 +548,6 @@ def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
 
 
 default_collate_fn_map[Batch] = refuse_to_collate
+
+# What `torch.load` reads of a checkpoint without `weights_only=False`: a `batch.cursor`, and rows of lists.
+torch.serialization.add_safe_globals([cursor_of_text, Jagged])

@@ -327,8 +327,8 @@ class Cursor:
     def __hash__(self) -> int:
         return hash(self._core.to_json())
 
-    def __reduce__(self) -> tuple[type[Cursor], tuple[_core.Cursor]]:
-        return Cursor, (self._core,)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return cursor_of_text, (self._core.to_json(),)
 
     if not TYPE_CHECKING:
 
@@ -342,6 +342,11 @@ class Cursor:
             f"Cursor(epoch={self.epoch}, consumed_rows={consumed}, step={self._core.steps}, "
             f"{self.order_text}, dataset={self._core.fingerprint[:8]})"
         )
+
+
+def cursor_of_text(text: str) -> Cursor:
+    """The cursor in the text of a state, which `torch.load` may call: see `batch.py`."""
+    return Cursor(_core.Cursor.parse(text))
 
 
 def _files_of(dataset: Dataset, offsets: object) -> ReadRows:
