@@ -76,7 +76,8 @@ def to_array(intervals: npt.ArrayLike) -> Intervals:
     if array.size == 0:
         return np.empty((0, 2), dtype=np.int64)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(f"intervals must have the shape [n, 2], found {list(array.shape)}")
+        way = ": write split.rows(num_rows)" if hasattr(intervals, "rows") else ""
+        raise ValueError(f"intervals must have the shape [n, 2], found {list(array.shape)}{way}")
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"intervals must be integers, found dtype {array.dtype}")
     return to_int64(array)

@@ -2,7 +2,6 @@
 
 Intervals are int64 arrays of shape `[n, 2]`: each row is a half-open range `[start, end)`. Results are sorted
 and coalesced; arguments need not be. A million intervals take milliseconds.
-out is sorted and coalesced; what goes in need not be. A million intervals take milliseconds.
 """
 
 from __future__ import annotations
@@ -14,9 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import Intervals, of_buffer, of_words, to_array, to_int64
+from fastresume.buffers import Intervals as RowArray
+from fastresume.buffers import of_buffer, of_words, to_array, to_int64
 from fastresume.options.checks import integer, quoted
 from fastresume.options.unknown import takes_no_other
+
+__all__ = ["max_merge", "remaining", "slice_intervals"]
 
 Key = TypeVar("Key")
 
@@ -25,7 +27,7 @@ MERGED_AT_ONCE = 64
 
 
 @takes_no_other("fr.intervals.remaining")
-def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
+def remaining(consumed: npt.ArrayLike, total: int) -> RowArray:
     """The rows of `[0, total)` that are in none of the `consumed` intervals.
 
     Args:
@@ -47,7 +49,7 @@ def remaining(consumed: npt.ArrayLike, total: int) -> Intervals:
 
 
 @takes_no_other("fr.intervals.slice_intervals")
-def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_of: int = 1) -> Intervals:
+def slice_intervals(intervals: npt.ArrayLike, index: int, count: int, multiple_of: int = 1) -> RowArray:
     """Slice `index` of `count` contiguous slices of the rows in `intervals`.
 
     The slices of all indices hold each row exactly once, in order. Cut points are multiples of `multiple_of`
@@ -137,6 +139,10 @@ def max_merge(
         some = [to_int64(array).reshape(-1) for array in arrays[first : first + MERGED_AT_ONCE]]
         greatest = of_words(_core.greatest([greatest, *some]))
     return greatest.reshape(arrays[0].shape)
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 def _to_count(name: str, value: int) -> int:

@@ -13,9 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+import fastresume as fr
 from fastresume import intervals
 from support import oracle
 from support.each_of import each_of
+from support.refusals import each_refused
+from support.strategies import Dataset
 
 TOTAL = 120
 
@@ -351,3 +354,35 @@ def test_a_reader_of_ones_own_delivers_each_row_once_on_any_ranks(
             consumed = np.concatenate([consumed, np.array(oracle.intervals_of(taken)).reshape(-1, 2)])
         consumed = consumed.astype(np.int64)
     assert sorted(delivered) == list(range(rows))
+
+
+def test_intervals_of_a_dataset_go_where_arrays_go(small_dataset: Dataset) -> None:
+    dataset = fr.ParquetDataset(small_dataset.directory, batch_size=10, world=(0, 1))
+    next(iter(dataset))
+    left: Any = dataset.remaining()
+    assert np.asarray(left).tolist() == [[10, 103]]
+    assert intervals.slice_intervals(left, 0, 2).tolist() == [[10, 56]]
+    assert intervals.remaining(left, 103).tolist() == [[0, 10]]
+    assert fr.Intervals(left) == left
+    assert dataset.read_rows(left).rows().tolist() == [*range(10, 103)]
+    assert dataset.read_rows(~left).rows().tolist() == [*range(10)]
+    assert len(dataset.locate(fr.Split(0.0, 1.0))) == 103
+    each_refused(
+        (
+            (lambda: len(left), TypeError, r"no list: write \.rows\(num_rows\)"),
+            (lambda: left[0], TypeError, r"no list: write \.rows\(num_rows\)"),
+            (lambda: list(~left), TypeError, r"no list: write \.rows\(num_rows\)"),
+            (lambda: np.ones((1, 2), int) & left, TypeError, "unsupported"),
+            (
+                lambda: intervals.remaining(fr.Split(0.0, 0.5), 9),  # type: ignore[arg-type]
+                ValueError,
+                r"write split\.rows\(num_rows\)",
+            ),
+        )
+    )
+
+
+def test_what_is_shown_of_the_module_is_what_is_for_users() -> None:
+    assert dir(intervals) == sorted(intervals.__all__) == ["max_merge", "remaining", "slice_intervals"]
+    assert not hasattr(intervals, "Intervals")
+    assert dir(fr.testing) == ["assert_exact_resume"]

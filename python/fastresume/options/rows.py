@@ -6,7 +6,7 @@ import math
 import reprlib
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +42,15 @@ class RowSet:
 
     def __or__(self, other: object) -> RowSet:
         return ~_Common(~self, ~_row_set("|", other))
+
+    def _count(self, *_index: object) -> NoReturn:
+        raise TypeError(
+            "a Split or Intervals is no list: write .rows(num_rows), which gives an array of intervals, "
+            "int64 [n, 2]"
+        )
+
+    __len__ = __getitem__ = _count
+    __array_ufunc__ = None
 
     def _compute(self, _other: object) -> NoReturn:
         raise TypeError(
@@ -125,6 +134,10 @@ class Intervals(RowSet):
     def rows(self, num_rows: int) -> RowArray:
         """The intervals; all of them must be within `num_rows` rows."""
         return _inside("rows", self._array, num_rows)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """The intervals: int64 `[n, 2]`."""
+        return np.array(self._array, dtype=dtype)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Intervals) and np.array_equal(self._array, other._array)

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from fastresume.batch.batch import Batch
 from fastresume.buffers import Intervals
@@ -15,7 +12,7 @@ from fastresume.options.unknown import takes_no_other
 from fastresume.reading import random_access
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.resumable import ResumableDataset
-from fastresume.reading.row_places import locate
+from fastresume.reading.row_places import SomeRows, locate
 from fastresume.state.cursor import Cursor
 
 
@@ -39,13 +36,14 @@ class FilesDataset(ResumableDataset):
         """The number of rows of all files: row numbers are below it, whichever rows are selected."""
         return self._spec.num_file_rows
 
-    def read_rows(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> Batch:
+    def read_rows(self, row_numbers: SomeRows) -> Batch:
         """The rows with these numbers as a `Batch`, in this order; a number may come more than once.
 
         The batch belongs to no pass: its `cursor`, `state_dict()`, `epoch` and `step` raise.
 
         Args:
-            row_numbers: row numbers as `batch.rows()` has them, in `[0, num_file_rows)`, selected or not.
+            row_numbers: row numbers as `batch.rows()` has them, in `[0, num_file_rows)`, selected or not; or
+                `fr.Intervals`, or a `fr.Split`, for their rows in the order of the files.
 
         Raises:
             IndexError: if a row number is not in the files.
@@ -85,7 +83,7 @@ class FilesDataset(ResumableDataset):
         """
         return random_access.batch_of_row(self._spec, self._shared_cursor, epoch, row_number, state)
 
-    def locate(self, row_numbers: Sequence[int] | npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
+    def locate(self, row_numbers: SomeRows) -> list[tuple[str, int, int]]:
         """The places of rows: a list of (path, row group, row in the row group), in the given order.
 
         Raises:

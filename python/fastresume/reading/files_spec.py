@@ -22,7 +22,7 @@ from fastresume.columns.request import ColumnRequest
 from fastresume.options.rows import OrderChoice
 from fastresume.options.world import Cut
 from fastresume.reading.masked_rows import Bound
-from fastresume.reading.row_places import RowNumbers, checked_numbers, locate
+from fastresume.reading.row_places import RowNumbers, locate
 from fastresume.reading.spec import PassReader, ReadSpec
 from fastresume.state.cursor import Cursor
 from fastresume.state.session import in_session
@@ -254,9 +254,8 @@ class FilesSpec(ReadSpec):
         """The set of the rows at a set of positions of the pass that a cursor is in."""
         return of_buffer(self.row_order(cursor).row_set(positions))
 
-    def read_rows(self, row_numbers: Sequence[int] | RowNumbers) -> tuple[Tensors, _core.Written]:
+    def read_rows(self, numbers: RowNumbers) -> tuple[Tensors, _core.Written]:
         """The tensors of the rows with these numbers, in this order, and which they are."""
-        numbers = checked_numbers(self.manifest, row_numbers)
         # Who names a row wants it: there is no batch whose other rows would do.
         strict = self.layout.masking_damage(masks_damage=False)
         runs = np.stack([numbers, numbers + 1], axis=1)

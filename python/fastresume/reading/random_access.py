@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from fastresume.buffers import Intervals, of_buffer, of_words
 from fastresume.options.checks import at_least
 from fastresume.options.world import World
 from fastresume.reading.files_spec import FilesSpec
-from fastresume.reading.row_places import RowNumbers, checked_numbers, groups_of
+from fastresume.reading.row_places import SomeRows, checked_numbers, groups_of
 from fastresume.reading.spec import ReadSpec
 from fastresume.reading.transform import of_batch, transformed
 from fastresume.rng import untouched
@@ -164,9 +164,10 @@ def made_again(spec: ReadSpec, planned: _core.Pass, number: int, is_seeded: bool
         return transformed(batch, spec)
 
 
-def read_rows(spec: FilesSpec, row_numbers: Sequence[int] | RowNumbers) -> Batch:
+def read_rows(spec: FilesSpec, row_numbers: SomeRows) -> Batch:
     """The rows with these numbers, in this order; see `ParquetDataset.read_rows`."""
-    (tensors, rows), count = spec.read_rows(row_numbers), len(row_numbers)
+    numbers = checked_numbers(spec.manifest, row_numbers)
+    (tensors, rows), count = spec.read_rows(numbers), len(numbers)
     return Batch(tensors, Origin(None, None, None, count, count, rows, spec.schema.masked, None))
 
 

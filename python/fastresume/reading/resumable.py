@@ -115,7 +115,7 @@ class ResumableDataset(IterableDataset[Batch]):
 
     @property
     def num_rows(self) -> int:
-        """The number of rows of a pass: all rows, or those that `rows`, `skip` and `filter` select."""
+        """The number of rows of a pass: all rows, or those that `rows` and `filter` select."""
         return self._spec.num_rows
 
     @property

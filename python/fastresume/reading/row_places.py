@@ -9,12 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
-from fastresume.buffers import of_words
+from fastresume.buffers import of_runs, of_words
+from fastresume.options.rows import RowSet
 
 RowNumbers = npt.NDArray[np.int64]
 
+SomeRows = Sequence[int] | RowNumbers | RowSet
+"""Rows by their numbers, or a set of them."""
 
-def locate(manifest: _core.Manifest, row_numbers: Sequence[int] | RowNumbers) -> list[tuple[str, int, int]]:
+
+def locate(manifest: _core.Manifest, row_numbers: SomeRows) -> list[tuple[str, int, int]]:
     """The place of each row; see `ParquetDataset.locate`."""
     numbers = checked_numbers(manifest, row_numbers)
     paths, groups, first_rows = groups_of(manifest, numbers)
@@ -24,14 +28,14 @@ def locate(manifest: _core.Manifest, row_numbers: Sequence[int] | RowNumbers) ->
     ]
 
 
-def checked_numbers(manifest: _core.Manifest, given: Sequence[int] | RowNumbers) -> RowNumbers:
+def checked_numbers(manifest: _core.Manifest, given: SomeRows) -> RowNumbers:
     """The row numbers as int64 `[n]`.
 
     Raises:
         TypeError: if they are not integers.
         IndexError: if a row number is not in the files.
     """
-    numbers = np.asarray(given)
+    numbers = of_runs(given.rows(manifest.num_rows)) if isinstance(given, RowSet) else np.asarray(given)
     if numbers.size == 0 and numbers.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
