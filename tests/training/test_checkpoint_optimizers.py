@@ -165,3 +165,53 @@ def test_a_state_of_another_form_is_refused(tmp_path: Path) -> None:
             TypeError, match="a state must hold tensors, numbers, texts and containers of these"
         ):
             checkpointer.save(3, **parts)
+
+
+class Kept:
+    """An object with a state of its own."""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+
+@pytest.mark.parametrize("is_of_before", [False, True])
+@pytest.mark.parametrize(
+    ("saved", "fresh"),
+    [
+        ({}, {}),
+        ({"hist": {}, "n": 3}, {"hist": {}, "n": 0}),
+        ({"hist": {"a": {"b": [1, torch.ones(2)]}}, "n": 3}, {"hist": {}, "n": 0}),
+        ({"a": 1}, {}),
+    ],
+)
+def test_empty_mappings_of_extra_come_back_and_those_that_grew_do(
+    saved: dict[str, Any],
+    fresh: dict[str, Any],
+    is_of_before: bool,
+    directory: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if is_of_before:  # whose empty mappings are in no file
+        monkeypatch.setattr("fastresume.checkpoint.tree._is_kept", lambda _: True)
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, model=small(), extra={"kept": Kept(saved)})
+    found = Kept(fresh)
+    checkpointer.restore(model=small(), extra={"kept": found})
+    assert repr(found.state) == repr(saved)
+
+
+def test_an_optimizer_without_a_state_is_restored_from_extra(directory: Path) -> None:
+    model = small()
+    checkpointer = Checkpointer(directory)
+    checkpointer.save(1, extra={"other": torch.optim.SGD(model.parameters(), lr=0.5)})
+    other = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    model.weight.sum().backward()
+    other.step()
+    checkpointer.restore(extra={"other": other})
+    assert (other.param_groups[0]["lr"], dict(other.state)) == (0.5, {}), "as it was saved"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
+from fastresume.checkpoint import leaves
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.layout import listed
 
@@ -48,7 +49,7 @@ class Fit:
         return {
             key: value
             for key, value in self.present.items()
-            if key in self.saved and key not in self._other_shapes
+            if (key in self.saved and key not in self._other_shapes) or _is_empty(value)
         }
 
     def check(self) -> None:
@@ -72,7 +73,7 @@ class Fit:
         """What to warn of if values are rounded, which torch does without a word: one text, or none."""
         narrower = []
         for key, value in self.common.items():
-            was = getattr(getattr(self.saved[key], "properties", None), "dtype", None)
+            was = getattr(getattr(self.saved.get(key), "properties", None), "dtype", None)
             if not isinstance(value, Tensor) or was is None:
                 continue
             if was != value.dtype and not _holds(value.dtype, was):
@@ -112,7 +113,7 @@ class Fit:
     @cached_property
     def _differences(self) -> str:
         """In what it differs, in words; empty if in nothing."""
-        new = self.present.keys() - self.saved.keys()
+        new = {key for key in self.present.keys() - self.saved.keys() if not _is_empty(self.present[key])}
         found = [f"it had no {_listed(new)}"] if new else []
         found += [f"it had {_listed(self.lost)}, which is not there now"] if self.lost else []
         return "; ".join([*found, *list(self._other_shapes.values())[:_NAMED]])
@@ -142,6 +143,11 @@ def _prefix_of(longer: Collection[str], shorter: Collection[str]) -> str:
         if name.endswith(f".{last}") and all(f"{prefix}{one}" in longer for one in shorter):
             return prefix
     return ""
+
+
+def _is_empty(value: object) -> bool:
+    """Whether it is a mapping without a leaf: torch saves nothing of it."""
+    return isinstance(value, Mapping) and next(leaves.leaves(value), None) is None
 
 
 def _listed(keys: Collection[Any]) -> str:

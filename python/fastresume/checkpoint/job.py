@@ -241,7 +241,7 @@ class JobParts:
                 likes = () if self.model is None else tuple(self.model.parameters())
                 found[part] = tree.template(f"extra[{name!r}]", shapes, tree.apart(state), likes)
             else:
-                fit = Fit.of(part, state, reading)
+                fit = Fit.of(part, tree.opened(state, shapes), reading)
                 fit.check()
                 found[part] = fit.common
         return found, warnings

@@ -1,4 +1,4 @@
-"""States whose mappings have other keys than texts: torch makes texts of these, and so loses them.
+"""States that torch would not keep: it makes texts of other keys, and loses empty mappings.
 
 Such a state is taken apart: its tensors under numbers, and one leaf that says where each was. It is restored
 as it was, also into an object that has no state yet.
@@ -27,8 +27,8 @@ Path = tuple[str | int, ...]
 
 
 def kept(state: Any) -> dict[str, Any]:
-    """A state that torch keeps as it is: the same one, if all its keys are texts, or it taken apart."""
-    if isinstance(state, Mapping) and _has_texts_as_keys(state):
+    """A state that torch keeps as it is: the same one, or it taken apart."""
+    if isinstance(state, Mapping) and _is_kept(state):
         return dict(state)
     return apart(state)
 
@@ -95,11 +95,40 @@ _LONGEST = 500
 """An error of torch's is shown up to this many characters."""
 
 
-def _has_texts_as_keys(state: Any) -> bool:
+def opened(live: Any, shapes: Mapping[Path, Any]) -> Any:
+    """A state whose empty mappings have what was saved there, to be filled: they grew since."""
+    if not isinstance(live, Mapping):
+        return live
+    below = _below(shapes)
+    if not live:
+        return {key: _made(inner) for key, inner in below.items()}
+    found = {key: opened(value, below.get(key, {})) for key, value in live.items()}
+    return found if any(found[key] is not value for key, value in live.items()) else live
+
+
+def _made(shapes: Mapping[Path, Any]) -> Any:
+    """What can be filled with a value that was saved in these shapes."""
+    if () in shapes:
+        found = shapes[()]
+        is_tensor = isinstance(found, TensorStorageMetadata)
+        return torch.zeros(found.size, dtype=found.properties.dtype) if is_tensor else None
+    below = {key: _made(inner) for key, inner in _below(shapes).items()}
+    return [below[key] for key in sorted(below)] if all(isinstance(key, int) for key in below) else below
+
+
+def _below(shapes: Mapping[Path, Any]) -> dict[str | int, dict[Path, Any]]:
+    found: dict[str | int, dict[Path, Any]] = {}
+    for path, saved in shapes.items():
+        if path:
+            found.setdefault(path[0], {})[path[1:]] = saved
+    return found
+
+
+def _is_kept(state: Any) -> bool:
     if isinstance(state, Mapping):
-        return all(isinstance(key, str) and _has_texts_as_keys(value) for key, value in state.items())
+        return bool(state) and all(isinstance(key, str) and _is_kept(value) for key, value in state.items())
     if isinstance(state, list | tuple):
-        return all(map(_has_texts_as_keys, state))
+        return all(map(_is_kept, state))
     return True
 
 
