@@ -94,6 +94,10 @@ LOOKALIKES: dict[str, tuple[str, Callable[[Path], object]]] = {
         lambda path: path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 3\n"),
     ),
     "HTML": ("a page of HTML", lambda path: path.write_text("<!DOCTYPE html><p>403 Forbidden</p>")),
+    "HTML in small letters": (
+        "a page of HTML",
+        lambda path: path.write_text("\n<!doctype html><title>Sign in</title>"),
+    ),
     "zeros": ("zeros", lambda path: path.write_bytes(bytes(4096))),
     "a cut": ("Parquet whose end is missing", lambda path: path.write_bytes(write(path).read_bytes()[:-50])),
 }

@@ -51,11 +51,11 @@ def _with_tls(server: WebServer, directory: Path) -> None:
     ("why", "hint"),
     [
         ("unknown CA", "certificate"),
-        ("http on a port of TLS", "the server speaks TLS there, write https://"),
-        ("https on a port without", "corrupt message"),
+        ("http on a port of TLS", "the server speaks TLS there: write https://"),
+        ("https on a port without", "the server speaks no TLS there: write http://"),
         ("redirects in a circle", "redirect"),
         ("403", "403"),
-        ("nobody of that name", "lookup"),
+        ("nobody of that name", "the host 'nobody.invalid' has no address: check its name"),
     ],
 )
 def test_what_can_not_get_better_ends_within_seconds(

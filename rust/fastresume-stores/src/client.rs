@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use fastresume::error::quoted;
 use futures_util::TryStreamExt as _;
 use http::Uri;
 use object_store::ClientOptions;
@@ -17,9 +18,9 @@ use object_store::client::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::counts::Counts;
-use crate::outlook::{METADATA_HOSTS, Outlook, code_of, is_nothing_there};
+use crate::outlook::{METADATA_HOSTS, Outlook, code_of, is_nothing_there, unnamed};
 use crate::page::{check_page, root_of};
-use crate::plain::Plain;
+use crate::plain::{Plain, speaks_no_tls};
 
 /// A body that brings no byte for this long is asked for again.
 pub const READ_TIMEOUT: Duration = Duration::from_secs(20);
@@ -201,7 +202,8 @@ impl HttpService for Counting {
             }
             Err(cause) => {
                 let mut outlook = Outlook::of_error(&cause);
-                let is_nothing = is_nothing_there(&cause);
+                let unnamed = unnamed(&cause);
+                let is_nothing = unnamed.is_some() || is_nothing_there(&cause);
                 if METADATA_HOSTS.contains(&asked.host().unwrap_or_default()) {
                     outlook = outlook.at_most_seldom();
                 } else if is_nothing && !self.plain.has_answered() {
@@ -209,15 +211,22 @@ impl HttpService for Counting {
                 }
                 let speaks_tls = self.plain.speaks_tls(&asked, &cause).await;
                 if speaks_tls { Outlook::Seldom } else { outlook }.note();
-                if speaks_tls {
-                    let message = format!("the server speaks TLS there, write https:// ({cause})");
-                    return Err(HttpError::new(cause.kind(), std::io::Error::other(message)));
-                }
-                if is_nothing {
-                    let message = format!("nothing answers at {} ({cause})", place(&asked));
-                    return Err(HttpError::new(cause.kind(), std::io::Error::other(message)));
-                }
-                Err(cause)
+                let message = if speaks_tls {
+                    "the server speaks TLS there: write https://".to_owned()
+                } else if speaks_no_tls(&cause) {
+                    "the server speaks no TLS there: write http://".to_owned()
+                } else if let Some(unnamed) = unnamed {
+                    let host = asked.host().unwrap_or_default();
+                    format!("the host '{}' has no address: check its name ({unnamed})", quoted(host))
+                } else if is_nothing {
+                    format!(
+                        "nothing answers at {}: check host and port, and that the server runs",
+                        place(&asked)
+                    )
+                } else {
+                    return Err(cause);
+                };
+                Err(HttpError::new(cause.kind(), std::io::Error::other(message)))
             }
         }
     }

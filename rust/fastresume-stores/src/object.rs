@@ -211,6 +211,8 @@ pub fn message_of(cause: &object_store::Error) -> String {
         }
         inner = cause.source();
     }
+    // What the crates below call such an error tells a user nothing.
+    text = text.replace("Generic HTTP error: ", "").replace("HTTP error: ", "");
     text.push_str(about_credentials(&text));
     text.push_str(about_names(&text));
     text

@@ -26,6 +26,9 @@ const MOMENTARY: [&str; 7] = [
 /// What they say of credentials that were right once.
 const OUTLIVED: [&str; 3] = ["ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"];
 
+/// How an error begins that tells why a host's name has no address.
+const LOOKUP: &str = "failed to lookup address information";
+
 /// Where machines of clouds give credentials to what runs there.
 pub const METADATA_HOSTS: [&str; 3] = ["169.254.169.254", "169.254.170.2", "metadata.google.internal"];
 
@@ -90,8 +93,7 @@ impl Outlook {
 
     /// That of a request without an answer.
     pub fn of_error(error: &HttpError) -> Self {
-        let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
-        while let Some(found) = cause {
+        for found in causes(error) {
             if let Some(found) = found.downcast_ref::<reqwest::Error>()
                 && (found.is_redirect() || found.is_builder())
             {
@@ -107,9 +109,6 @@ impl Outlook {
             if is_no_http || is_unknown_host.iter().any(|unknown| text.contains(unknown)) {
                 return Self::Seldom;
             }
-            // The cause of such an error is that of what it holds, and not what it holds.
-            let held = found.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-            cause = held.map(|held| held as &(dyn StdError + 'static)).or_else(|| found.source());
         }
         Self::Moment(Duration::ZERO)
     }
@@ -129,6 +128,21 @@ impl Outlook {
             other => other,
         }
     }
+}
+
+/// An error, what it holds, and the causes below it.
+pub fn causes<'a>(error: &'a HttpError) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    let first: &'a (dyn StdError + 'static) = error;
+    std::iter::successors(Some(first), |&found| {
+        // The cause of such an error is that of what it holds, and not what it holds.
+        let held = found.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        held.map(|held| held as &(dyn StdError + 'static)).or_else(|| found.source())
+    })
+}
+
+/// What went wrong where the name of a host was looked up; `None` if it has an address.
+pub fn unnamed(error: &HttpError) -> Option<String> {
+    causes(error).map(ToString::to_string).find(|text| text.starts_with(LOOKUP))
 }
 
 /// Whether there is nothing at an address that answers.

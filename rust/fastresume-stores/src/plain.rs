@@ -1,4 +1,5 @@
-//! Whether a server that is asked without TLS speaks it: it answers nothing, as one does that is away for a moment.
+//! Whether a server speaks TLS. One that does, and is asked without it, answers nothing, as one does that is away for a
+//! moment.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,6 +11,8 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+
+use crate::outlook::causes;
 
 /// It answers a greeting within this time, or is taken for one that does not speak TLS.
 const LONGEST: Duration = Duration::from_secs(2);
@@ -46,6 +49,12 @@ impl Plain {
         }
         is_plain && self.speaks_tls.load(Relaxed)
     }
+}
+
+/// Whether a server answered the greeting of TLS in another language.
+pub fn speaks_no_tls(cause: &HttpError) -> bool {
+    let no_record = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+    causes(cause).any(|found| found.downcast_ref() == Some(&no_record))
 }
 
 /// Whether a server answers a greeting as TLS does.

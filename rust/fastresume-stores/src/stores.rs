@@ -79,7 +79,8 @@ impl Stores {
     async fn listed(&self, path: &Path, most: usize) -> Result<Vec<ListedObject>> {
         let address = Address::parse(path)?;
         let client = self.shared.client(path)?;
-        let failed = |cause: &object_store::Error| Error::source("can't list", path, message_of(cause));
+        let what = if address.kind == StoreKind::Http { "can't open" } else { "can't list" };
+        let failed = |cause: &object_store::Error| Error::source(what, path, message_of(cause));
         let listed = |meta: &ObjectMeta| {
             let path = match address.kind {
                 StoreKind::Http => path.to_owned(),
@@ -96,11 +97,8 @@ impl Stores {
             }
         }
         if address.kind == StoreKind::Http {
-            let cause = failed(&object_store::Error::NotSupported {
-                source: "the server has no such file; a web server lists no directories: name each file"
-                    .into(),
-            });
-            return Err(Error::Missing(cause.to_string()));
+            let message = "the server has no such file; a web server lists no directories: name each file";
+            return Err(Error::Missing(Error::source(what, path, message).to_string()));
         }
         let prefix = Some(&address.key).filter(|key| !key.as_ref().is_empty());
         let is_meant = |object: &ObjectMeta| object.size > 0 || is_parquet(object.location.filename());

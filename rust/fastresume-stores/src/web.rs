@@ -2,6 +2,7 @@
 //!
 //! A signed address lets in for one method: where HEAD is refused, a range of one byte tells as much.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
@@ -10,7 +11,7 @@ use chrono::DateTime;
 use fastresume::{Error as CoreError, bounded};
 use futures_util::StreamExt as _;
 use futures_util::stream::{self, BoxStream};
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, LAST_MODIFIED, RANGE};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, LAST_MODIFIED, RANGE};
 use http::{Method, StatusCode};
 use object_store::client::{HttpClient, HttpConnector as _, HttpRequestBody, HttpResponse};
 use object_store::path::Path as Key;
@@ -58,6 +59,26 @@ pub fn content_range(response: &HttpResponse) -> Option<(Range<u64>, u64)> {
     Some((start.parse().ok()?..end, size.parse().ok()?))
 }
 
+/// What is wrong where a range was asked for, and the answer has none.
+pub fn whole_given(response: &HttpResponse, key: &Key) -> Error {
+    let is_page = header(response, &CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html"));
+    let advice = if is_page && named(key).split('?').next().is_some_and(|path| path.ends_with('/')) {
+        "a page of HTML was given for a directory: a web server lists none, name each file"
+    } else if is_page {
+        "a page of HTML was given: it may be a login, an error or a directory; open the address in a browser, and name \
+         the file itself"
+    } else {
+        "a part of the file was asked for, and the server gave no part: it knows no Range requests, as `python -m \
+         http.server`; use one that does, such as nginx, or download the files"
+    };
+    failed(advice)
+}
+
+/// Path and query of an address, as it is written.
+fn named(key: &Key) -> Cow<'_, str> {
+    percent_encoding::percent_decode_str(key.as_ref()).decode_utf8_lossy()
+}
+
 impl Web {
     /// # Errors
     /// `Argument` if its address is none.
@@ -71,8 +92,7 @@ impl Web {
 
     /// The answer to a request for a file, or for a part of it.
     async fn ask(&self, method: Method, key: &Key, range: Option<Range<u64>>) -> Result<HttpResponse> {
-        let named = percent_encoding::percent_decode_str(key.as_ref()).decode_utf8_lossy();
-        let address = Url::parse(&format!("{}{named}", self.root)).map_err(failed)?;
+        let address = Url::parse(&format!("{}{}", self.root, named(key))).map_err(failed)?;
         let mut request = http::Request::builder().method(method).uri(address.as_str());
         if let Some(range) = range {
             request = request.header(RANGE, format!("bytes={}-{}", range.start, range.end.saturating_sub(1)));
@@ -90,8 +110,7 @@ impl Web {
         let body = response.into_body().bytes().await.unwrap_or_default();
         let answer =
             format!("the server answered {status}: {}", bounded(String::from_utf8_lossy(&body).trim()));
-        let named = percent_encoding::percent_decode_str(key.as_ref()).decode_utf8_lossy();
-        let path = named.split('?').next().unwrap_or_default().to_owned();
+        let path = named(key).split('?').next().unwrap_or_default().to_owned();
         Err(match status {
             StatusCode::NOT_FOUND => Error::NotFound { path, source: answer.into() },
             StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED => {
@@ -116,7 +135,7 @@ impl Web {
         let response = Self::refused(self.ask(Method::GET, key, Some(0..1)).await?, key).await?;
         match content_range(&response) {
             Some((_, size)) => Ok(meta(key, size, &response)),
-            None => Err(failed("a range was asked for, and the whole file was given")),
+            None => Err(whole_given(&response, key)),
         }
     }
 }
@@ -163,7 +182,7 @@ impl ObjectStore for Web {
         let response = self.ask(Method::GET, location, Some(range.clone())).await?;
         let response = Self::refused(response, location).await?;
         let Some((given, size)) = content_range(&response).filter(|_| response.status() == 206) else {
-            return Err(failed("a range was asked for, and the whole file was given"));
+            return Err(whole_given(&response, location));
         };
         if given != range {
             return Err(failed(format!("bytes {range:?} were asked for, and {given:?} were given")));

@@ -26,7 +26,7 @@ use crate::hub::tree;
 use crate::outlook::Outlook;
 use crate::page::{Client, ListingPage, ListingPages};
 use crate::repository::Repository;
-use crate::web::{content_range, header};
+use crate::web::{content_range, header, whole_given};
 
 /// The tag of what an answer leads to.
 const LINKED_ETAG: HeaderName = HeaderName::from_static("x-linked-etag");
@@ -255,7 +255,7 @@ impl ObjectStore for HubStore {
         let expected = options.if_match.as_deref();
         let tag = tag.or_else(|| self.tag_of_answers(location, &response, expected));
         let Some((given, size)) = content_range(&response) else {
-            return Err(failed("a range was asked for, and the whole file was given"));
+            return Err(whole_given(&response, location));
         };
         if given != range {
             let message = format!("bytes {range:?} were asked for, and {given:?} were given");

@@ -5,13 +5,18 @@ use std::str::from_utf8;
 /// So many bytes of a file's start are looked at.
 pub const LOOKED_AT_BYTES: u64 = 512;
 
+/// How pages begin, in small or capital letters.
+const MARKUP: [(&[u8], &str); 3] =
+    [(b"<!doctype", "a page of HTML"), (b"<html", "a page of HTML"), (b"<?xml", "XML")];
+
 const PACKED: &str = "unpack it first";
 const TABLE: &str = "write it as Parquet first, as with pyarrow.parquet.write_table";
 const ARROW: &str = "write fr.ArrowDataset(paths) instead of ParquetDataset";
-const DOWNLOAD: &str = "the download went wrong";
+const PAGE: &str =
+    "a login or an error came instead of the file: open its address in a browser, or download it again";
 
 /// How kinds of files begin, what they are, and what to do.
-const BEGINNINGS: [(&[u8], &str, &str); 21] = [
+const BEGINNINGS: [(&[u8], &str, &str); 18] = [
     (b"\x1f\x8b", "a gzip file", PACKED),
     (b"\x28\xb5\x2f\xfd", "a zstd file", PACKED),
     (b"BZh", "a bzip2 file", PACKED),
@@ -30,9 +35,6 @@ const BEGINNINGS: [(&[u8], &str, &str); 21] = [
     (b"\x80\x05\x95", "a pickle", TABLE),
     (b"version https://git-lfs", "a pointer of Git LFS", "fetch the file with `git lfs pull`"),
     (b"fastresume manifest cache ", "a manifest of fr.Cache", "keep it in another folder than the data"),
-    (b"<!DOCTYPE", "a page of HTML", DOWNLOAD),
-    (b"<html", "a page of HTML", DOWNLOAD),
-    (b"<?xml", "XML", DOWNLOAD),
 ];
 
 /// What a file that begins so looks like, and what to do, to stand behind a message; empty if nothing is known.
@@ -55,6 +57,11 @@ fn looks_like(start: &[u8]) -> Option<(&'static str, &'static str)> {
         if start.starts_with(beginning) {
             return Some((what, advice));
         }
+    }
+    let markup = start.trim_ascii_start();
+    let begins = |with: &[u8]| markup.get(..with.len()).is_some_and(|own| own.eq_ignore_ascii_case(with));
+    if let Some((_, what)) = MARKUP.into_iter().find(|(beginning, _)| begins(beginning)) {
+        return Some((what, PAGE));
     }
     if start.get(257..262).is_some_and(|magic| magic == b"ustar") {
         return Some(("a tar archive", PACKED));
