@@ -184,6 +184,44 @@ def test_a_source_that_grows_is_proven(root: Path, tmp_path: Path) -> None:
     assert "code: passes 0-1 finished: 47 rows in each, each exactly once" in found
 
 
+def test_a_source_that_grew_where_no_log_saw_it_and_is_left_out_is_the_same_one(
+    root: Path, tmp_path: Path
+) -> None:
+    """No description has its files as they are now: they come only after a batch of it."""
+    logs = tmp_path / "logs"
+    state = life(root, logs, {"books": 1}, 1)
+    state = life(root, logs, {"books": 1, "code": 1}, 0, state)
+    write(root, "books", 1, range(24, 25))
+    state = life(root, logs, {"books": 1}, 0, state)
+    life(root, logs, {"code": 1}, 1, state)
+    assert "mixture of books, code: 2 logs" in assert_proven(logs, 0)
+
+
+def test_a_pass_that_is_over_under_the_weights_that_a_job_resumes_with_is_proven(
+    root: Path, tmp_path: Path
+) -> None:
+    """All rows of the one source that is left were given: the stage has none, and the next pass begins."""
+    logs = tmp_path / "logs"
+    state = life(root, logs, {"code": 1}, 11, stop=70)
+    state = life(root, logs, {"books": 1, "code": 3}, 0, state)
+    life(root, logs, {"code": 1}, 3, state, stop="all", tail="pad")
+    found = assert_proven(logs, 0, or_more=True)
+    assert "pass 0, stage 1: code 100.00%: 0 rows" in found, found
+    assert "code: pass 0 finished: 40 rows, each exactly once" in found
+
+
+def test_a_source_that_grew_between_passes_and_is_left_out_is_the_same_one(
+    root: Path, tmp_path: Path
+) -> None:
+    logs = tmp_path / "logs"
+    state = life(root, logs, {"web": 1, "books": 1}, 1)
+    state = life(root, logs, {"books": 1}, 11, state, stop="all")
+    write(root, "web", 1, range(96, 100))
+    state = life(root, logs, {"books": 1, "web": 1}, 0, state)
+    life(root, logs, {"books": 1}, 1, state)
+    assert_proven(logs, 0, or_more=True)
+
+
 @FEW
 @given(data=st.data())
 def test_the_audit_counts_along_the_sources_as_the_core_does(data: st.DataObject) -> None:

@@ -99,7 +99,15 @@ class Descriptions:
         if one.files[name] == other.files[new]:
             return True
         older, newer = self.of(one, name), self.of(other, new)
-        return older is not None and newer is not None and older.begins(newer)
+        if older is not None and newer is not None:
+            return older.begins(newer)
+        if one.files[name] in other.earlier_files(new):
+            return True
+        # A log describes the files that it reads. What none has read as it is may have grown.
+        are_unread = (older is not None or not one.reads(name)) and (
+            newer is not None or not other.reads(new)
+        )
+        return are_unread and name == new and one.rows[name] <= other.rows[new]
 
     def names_now(self, one: Place, other: Place, renamed: Renamed) -> Mapping[str, str]:
         """The name in a later state of each source of one: it is another one if it has to be.

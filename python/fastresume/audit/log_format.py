@@ -243,8 +243,9 @@ def _parse_start(name: str, at: int, text: bytes) -> Start:
         fields["cut"] = tuple(fields["cut"])
         start = Start(file=name, offset=at, **fields)
         state = json.loads(start.cursor)
-        if not 0 <= start.rank < start.world_size or state["dataset"]["rows"] < 1:
-            raise ValueError(f"rank {start.rank} of {start.world_size}")
+        least = int("mixture" not in state["order"])  # under other weights its pass may be over already
+        if not 0 <= start.rank < start.world_size or state["dataset"]["rows"] < least:
+            raise ValueError(f"rank {start.rank} of {start.world_size}, {state['dataset']['rows']} rows")
         for key in ("fingerprint", "kind", "selection", "epoch", "consumed", "cuts"):
             _ = {**state, **state["dataset"], **state["order"]}[key]
         return start

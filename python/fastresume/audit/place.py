@@ -91,7 +91,8 @@ class Place:
         cuts = [*self._cuts, *(cut for _, _, own in self._stages for cut in own)]
         read = dict(zip(self.names, self.weights, strict=True))
         # A stream has none before its first round, and a mixture with it none where the next is not known.
-        least = [(int(not self.rounds), self.positions)]
+        # Under other weights the pass of a mixture may be over already.
+        least = [(int(not self.rounds and not self.is_mixture), self.positions)]
         least += [(int(read[name] > 0 and name not in self.rounds), rows) for name, rows in self.rows.items()]
         if not all(low <= rows < PASS for low, rows in least):
             raise ValueError("there are no such numbers of rows")
@@ -123,6 +124,15 @@ class Place:
     def order_key(self) -> object:
         """What decides which rows are at its positions."""
         return self._order, tuple(end for end, _ in self._generations)
+
+    def reads(self, name: str) -> bool:
+        """Whether the stage has rows of a source."""
+        return self.weights[self.names.index(name)] > 0
+
+    def earlier_files(self, name: str) -> set[str]:
+        """What a source's files were before others came to them, as far as the state knows."""
+        grown = (source[5][3] for source in self._sources if source[0] == name and len(source) > 5)
+        return {str(files) for each in grown for files, *_ in each}
 
     @property
     def round(self) -> StreamRound | None:
