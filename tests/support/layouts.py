@@ -268,10 +268,10 @@ def layouts(draw: st.DrawFn, cells: Mapping[str, Cells]) -> Layout:
         rules = [rule for rule in null_rules(becomes[name]) if rule != 1 or name not in shaped]
         truncate = draw(st.sampled_from(("head", "tail")))
         treatments[name] = Treatment(draw(st.sampled_from(rules)), fixed, pad, truncate)
-    plain: dict[np.dtype, list[str]] = {}
+    plain: dict[tuple[np.dtype, int | None], list[str]] = {}
     for name, column in cells.items():
         if column.kind == "scalar" and column.size is None and name not in {*shaped, *shape.names}:
-            plain.setdefault(column.dtype, []).append(name)
+            plain.setdefault((column.dtype, column.scale), []).append(name)
     for place, (_, names) in enumerate(sorted(plain.items(), key=lambda pair: str(pair[0]))):
         members = tuple(name for name in names if draw(st.booleans()))
         if members:

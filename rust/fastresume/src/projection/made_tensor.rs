@@ -144,20 +144,20 @@ fn stacked(tensor: &TensorPlan<'_>, columns: &[&Column]) -> Result<Field> {
         return Err(refused(reason, wide));
     }
     let first = columns.first().ok_or_else(|| Error::Argument(format!("{text} names no column")))?;
-    let is_other = |column: &&&Column| column.dtype != first.dtype || unit_of(column) != unit_of(first);
-    if let Some(other) = columns.iter().find(is_other) {
-        let is_number = |column: &Column| unit_of(column).is_none_or(|unit| unit.starts_with("decimal"));
-        let way = if other.dtype != first.dtype || is_number(first) && is_number(other) {
-            ".cast(dtype) makes them one, of each part of the stack"
-        } else {
-            "their numbers count other things: stack those of one unit"
-        };
+    if let Some(other) = columns.iter().find(|column| column.dtype != first.dtype) {
         return Err(Error::data(format!(
-            "{text} holds columns of more than one type: '{}' is {}, '{}' is {}; {way}",
+            "{text} holds columns of more than one type: '{}' is {}, '{}' is {}; .cast(dtype) makes them one, of each part of the stack",
             first.name,
             delivered_as(first),
             other.name,
             delivered_as(other)
+        )));
+    }
+    let decimals: Vec<&Column> = columns.iter().copied().filter(|column| is_decimal(column)).collect();
+    if let Some(other) = decimals.iter().find(|column| column.unit != decimals[0].unit) {
+        return Err(Error::data(format!(
+            "{text} holds decimals of two scales: '{}' is {}, '{}' is {}; .cast(dtype) makes them one, of each part of the stack",
+            decimals[0].name, decimals[0].type_name, other.name, other.type_name
         )));
     }
     let is_one_unit = columns.iter().all(|column| column.unit == first.unit);
@@ -167,9 +167,9 @@ fn stacked(tensor: &TensorPlan<'_>, columns: &[&Column]) -> Result<Field> {
     Ok(Field { unit, is_stacked: true, ..matrix })
 }
 
-/// What its numbers count: a time, or a decimal's last digit. What was made of a column counts as one who asked for it says.
-fn unit_of(column: &Column) -> Option<&str> {
-    column.unit.as_deref().filter(|_| column.shaping == Shaping::None)
+/// Whether its numbers count the last digit of decimals, as they are in the files.
+fn is_decimal(column: &Column) -> bool {
+    column.shaping == Shaping::None && column.unit.as_deref().is_some_and(|unit| unit.starts_with("decimal"))
 }
 
 /// The type of a column, for people.
