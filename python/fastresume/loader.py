@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import torch
-from torch.utils.data import ChainDataset, ConcatDataset
+from torch.utils.data import ChainDataset, ConcatDataset, get_worker_info
 
 import fastresume._core as _core
 from fastresume.agreement import same_state
@@ -234,8 +234,18 @@ class Loader:
         self.dataset.reset()
 
     def __iter__(self) -> Iterator[Batch]:
-        """The batches of this rank from where the cursor is to the end of the pass."""
+        """The batches of this rank from where the cursor is to the end of the pass.
+
+        Raises:
+            FastresumeError: in one of several workers of a torch DataLoader: each would read all rows.
+        """
         self.dataset._check_trainer(sys._getframe(1))
+        worker = get_worker_info()
+        if worker is not None and worker.num_workers > 1:
+            raise _core.FastresumeError(
+                f"a Loader is read in worker {worker.id} of {worker.num_workers} of a DataLoader, and each "
+                "would read all rows: wrap its dataset, whose rows they share, or write num_workers=0"
+            )
         if self.dataset._is_stream:
             return Rounds(self._follow, self._next_round)
         self._check_accumulation()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
@@ -373,3 +373,32 @@ def test_no_child_and_no_shared_memory_is_left(data: Dataset) -> None:
     del loader
     assert in_time(lambda: set(children()) <= children_before)
     assert shared_memory_files() <= memory_before
+
+
+class Wrapped(IterableDataset[Any]):
+    """What a framework may want: batches of what it is given."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.inner
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_a_loader_in_several_workers_is_refused_and_a_dataset_is_shared(data: Dataset, workers: int) -> None:
+    def rows(inner: Any) -> list[int]:
+        return sorted(
+            row
+            for batch in DataLoader(Wrapped(inner), batch_size=None, num_workers=workers)
+            for row in batch.rows().tolist()
+        )
+
+    whole = rows(make(data, tail="short"))
+    assert whole == [*range(211)]
+    loader = fr.Loader(make(data, tail="short"), threads=0)
+    if workers < 2:
+        assert rows(loader) == whole
+    else:
+        with pytest.raises(fr.FastresumeError, match=r"worker \d of 2 .* wrap its dataset"):
+            rows(loader)

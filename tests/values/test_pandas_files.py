@@ -90,7 +90,7 @@ WITH_NULLS: dict[str, tuple[Any, Any, Any]] = {
 }
 
 
-OF_INDEX = r"the index of the frame is the column '__index_level_0__': .* columns='!__index_level_0__'"
+OF_INDEX = r"the index of the frame is the column '__index_level_0__': .* columns='!__index_level_(0__|\*)'"
 
 
 def values(value: torch.Tensor | fr.Jagged) -> list[Any]:

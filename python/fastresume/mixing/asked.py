@@ -52,9 +52,10 @@ def weight_of(name: str, weight: object) -> float:
             found = math.inf
     is_number = isinstance(found, int | float) and not isinstance(found, bool)
     if not is_number or not 0 < cast("float", found) < _MOST_WEIGHT:
+        left_out = ": leave it out there, and it keeps its place" if is_number and found == 0 else ""
         raise ValueError(
             f"source {name!r}: a weight must be a number above 0, and below {_MOST_WEIGHT:g}, found "
-            f"{quoted(weight)}"
+            f"{quoted(weight)}{left_out}"
         )
     return cast("float", found)
 

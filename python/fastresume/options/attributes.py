@@ -105,11 +105,13 @@ METHODS_OF_DATASETS = {
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "weights": "mixture.shares",
     "watermark": "mixture.watermark of a Mixture with a KafkaDataset: rows of files have no event time",
-    "read_rows": "mixture.datasets[name].read_rows([...]), or loader.dataset.read_rows([...])",
-    "locate": "mixture.datasets[name].locate([...]), or loader.dataset.locate([...])",
+    **{
+        name: f"mixture.datasets[name].{name}([...]); a Loader of one dataset, loader.dataset.{name}([...])"
+        for name in ("read_rows", "locate")
+    },
     "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
     **{
-        name: f"mixture.datasets[name].{name}, or loader.dataset.{name}"
+        name: f"mixture.datasets[name].{name}; a Loader of one dataset, loader.dataset.{name}"
         for name in ("paths", "num_file_rows", "dictionaries")
     },
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),

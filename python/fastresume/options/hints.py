@@ -384,6 +384,8 @@ EXAMPLES = {
     "fr.Cursor": "fr.Cursor.from_state(state)",
     "Mixture": "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
     "fr.distributed.open": "fr.distributed.open(paths, batch_size=n)",
+    "checkpointer.save": "checkpointer.save(step, model=model, optimizer=optimizer, loader=loader)",
+    "checkpointer.restore": "checkpointer.restore(model=model, optimizer=optimizer, loader=loader)",
     "fr.Bins": "fr.Bins('tokens', cost=8192), with one column",
     "fr.training.accumulate": "fr.training.accumulate(model, steps=4)",
     "accumulation": "with accumulation(batch) as window: ..., for each batch",

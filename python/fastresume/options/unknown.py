@@ -63,9 +63,8 @@ def _checked(function: Any, what: str, of_today: OfToday | None = None) -> Any:
     def call(*args: Any, **options: Any) -> Any:
         if of_today is not None:
             args, options = of_today(args, options)
-        for number in bools:
-            placed = number < min(len(args), code.co_argcount)
-            value = args[number] if placed else options.get(names[number], False)
+        for number in bools if len(args) <= code.co_argcount else ():
+            value = args[number] if number < len(args) else options.get(names[number], False)
             if isinstance(value, str | int | float | None):  # "false" of a file of options is true
                 truth(names[number], value)
         try:
