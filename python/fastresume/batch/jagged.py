@@ -27,7 +27,7 @@ PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
 
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-"""Torch moves no values of these unsigned types, but those of the signed ones of the same width."""
+"""Torch moves no values of these unsigned types. It moves signed ones of the same width."""
 
 
 @takes_no_other("fr.Jagged", "jagged")
