@@ -109,6 +109,11 @@ class Loader:
         3
     """
 
+    dataset: ResumableDataset
+    num_workers: int
+    threads: int
+    prefetch_bytes: int
+
     def __init__(
         self,
         dataset: ResumableDataset,
@@ -397,10 +402,8 @@ class Loader:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Says what to write for a method of others' loaders."""
-            of_dataset = not name.startswith("_") and hasattr(ResumableDataset, name)
-            hints = {name: f"loader.dataset.{name}"} if of_dataset else METHODS_OF_LOADERS
-            refuse_attribute(self, name, "a Loader", hints)
+            """Says what to write for a name of another object, or of others' loaders."""
+            refuse_attribute(self, name, "a Loader", METHODS_OF_LOADERS)
 
     def _put(self, batch: Batch) -> Batch:
         """The batch on this loader's device."""

@@ -338,7 +338,7 @@ def test_what_expressions_of_pyarrow_are_named_for_they_do(path: Path, name: str
         ("with_format", "and needs none: a dataset is a stream of batches"),
         ("batched", "write ParquetDataset(paths, batch_size=n)"),
         ("get_state", "write batch.state_dict(), of the batch that was trained"),
-        ("step", "write batch.step of the last batch"),
+        ("step", "write batch.step, of the last batch"),
         ("split", "write ParquetDataset(paths, rows=fr.Split(0.0, 0.9)), and"),
     ],
 )

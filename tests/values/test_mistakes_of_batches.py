@@ -400,7 +400,7 @@ def test_calls_of_loaders_and_cursors_say_what_to_write(
             (lambda: load({"fastresume": ""}), fr.StateError, "an empty text under the key 'fastresume'"),
             (lambda: load(newer), fr.StateError, "version 9, .*: upgrade fastresume"),
             (lambda: fr.Cursor(state), TypeError, r"found \{.*: write Cursor\.from_state\(state\)"),  # type: ignore[arg-type]
-            (lambda: cursor.step, AttributeError, r"write batch\.step of the last batch"),
+            (lambda: cursor.step, AttributeError, r"write batch\.step, of the last batch"),
             (lambda: cursor.state_dict, AttributeError, r"write \.to_state\(\)"),
             (lambda: dataset.weights, AttributeError, r"write mixture\.shares"),
             (lambda: mixture.watermark, AttributeError, "write mixture.watermark of a Mixture with a Kafka"),

@@ -80,8 +80,8 @@ METHODS_OF_DATASETS = {
         ("train_test_split", "split"),
         "ParquetDataset(paths, rows=fr.Split(0.0, 0.9)), and fr.Split(0.9, 1.0)",
     ),
-    **dict.fromkeys(("with_transform", "set_transform", "map_transform"), ".map(function)"),
-    "map_batches": ".map(function), which gets whole batches",
+    **dict.fromkeys(("with_transform", "set_transform", "map_transform"), "dataset.map(function)"),
+    "map_batches": "dataset.map(function), which gets whole batches",
     "tokenize": "tokens into Parquet once, before: docs/how-to/tokenize.md",
     **dict.fromkeys(
         ("with_format", "set_format", "to_iterable_dataset"),
@@ -91,29 +91,25 @@ METHODS_OF_DATASETS = {
         ("iter_batches", "iter_torch_batches", "to_torch"), "for batch in fr.Loader(dataset): ..."
     ),
     "head": ".peek()",
-    "columns": ".schema of what is delivered; .column_names of the files",
-    **dict.fromkeys(("features", "element_spec"), ".schema"),
-    "dtypes": ".schema, whose fields have a dtype",
-    "shape": ".num_rows, and .schema",
+    "columns": "dataset.schema of what is delivered; dataset.column_names of the files",
+    **dict.fromkeys(("features", "element_spec"), "dataset.schema"),
+    **dict.fromkeys(("keys", "values", "items"), "dataset.schema, a mapping of names to fields"),
+    "dtypes": "dataset.schema, whose fields have a dtype",
+    "shape": "dataset.num_rows, and dataset.schema",
+    **dict.fromkeys(("rank", "global_rank"), "dataset.world.rank"),
+    "seed": "dataset.config()['seed']",
     "sampler": "nothing: shuffle=True and world= of ParquetDataset",
-    **dict.fromkeys(("num_batches", "steps_per_epoch", "cardinality"), "len(dataset), the batches of a pass"),
-    "count": ".num_rows",
+    **dict.fromkeys(
+        ("batches", "num_batches", "steps_per_epoch", "cardinality"), "len(dataset), the batches of a pass"
+    ),
+    "count": "dataset.num_rows",
     **dict.fromkeys(("n_shards", "num_shards"), "len(dataset.files)"),
     **dict.fromkeys(("get_state", "checkpoint"), "batch.state_dict(), of the batch that was trained"),
     **dict.fromkeys(("set_state", "restore"), ".load_state_dict(state)"),
-    **{name: f"batch.{name} of the last batch" for name in ("cursor", "step", "global_step")},
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "weights": "mixture.shares",
     "watermark": "mixture.watermark of a Mixture with a KafkaDataset: rows of files have no event time",
-    **{
-        name: f"mixture.datasets[name].{name}([...]); a Loader of one dataset, loader.dataset.{name}([...])"
-        for name in ("read_rows", "locate")
-    },
     "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
-    **{
-        name: f"mixture.datasets[name].{name}; a Loader of one dataset, loader.dataset.{name}"
-        for name in ("paths", "num_file_rows", "dictionaries")
-    },
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
 }
 
@@ -138,11 +134,9 @@ METHODS_OF_PLANS = {
 }
 
 METHODS_OF_CURSORS = {
-    "step": "batch.step of the last batch",
-    "global_step": "batch.global_step of the last batch",
     **dict.fromkeys(("state_dict", "to_dict", "state"), ".to_state()"),
     **dict.fromkeys(("to_json", "dumps"), "json.dumps(cursor.to_state())"),
-    **dict.fromkeys(("load", "load_state_dict", "from_dict", "from_json"), "Cursor.from_state(state)"),
+    **dict.fromkeys(("load", "load_state_dict", "from_dict", "from_json"), "fr.Cursor.from_state(state)"),
     **dict.fromkeys(("position", "offset", "rows"), ".consumed_rows"),
     "seed": ".order, which has it where rows are shuffled",
 }

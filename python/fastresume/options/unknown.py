@@ -11,6 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import fastresume._core as _core
 from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import quoted, truth
+from fastresume.options.elsewhere import elsewhere
 from fastresume.options.hints import EXAMPLES, OF_CALLS, SEVERAL
 
 Called = TypeVar("Called", bound=Callable[..., Any])
@@ -119,7 +120,7 @@ def _check_call(
 
 
 def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str]) -> NoReturn:
-    """Refuses a method that there is not.
+    """Refuses a name that there is not.
 
     Raises:
         AttributeError: naming it, and what to write instead.
@@ -127,6 +128,8 @@ def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str])
     hint = ""
     if name in hints:
         hint = _instead(hints[name])
+    elif (way := elsewhere(of, name)) is not None:
+        hint = _instead(way)
     elif not name.startswith("_"):
         close = _core.nearest(name, [each for each in dir(of) if each != name and not each.startswith("_")])
         hint = "" if close is None else f": did you mean .{close}?"
