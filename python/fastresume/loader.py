@@ -21,7 +21,7 @@ from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.options.attributes import METHODS_OF_LOADERS
 from fastresume.options.checks import at_least, is_table, positive, quoted
-from fastresume.options.hints import OF_LOADER
+from fastresume.options.hints import OF_LOADER, SEVERAL_DATASETS
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import default_threads
 from fastresume.reading.device import Device, check_static, device_of
@@ -552,10 +552,7 @@ def _dataset_itself(given: object) -> ResumableDataset:
     if isinstance(given, str | os.PathLike | list | tuple):
         advice = ": write fr.Loader(fr.ParquetDataset(paths, batch_size=n))"
     elif isinstance(given, ChainDataset | ConcatDataset):
-        advice = (
-            ": write fr.ParquetDataset([path, other]) for rows one after another, or fr.Mixture({name: "
-            "(dataset, weight), ...}, batch_size=n)"
-        )
+        advice = f": {SEVERAL_DATASETS}"
     elif is_table(given) and not isinstance(given, type):
         advice = ": write fr.Loader(fr.ArrowDataset(table, batch_size=n))"
     elif isinstance(given, Batch):

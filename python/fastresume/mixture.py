@@ -27,6 +27,7 @@ from fastresume.options.earlier import of_today
 from fastresume.options.hints import SETTINGS_OF_MIXTURES
 from fastresume.options.rows import Intervals as RowIntervals
 from fastresume.options.tail import Tail, checked_tail
+from fastresume.options.units import Packed
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.plan import Plan, make_plan
@@ -46,6 +47,9 @@ _log = logging.getLogger("fastresume")
 
 _MOST_NAMED = 8
 """An error names this many differences between sources."""
+
+_TIMES = ("timestamp[", "date[", "time[", "duration[")
+"""How the units begin that count time."""
 
 
 @takes_no_other("Mixture", "mixture", of_today)
@@ -271,7 +275,8 @@ class Mixture(ResumableDataset):
         start = spec.last[1].start(spec.global_batch_size)
         planned = _core.Pass(start, spec.cut(1), spec.tail, spec.world.world_size)
         if planned.batches == 0:
-            raise ValueError(spec.no_batch_text(f"the {start.num_rows} rows of a pass after the stages"))
+            rows = f"the {start.num_rows} rows of a pass after the stages"
+            raise ValueError(spec.no_batch_text(rows, len(spec.blends) - 1))
 
     def __getitem__(self, index: object) -> Batch:
         """Refuses an index; see `ParquetDataset`.
@@ -475,10 +480,11 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
     """Refuses sources whose tensors differ, or that count others.
 
     Raises:
-        ValueError: naming all differences, up to some number.
+        ValueError: naming all differences, up to some number, and what makes one of both.
     """
     (first_name, first), *others = datasets.items()
     unlike: list[str] = []
+    ways: dict[str, None] = {}
     for name, dataset in others:
         counted, of_first = dataset._spec.counted, first._spec.counted
         if counted != of_first:
@@ -491,25 +497,58 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
             if key not in its or key not in own:
                 there, lacking = (first_name, name) if key in own else (name, first_name)
                 unlike.append(f"{key!r} is in {there!r}, and not in {lacking!r}")
+                if (own.get(key) or its[key]).kind not in ("mask", "length"):  # these follow another one
+                    ways["columns=[...] of each, with that tensor or without it"] = None
             elif _form(own[key]) != _form(its[key]):
                 unlike.append(
                     f"{key!r} is {_form(own[key])} in {first_name!r}, and {_form(its[key])} in {name!r}"
                 )
+                ways[_way_to_one_form(own[key], its[key], of_first == Packed.counted)] = None
             elif own[key].is_stacked and own[key].columns != its[key].columns:
                 _check_stacked(key, (first_name, own[key].columns), (name, its[key].columns))
-        codes = first.dictionaries
-        unlike += [
-            f"the codes of {key!r} mean other values in {first_name!r} than in {name!r}: fix them, as "
-            ".codes(values=[...])"
-            for key, values in dataset.dictionaries.items()
-            if key in codes and codes[key] != values
-        ]
+        codes, of_others = first.dictionaries, (_codes_of_others(first), _codes_of_others(dataset))
+        for key, values in dataset.dictionaries.items():
+            if key in codes and codes[key] != values:
+                unlike.append(f"the codes of {key!r} mean other values in {first_name!r} than in {name!r}")
+                if _form(own[key]) == _form(its[key]):
+                    ways[".codes(values=[...]) of each, with the same values"] = None
+            elif len(found := {each[key] for each in of_others if key in each}) > 1:
+                given = " and ".join(map(str, sorted(found)))
+                unlike.append(f"the code of values of {key!r} that .codes() does not name is {given}")
+                ways["the same unknown= of each"] = None
     if unlike:
         more = f"; and {len(unlike) - _MOST_NAMED} more" if len(unlike) > _MOST_NAMED else ""
         raise ValueError(
-            f"the sources of a Mixture must have the same tensors: {'; '.join(unlike[:_MOST_NAMED])}{more}. "
-            "Say it by columns=[...] of each, as fr.col(name).cast(...)"
+            f"the sources of a Mixture must have the same tensors: {'; '.join(unlike[:_MOST_NAMED])}{more}: "
+            f"write {'; '.join(ways)}"
         )
+
+
+def _codes_of_others(dataset: RowsDataset) -> dict[str, int]:
+    """The code of all values that `.codes()` does not name, by the names of the tensors that have one."""
+    rules = {column.text: column.rules.codes for column in dataset._spec.columns.expressions}
+    codes = {name: rules.get(field.expression or "") for name, field in dataset.schema.items()}
+    return {name: said[1] for name, said in codes.items() if said is not None and said[1] is not None}
+
+
+def _way_to_one_form(one: Field, other: Field, are_sequences: bool) -> str:
+    """What to write of sources, one of whose tensors has two forms."""
+    form, its = _form(one), _form(other)
+    if are_sequences and one.width != other.width:
+        return "the same length= of each fr.Packed"
+    if one.is_stacked and other.is_stacked and one.width != other.width:
+        return "as many columns in each fr.stack"
+    if one.is_masked != other.is_masked:
+        return "fr.col(name).mask_null() of each, or fr.col(name).fill_null(value)"
+    if any(unit in form or unit in its for unit in ("hash1[", "dictionary[")):
+        return "the same .hash(buckets) of each, or .codes(values=[...]) with the same values"
+    if (one.unit or "").startswith(_TIMES) and (other.unit or "").startswith(_TIMES):
+        return "files whose times have one unit, as .cast() leaves it as it is, or columns=['*', '!name']"
+    if one.kind != other.kind and "string" in one.kind + other.kind:
+        return "columns=['*', '!name'] of each, since texts and numbers make no tensor together"
+    if one.shape != other.shape:
+        return "fr.col(name).pad(length) of each, with the same length, where both are lists"
+    return "fr.col(name).cast(dtype) in columns=[...] of each, with the same dtype"
 
 
 def _check_stacked(key: str, one: tuple[str, tuple[str, ...]], other: tuple[str, tuple[str, ...]]) -> None:

@@ -85,6 +85,132 @@ def test_all_differences_between_the_sources_tensors_are_in_one_error(root: Path
         assert words in str(caught.value)
 
 
+FORMS = {
+    "number": ["n"],
+    "another number": [fr.col("n").cast(torch.float32)],
+    "codes": [fr.col("s").codes(["a", "b"]).alias("n")],
+    "other codes": [fr.col("s").codes(["b", "a"]).alias("n")],
+    "more codes": [fr.col("s").codes(["a", "b", "c"]).alias("n")],
+    "codes, 2 for others": [fr.col("s").codes(["a", "b"], unknown=2).alias("n")],
+    "codes, 7 for others": [fr.col("s").codes(["a", "b"], unknown=7).alias("n")],
+    "hash": [fr.col("s").hash(10).alias("n")],
+    "text": [fr.col("s").alias("n")],
+    "padded to 2": [fr.col("l").pad(2).alias("n")],
+    "padded to 3": [fr.col("l").pad(3).alias("n")],
+    "masked": [fr.col("n").mask_null()],
+    "time": [fr.col("ms").alias("n")],
+    "another time": [fr.col("us").alias("n")],
+    "stacked": [fr.stack("n", name="n")],
+    "more stacked": [fr.stack("n", "m", name="n")],
+    "other": ["m"],
+}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "way", "mended"),
+    [
+        ("number", "another number", r"write fr.col\(name\).cast\(dtype\) in columns", "another number"),
+        ("codes", "other codes", r"write .codes\(values=\[...\]\) of each, with the same values$", "codes"),
+        ("codes", "more codes", r"write the same .hash\(buckets\) of each, or .codes\(values", "codes"),
+        ("codes", "hash", r"write the same .hash\(buckets\) of each, or .codes\(values", "hash"),
+        (
+            "codes, 2 for others",
+            "codes, 7 for others",
+            "is 2 and 7: write the same unknown= of each$",
+            "codes",
+        ),
+        ("number", "text", r"write columns=\['\*', '!name'\] of each, since texts and numbers", None),
+        (
+            "padded to 2",
+            "padded to 3",
+            r"write fr.col\(name\).pad\(length\) of each, with the",
+            "padded to 3",
+        ),
+        (
+            "number",
+            "masked",
+            r"write fr.col\(name\).mask_null\(\) of each, or fr.col\([a-z]*\).fill",
+            "masked",
+        ),
+        ("time", "another time", "write files whose times have one unit", None),
+        ("stacked", "more stacked", "write as many columns in each fr.stack$", "stacked"),
+        ("number", "other", r"write columns=\[...\] of each, with that tensor or without it$", "other"),
+    ],
+)
+def test_each_difference_between_tensors_has_a_way_to_mend_it(
+    tmp_path: Path, one: str, other: str, way: str, mended: str | None
+) -> None:
+    times = {unit: pa.array([0] * 8, pa.timestamp(unit)) for unit in ("ms", "us")}
+    columns: dict[str, Any] = {"n": [1] * 8, "m": [1] * 8, "s": ["a", "b"] * 4, "l": [[1, 2]] * 8, **times}
+    for name in ("web", "code"):
+        pq.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
+
+    def mixed(web: str, code: str) -> fr.Mixture:
+        sources = {
+            name: (fr.ParquetDataset(tmp_path / f"{name}.parquet", columns=FORMS[form]), 1)
+            for name, form in (("web", web), ("code", code))
+        }
+        return fr.Mixture(sources, batch_size=4, world=(0, 1))
+
+    with pytest.raises(ValueError, match=f"must have the same tensors: .*{way}"):
+        mixed(one, other)
+    if mended is not None:
+        mixed(mended, mended).peek()
+
+
+def test_sequences_of_other_lengths_are_packed_to_one(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"l": [[1, 2]] * 80}), tmp_path / "a.parquet")
+
+    def mixed(*lengths: int) -> fr.Mixture:
+        sources = {
+            str(number): (fr.ParquetDataset(tmp_path, unit=fr.Packed("l", length=length)), 1)
+            for number, length in enumerate(lengths)
+        }
+        return fr.Mixture(sources, batch_size=2, world=(0, 1))
+
+    with pytest.raises(
+        ValueError, match=r"'l' is int64 \[B, 4\] in '0', .*: write the same length= of each fr"
+    ):
+        mixed(4, 8)
+    mixed(8, 8).peek()
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"stop": 50}, r"50 rows of 2 sources: .*\. stop=50 counts rows: write 3200 for 50 batches$"),
+        (
+            {"stages": [(5, {"web": 1})]},
+            r"5 rows of 2 sources: .*\. stages=\[\(5, \.\.\.\)\] counts rows: write 320 for 5 batches$",
+        ),
+        (
+            {"stages": [(320, {"web": 1})], "stop": 1},
+            r"1 rows of a pass after the stages: .*\. stop=1 counts rows: write 64 for 1 batch$",
+        ),
+    ],
+)
+def test_a_stop_in_steps_is_told_in_rows(tmp_path: Path, how: dict[str, Any], words: str) -> None:
+    pq.write_table(pa.table({"n": range(400)}), tmp_path / "a.parquet")
+    sources = {"web": (fr.ParquetDataset(tmp_path), 1), "code": (fr.ParquetDataset(tmp_path), 1)}
+    with pytest.raises(ValueError, match=words):
+        fr.Mixture(sources, batch_size=64, world=(0, 1), **how)
+
+
+def test_a_stage_that_makes_no_batch_is_named(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"n": range(400)}), tmp_path / "a.parquet")
+    mixed = fr.Mixture(
+        {"web": (fr.ParquetDataset(tmp_path), 1)},
+        stages=[(64, {"web": 1}), (5, {"web": 1})],
+        batch_size=64,
+        world=(0, 1),
+    )
+    assert sum(1 for _ in mixed) == 1
+    with pytest.warns(
+        UserWarning, match=r"the 5 rows that were left of stages\[1\] do not make a global batch"
+    ):
+        assert list(mixed) == []
+
+
 def test_a_state_of_other_data_is_refused_by_the_sources_name(root: Path, tmp_path: Path) -> None:
     made = mixture(root, {"web": 1, "code": 1})
     state = next(iter(made)).state_dict()

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch.utils.data import (
+    ChainDataset,
     DataLoader,
     DistributedSampler,
     RandomSampler,
@@ -107,6 +108,18 @@ def test_a_worker_whose_error_was_caught_never_loses_its_batches_silently(
     refused(again, f"step {step} of mine")
     del iterator, again
     assert [batch.step for batch in loader_of(dataset, 2)] == list(range(step, STEPS))
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_datasets_that_workers_read_one_after_another_are_named_as_the_cause(
+    data: Dataset, num_workers: int
+) -> None:
+    chain = ChainDataset([make(data), make(data)])
+    loader: Any = DataLoader(chain, batch_size=None, num_workers=num_workers, multiprocessing_context="fork")
+    iterator = iter(loader)
+    for _ in range(STEPS):
+        next(iterator)
+    refused(iterator, r"datasets one after another, as a ChainDataset does: write fr\.ParquetDataset\(\[path")
 
 
 def with_lock(batch: fr.Batch) -> dict[str, Any]:

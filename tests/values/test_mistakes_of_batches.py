@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch.utils.data import ChainDataset
 
 import fastresume as fr
 from fastresume.sources import Segment
@@ -413,7 +414,12 @@ def test_calls_of_loaders_and_cursors_say_what_to_write(
             ),
             (lambda: from_offsets(offsets, 3), TypeError, "one ParquetDataset, found 3: "),
             (
-                lambda: fr.Loader(dataset + dataset),
+                lambda: dataset + mixture,
+                TypeError,
+                r"a ParquetDataset can't be added to Mixture.*: write .*\[path, other\].*fr\.Mixture",
+            ),
+            (
+                lambda: fr.Loader(ChainDataset([dataset, dataset])),
                 TypeError,
                 r"found ChainDataset: .*\[path, other\].*fr\.Mixture",
             ),  # type: ignore[arg-type]

@@ -357,15 +357,23 @@ class MixtureSpec(ReadSpec):
 
     def dropped_text(self, planned: _core.Pass) -> str:
         """The message when a pass ends with places that make no batch."""
+        of = f"stages[{planned.epoch}]" if planned.epoch < len(self.blends) - 1 else "it"
         return (
-            f"the pass ends here: the {planned.rest} rows that were left of it do not make a global batch of "
-            f"{self.global_batch_size}; they go back to their sources, and come first in the next pass"
+            f"the pass ends here: the {planned.rest} rows that were left of {of} do not make a global batch "
+            f"of {self.global_batch_size}; they go back to their sources, and come first in the next pass"
         )
 
-    def no_batch_text(self, rows: str) -> str:
-        """The message that a pass has no batch, of `rows` in words."""
-        found, (blend, core) = super().no_batch_text(rows), self.last
-        if blend.stop != "first" or len(self.blends) > 1 or len(self.sources) == 1:
+    def no_batch_text(self, rows: str, number: int = 0) -> str:
+        """The message that the pass of this number has no batch, of `rows` in words."""
+        found, (blend, core) = super().no_batch_text(rows), self.each_blend[number]
+        if isinstance(blend.stop, int):
+            is_stage = number < len(self.blends) - 1
+            asked = f"stages=[({blend.stop}, ...)]" if is_stage else f"stop={blend.stop}"
+            return (
+                f"{found}. {asked} counts rows: write {blend.stop * self.global_batch_size} for "
+                f"{plural(blend.stop, 'batch', 'batches')}"
+            )
+        if blend.stop != "first" or len(blend.weights) == 1:
             return found
         shares, given = blend.shares(core.weights), self.rows_of_sources
         first = min(shares, key=lambda name: given[name] / shares[name])

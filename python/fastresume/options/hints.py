@@ -405,3 +405,9 @@ EXAMPLES = {
 
 SEVERAL = {"ParquetDataset": "a list of paths", "ArrowDataset": "a list of tables or paths"}
 """What to write where a second argument is one more of the first."""
+
+SEVERAL_DATASETS = (
+    "write fr.ParquetDataset([path, other]) for rows one after another, or fr.Mixture({name: (dataset, "
+    "weight), ...}, batch_size=n)"
+)
+"""What to write instead of torch's ways to join datasets."""

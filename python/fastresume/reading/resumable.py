@@ -18,7 +18,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.options.attributes import METHODS_OF_DATASETS
 from fastresume.options.checks import one_of, quoted
-from fastresume.options.hints import ANYWHERE
+from fastresume.options.hints import ANYWHERE, SEVERAL_DATASETS
 from fastresume.options.tail import TailOfPass
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import World
@@ -395,6 +395,14 @@ class ResumableDataset(IterableDataset[Batch]):
             "rows=fr.Split(0.0, 0.9) and rows=fr.Split(0.9, 1.0) for a split of the rows (instead of "
             "random_split and Subset), read_rows([...]) for single rows, batch_at(epoch=, step=) for a batch"
         )
+
+    def __add__(self, other: object) -> NoReturn:
+        """Refused: torch would chain them, and a state of one of them is none of both.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"a {type(self).__name__} can't be added to {quoted(other)}: {SEVERAL_DATASETS}")
 
     def __contains__(self, name: object) -> NoReturn:
         """Refused: it would draw a whole pass.

@@ -152,7 +152,8 @@ def _check_iterator(iterator: object, ticket: Ticket) -> None:
     if due != ticket.place:
         raise _core.FastresumeError(
             f"batch {ticket.place} of this DataLoader iterator came out where batch {due} was due: the error "
-            "of a worker was caught, and its batches are lost, or several threads are in next() of it. To "
-            "continue after the last batch, call dataset.load_state_dict(batch.state_dict()) and iter() on "
-            "the DataLoader, or use fastresume.Loader"
+            "of a worker was caught, and its batches are lost; or several threads are in next() of it; or "
+            "it reads datasets one after another, as a ChainDataset does: write fr.ParquetDataset([path, "
+            "other]). To continue after the last batch, call dataset.load_state_dict(batch.state_dict()) and "
+            "iter() on the DataLoader, or use fastresume.Loader"
         )
