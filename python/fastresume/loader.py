@@ -17,8 +17,10 @@ from torch.utils.data import ChainDataset, ConcatDataset, get_worker_info
 
 import fastresume._core as _core
 from fastresume.agreement import same_state
+from fastresume.amounts import plural
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
+from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_LOADERS
 from fastresume.options.checks import at_least, is_table, positive, quoted
 from fastresume.options.hints import OF_LOADER, SEVERAL_DATASETS
@@ -42,6 +44,9 @@ PREFETCH_BYTES = 256 << 20
 
 MOST_THREADS = 1024
 """A loader takes no more threads or workers: each has memory of its own."""
+
+_MOST_BATCHES = 64
+"""A number of bytes ahead up to this one was meant as a number of batches."""
 
 _AHEAD = 2
 """The batches that each worker makes ahead if no bytes are given."""
@@ -143,6 +148,12 @@ class Loader:
         self.prefetch_bytes = (
             PREFETCH_BYTES if prefetch_bytes is None else at_least(1, "prefetch_bytes", prefetch_bytes)
         )
+        if self.prefetch_bytes <= _MOST_BATCHES < self._spec.batch_bytes:
+            batches, size = self.prefetch_bytes, self._spec.batch_bytes
+            warn(
+                f"prefetch_bytes={batches} counts bytes, and a batch has about {size}: write prefetch_bytes="
+                f"{batches * size} for {plural(batches, 'batch', 'batches')} ahead, or leave it out"
+            )
         found = device_of(device)
         self._device = None if found is None else Device(found, static)
         if static:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
 from fastresume.amounts import in_units
 from fastresume.buffers import row_count
-from fastresume.messages import warn
+from fastresume.messages import bounded, warn
 from fastresume.options.attributes import METHODS_OF_PLANS
 from fastresume.options.unknown import refuse_attribute
 from fastresume.reading.spec import ReadSpec
@@ -131,6 +131,36 @@ class Plan:
         def __getattr__(self, name):
             """Says what to write for what there is not."""
             refuse_attribute(self, name, "a Plan", METHODS_OF_PLANS)
+
+    def __getitem__(self, name: str) -> Any:
+        """One of them by its name.
+
+        Raises:
+            KeyError: if there is none of that name.
+
+        Examples:
+            >>> dataset.plan()["steps"]
+            3
+        """
+        if name not in self.keys():
+            raise KeyError(bounded(f"a plan has no {name!r}; there are: {', '.join(self.keys())}"))
+        return getattr(self, name)
+
+    def keys(self) -> tuple[str, ...]:
+        """The names of all that it says, so that `dict(plan)` is `plan.as_dict()`."""
+        return tuple(field.name for field in fields(self))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it by name, as plain values: for a log, or `json.dumps`.
+
+        Examples:
+            >>> dataset.plan().as_dict()["steps"]
+            3
+        """
+        return asdict(self)
 
     def __repr__(self) -> str:
         workers = f" x {self.workers} workers" if self.workers else ""

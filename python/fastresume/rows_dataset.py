@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, Self
@@ -338,6 +339,9 @@ class RowsDataset(FilesDataset):
 
 class _Dictionaries(dict[str, list[str] | list[bytes]]):
     """By its name, the values of each tensor of codes."""
+
+    def __reduce__(self) -> tuple[type[OrderedDict[str, Any]], tuple[list[Any]]]:
+        return OrderedDict, (list(self.items()),)  # which torch.load reads by its default
 
     def __missing__(self, name: object) -> NoReturn:
         column = quoted(name)

@@ -266,6 +266,10 @@ def test_sigterm_keeps_the_rounds_that_were_whole_of_packing_too(
         (["--mix", "DOCUMENTS:1"], "tokens: --mix compares numbers without nulls, found list<"),
         (["DOCUMENTS", "--pack", "tokens", "--columns", "tokens"], "leave out --columns"),
         (["DOCUMENTS", "--pack", "words"], "no column matches 'words'; there are tokens"),
+        (
+            ["DOCUMENTS", "--pack", "tokens:2k"],
+            "there are tokens; a length is digits alone, as --pack tokens:2",
+        ),
         (["SOURCE", "--pack", "x"], "--pack x: expected lists of integers, found float"),
     ],
 )

@@ -19,7 +19,9 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     table = {"tokens": [[1, 2], [3]], "labels": [[1, 2], [3, 4]], "gap": [[1, None], [2]], "big": [5, 2]}
     pq.write_table(pa.table(table), other)
     negative = tmp_path / "negative.parquet"
-    pq.write_table(pa.table({"tokens": [[1], [2]], "big": [5, -2], "none": [None, 1]}), negative)
+    pq.write_table(
+        pa.table({"tokens": [[1], [2]], "big": [5, -2], "none": [None, 1], "text": ["a", "b"]}), negative
+    )
     cases: list[tuple[Any, Any, type[Exception], str]] = [
         (
             directory,
@@ -28,6 +30,8 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
             "takes columns of lists of values, found for 'cost'",
         ),
         (directory, fr.Packed("none", length=2), fr.DataError, "'none'"),
+        (negative, fr.Packed("text", length=2), fr.DataError, "found for 'text': texts: tokenize them first"),
+        (negative, fr.Bins("text", cost=2), fr.DataError, "list or an integer, found texts: tokenize them f"),
         (
             other,
             fr.Packed("tokens", "labels", length=2),

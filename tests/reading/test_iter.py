@@ -245,6 +245,16 @@ def test_stats_count_what_was_delivered(small_dataset: Dataset) -> None:
     assert stats.wait_seconds > 0
 
 
+def test_bytes_ahead_that_were_meant_as_batches_are_told(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset)
+    size = dataset._spec.batch_bytes
+    with pytest.warns(
+        UserWarning, match=f"a batch has about {size}: write prefetch_bytes={2 * size} for 2 b"
+    ):
+        fr.Loader(dataset, prefetch_bytes=2)
+    fr.Loader(dataset, prefetch_bytes=2 * size)
+
+
 @each_of(
     ("arguments", "error", "message"),
     [

@@ -146,7 +146,11 @@ def test_files_that_do_not_come_behind_are_refused_by_name(tmp_path: Path) -> No
     ):
         opened(tmp_path).load_state_dict(state)
     old = tmp_path / "day=05"
-    listed = fr.ParquetDataset([[old], [new]], batch_size=4, tail="pad", on_change="append", world=(0, 1))
+    how: dict[str, Any] = {"batch_size": 4, "tail": "pad", "on_change": "append", "world": (0, 1)}
+    listed = fr.ParquetDataset([[old], [new]], **how)
+    assert fr.ParquetDataset([[old], [], [new], []], **how).files == listed.files  # days without files
+    with pytest.raises(ValueError, match="no path is given"):
+        fr.ParquetDataset([[], []], **how)
     listed.load_state_dict(state)
     assert [Path(path).parent.name for path in listed.files] == ["day=05", "day=03"]
     assert sorted(row for batch in listed for row in batch["id"][batch.valid].tolist()) == list(range(8, 30))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import time
 from fractions import Fraction
 from pathlib import Path
@@ -287,6 +288,18 @@ def test_scores_that_are_not_of_each_row_are_refused(small_dataset: Dataset, val
 def test_a_score_that_is_no_mapping_is_refused(small_dataset: Dataset, scored: Any) -> None:
     with pytest.raises(TypeError, match="score must return a mapping of names"):
         Evaluator(held_out(small_dataset, 8), lambda _model, _batch: scored).run(None)
+
+
+def test_a_score_that_fails_has_a_note_of_its_call_and_its_batch(small_dataset: Dataset) -> None:
+    def scored(batch: fr.Batch) -> dict[str, Any]:
+        return {"loss": losses(batch)}
+
+    with pytest.raises(TypeError, match=r"takes 1 positional argument but 2 were given") as caught:
+        Evaluator(held_out(small_dataset, 8), scored).run(None)  # type: ignore[arg-type]  # a common mistake
+    (note,) = caught.value.__notes__
+    assert re.search(
+        r"scored, which is called as score\(model, batch\), on the batch of step 0, rank 0: 8", note
+    )
 
 
 def test_metrics_that_are_none_or_get_nothing_are_refused(small_dataset: Dataset) -> None:

@@ -243,6 +243,8 @@ def test_values_of_paths_have_codes(tmp_path: Path) -> None:
         pq.write_table(pa.table({"row": [1, 2]}), tmp_path / f"region={region}/a.parquet")
     dataset = fr.ParquetDataset(tmp_path, batch_size=4, columns=fr.col("region").from_path().codes())
     assert dataset.dictionaries == {"region": ["eu", "us"]}
+    torch.save(dataset.dictionaries, tmp_path / "vocabulary.pt")
+    assert torch.load(tmp_path / "vocabulary.pt") == {"region": ["eu", "us"]}
     (batch,) = dataset
     assert batch["region"].tolist() == [0, 0, 1, 1]
 
@@ -251,7 +253,13 @@ def test_values_of_paths_have_codes(tmp_path: Path) -> None:
     ("make_", "error", "said"),
     [
         (lambda: fr.col("x").codes("ab"), TypeError, "takes a list of values, found 'ab'"),
-        (lambda: fr.col("x").codes([1]), TypeError, "must be a string or bytes, found 1"),
+        (lambda: fr.col("x").codes([1]), TypeError, r"found \[1\]: integers are codes themselves, which"),
+        (
+            lambda: fr.col("x").codes(pa.array([1, 2])),
+            TypeError,
+            r"texts or bytes, found .*: integers are codes",
+        ),
+        (lambda: fr.col("x").codes([1.5]), TypeError, "must be a string or bytes, found 1.5"),
         (lambda: fr.col("x").codes(["a", "b", "a"]), ValueError, "names the value 'a' twice"),
         (lambda: fr.col("x").codes(unknown=3), ValueError, "unknown= is for values that are named"),
         (

@@ -83,6 +83,42 @@ def test_statistics_are_a_mapping_and_name_what_there_is(rows: Callable[..., fr.
         stats["zzz"]
 
 
+def test_a_plan_is_a_mapping_and_names_what_there_is(rows: Callable[..., fr.ParquetDataset]) -> None:
+    for dataset in (rows(), rows(shuffle=True), fr.Mixture({"a": (rows(), 1)}, batch_size=2, world=(0, 1))):
+        plan = dataset.plan()
+        assert dict(plan) == {**plan} == plan.as_dict()
+        assert plan["steps"] == plan.steps == json.loads(json.dumps(plan.as_dict()))["steps"]
+        assert list(plan) == list(plan.as_dict())
+    with pytest.raises(KeyError, match="a plan has no 'zzz'; there are: epoch, order"):
+        plan["zzz"]
+    with pytest.raises(AttributeError, match=r"a Plan has no attribute 'items': write \.as_dict\(\)"):
+        plan.items()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_copy_of_live_statistics_stays_as_it_was(
+    rows: Callable[..., fr.ParquetDataset], num_workers: int, tmp_path: Path
+) -> None:
+    loader = fr.Loader(rows(), num_workers=num_workers)
+    iterator = iter(loader)
+    next(iterator)
+    stats = loader.stats()
+    torch.save({"stats": stats}, tmp_path / "stats.pt")
+    made = [copy.copy(stats), copy.deepcopy(stats), pickle.loads(pickle.dumps(stats))]
+    made += [torch.load(tmp_path / "stats.pt")["stats"], copy.copy(made[0])]
+    next(iterator)
+    assert stats.batches == stats["batches"] == 2
+    for one in made:
+        assert isinstance(one, fr.Stats)
+        assert one.batches == one["batches"] == one.as_dict()["batches"] == 1
+        assert repr(one).startswith("Stats(batches=1, rows=5")
+        with pytest.raises(AttributeError, match=r"a Stats has no attribute 'items': write \.as_dict\(\)"):
+            one.items()
+    with pytest.raises(KeyError, match="no statistic 'zzz'"):
+        made[0]["zzz"]
+    loader.close()
+
+
 def test_rows_that_are_none_are_refused_when_they_are_made() -> None:
     inner = jagged()
     each_refused(

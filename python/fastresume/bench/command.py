@@ -167,7 +167,12 @@ def _task(given: argparse.Namespace, job: Job) -> tuple[Survey, Task]:
         sources = [(_quick_paths(paths, options, most_bytes), weight) for paths, weight in sources]
     every = [path for paths, _ in sources for path in paths]
     column, length = given.pack or ("", 0)
-    found = survey(every, [column] if given.pack else given.columns, options)
+    try:
+        found = survey(every, [column] if given.pack else given.columns, options)
+    except ValueError as error:
+        if not column.rpartition(":")[0]:
+            raise
+        raise ValueError(f"{error}; a length is digits alone, as --pack tokens:2048") from None
     size = given.batch_size or (SEQUENCES if job == "pack" else ROWS)
     if job == "mix":
         found = mixable(found, given.columns)

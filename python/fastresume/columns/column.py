@@ -6,6 +6,7 @@ from collections.abc import Iterable, KeysView, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from decimal import Decimal
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from fastresume.columns.refusals import Refusals, checked_name, checked_names, listed
@@ -19,7 +20,7 @@ from fastresume.filter.condition import (
     Not,
     literal,
 )
-from fastresume.options.checks import at_least, integer, number, one_of, quoted, text_or_bytes
+from fastresume.options.checks import at_least, integer, number, of_arrow, one_of, quoted, text_or_bytes
 from fastresume.options.unknown import takes_no_other
 
 if TYPE_CHECKING:
@@ -267,6 +268,12 @@ class Column(Refusals):
                 raise TypeError(
                     f"{self._shown}.codes takes a list of values, found a {type(values).__name__}: {way}; "
                     f"write {self._shown}.codes({made})"
+                )
+            values = list(values)
+            if any(isinstance(of_arrow(value), Integral) for value in values):
+                raise TypeError(
+                    f"{self._shown}.codes takes texts or bytes, found {quoted(values)}: integers are codes "
+                    "themselves, which dataset.map(function) may count from 0; .hash(buckets) takes any"
                 )
             named = tuple(text_or_bytes(f"a value of {self._shown}.codes", value) for value in values)
             if len(set(named)) < len(named):

@@ -120,17 +120,20 @@ METHODS_OF_SCHEMAS = {
     **dict.fromkeys(("to_arrow", "to_pyarrow", "arrow_schema"), "batch.to_arrow().schema"),
 }
 
-METHODS_OF_STATS = dict.fromkeys(
-    ("items", "values", "to_dict", "asdict", "_asdict"), ".as_dict(), or dict(stats)"
+OF_MAPPINGS = dict.fromkeys(
+    ("items", "values", "get", "to_dict", "asdict", "_asdict"), ".as_dict(), which is a dict"
 )
 
+METHODS_OF_STATS = {**OF_MAPPINGS, **dict.fromkeys(("to_json", "json"), "json.dumps(stats.as_dict())")}
+
 METHODS_OF_PLANS = {
+    **OF_MAPPINGS,
+    **dict.fromkeys(("to_json", "json"), "json.dumps(plan.as_dict())"),
     **dict.fromkeys(
         ("memory", "bytes", "memory_bytes", "peak_memory"), ".bytes_per_rank and .bytes_per_thread"
     ),
     **dict.fromkeys(("num_rows", "total_rows"), ".remaining_rows"),
     **dict.fromkeys(("batches", "num_batches", "num_steps", "steps_per_epoch"), ".steps"),
-    **dict.fromkeys(("to_dict", "as_dict", "asdict"), "dataclasses.asdict(plan)"),
 }
 
 METHODS_OF_CURSORS = {

@@ -168,6 +168,8 @@ def nearest(number: int, divisor: int) -> str:
 def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) -> list[list[str]]:
     """The paths of each generation, as strings: of a list of lists one each, else one alone.
 
+    A day without files makes no generation.
+
     Raises:
         TypeError: if some entries are lists and others paths; if it is a table in memory.
     """
@@ -188,7 +190,7 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
             "paths must be paths, or lists of paths (generations, one after another), found both: "
             f"{quoted(paths)}"
         )
-    return [path_list(cast("Sequence[Path]", entry)) for entry in entries]
+    return [path_list(cast("Sequence[Path]", entry)) for entry in entries if entry] or [[]]
 
 
 def is_table(value: object) -> bool:

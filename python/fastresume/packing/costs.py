@@ -15,6 +15,9 @@ from fastresume.options.world import default_threads
 
 Costs = npt.NDArray[np.int64]
 
+TEXTS = "texts: tokenize them first, as docs/how-to/tokenize.md does"
+"""What is said of a column that has no tokens yet."""
+
 _AT_ONCE = 64
 """Costs of this many row groups are in memory at a time."""
 
@@ -57,8 +60,9 @@ def numbers_of(manifest: _core.Manifest, name: str) -> _core.Layout | None:
     if field.kind == "list":
         return None
     if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
+        found = f"{field.dtype} of shape {list(field.shape)}"
         raise _core.DataError(
-            f"column '{name}': a row costs the length of a list or an integer, found {field.dtype} of shape "
-            f"{list(field.shape)}"
+            f"column '{name}': a row costs the length of a list or an integer, found "
+            f"{TEXTS if field.kind == 'string' else found}"
         )
     return layout

@@ -24,6 +24,7 @@ from fastresume.options.rows import OrderChoice
 from fastresume.options.units import Packed, Unit
 from fastresume.packing.bins_table import BinsTable
 from fastresume.packing.content import held_by, total, with_proof
+from fastresume.packing.costs import TEXTS
 from fastresume.packing.index import index_of
 from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.reading.files_spec import FilesSpec
@@ -337,7 +338,9 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
                 found = f"no tensor of that name, but {renamed[0]!r} of it: write that name in fr.Packed"
             if any(sign in name for sign in "*?[!"):
                 found = f"a pattern: it takes names, as fr.Packed('tokens', length={unit.length})"
-            if own is not None:
+            if own is not None and own.kind == "string":
+                found = TEXTS
+            elif own is not None:
                 instead = "" if own.size is None else ": leave out what gives its rows one length"
                 found = f"{own.dtype} of shape {list(own.shape)}{instead}"
             raise _core.DataError(f"fr.Packed takes columns of lists of values, found for '{name}': {found}")

@@ -13,9 +13,9 @@ Transform = Callable[[Batch], Mapping[str, Any]]
 """A function of a batch that returns a batch, or a mapping of names to values."""
 
 
-def name_of(transform: Transform) -> str:
-    """The name of a transform, as its users know it."""
-    name: str = getattr(transform, "__qualname__", type(transform).__qualname__)
+def name_of(function: Callable[..., Any]) -> str:
+    """The name of a user's function, as its users know it."""
+    name: str = getattr(function, "__qualname__", type(function).__qualname__)
     return name
 
 

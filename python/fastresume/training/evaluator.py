@@ -15,6 +15,7 @@ from fastresume.batch.batch import Batch
 from fastresume.options.checks import at_least, integer, positive, quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World
+from fastresume.reading.map_function import name_of
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.rng import untouched
 from fastresume.training.agreement import Agreement
@@ -151,7 +152,14 @@ class Evaluator:
         names: dict[str, None] | None = None
         for batch in batches:
             valid = batch.valid
-            scored = self._score(model, batch)
+            try:
+                scored = self._score(model, batch)
+            except Exception as error:
+                error.add_note(
+                    f"raised by {name_of(self._score)}, which is called as score(model, batch), on the batch "
+                    f"of step {batch.step}, rank {self._agreement.rank}: {batch.num_rows} rows"
+                )
+                raise
             if not isinstance(scored, Mapping):
                 raise TypeError(
                     f"score must return a mapping of names to tensors, found {type(scored).__name__}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
 
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import row_count
@@ -36,6 +38,9 @@ class Counts(NamedTuple):
 @takes_no_other("fr.Stats", "stats")
 class Stats:
     """Statistics of a loader since it was made: a live object, always on, cheap to read.
+
+    A copy and a pickle of it stay as they were made: `copy.copy(loader.stats())` before a part of the loop
+    tells, after it, where the counts began.
 
     What is counted and timed is kept over the ends of passes. `epoch`, `step`, `progress` and `eta_seconds`
     are of the pass that the next batch belongs to: after a pass they tell of the next one, at its start.
@@ -254,6 +259,9 @@ class Stats:
         """
         return {name: getattr(self, name) for name in _NAMES}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return stats_of_values, (self.as_dict(),)
+
     def __repr__(self) -> str:
         parts = [f"batches={self.batches:,}, rows={self.rows:,}, bytes={self.bytes:,}"]
         if self.batches:
@@ -354,3 +362,29 @@ _NAMES = (
     "lag",
     "skipped",
 )
+
+
+class _StatsThen(Stats):
+    """The statistics of one moment."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def _queued(self) -> tuple[int, int]:
+        return self._values["queued_batches"], self._values["queued_bytes"]
+
+
+def _value_then(name: str) -> property:
+    return property(lambda self: self._values[name])
+
+
+for _name in _NAMES:
+    setattr(_StatsThen, _name, _value_then(_name))
+
+
+def stats_of_values(values: dict[str, Any]) -> Stats:
+    """The statistics of one moment by their names, which `torch.load` may call."""
+    return _StatsThen(values)
+
+
+torch.serialization.add_safe_globals([stats_of_values])
