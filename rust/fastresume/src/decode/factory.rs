@@ -11,8 +11,8 @@ use crate::decode::flat::byte_array::{ByteArrayDecoder, TextValues};
 use crate::decode::flat::byte_array_codes::{HashDecoder, HashedValues, Numbering};
 use crate::decode::flat::fixed_len::{FixedLenDecoder, FixedValues};
 use crate::decode::flat::given::GivenDecoder;
+use crate::decode::flat::number::NumberDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
-use crate::decode::flat::primitive::PrimitiveDecoder;
 use crate::decode::flat::split::{Pieces, SplitDecoder};
 use crate::decode::flat::validity::{ConstantDecoder, ValidityDecoder};
 use crate::decode::list::byte_array::ByteArrayLeaf;
@@ -20,8 +20,8 @@ use crate::decode::list::converted::ConvertedLeaf;
 use crate::decode::list::fixed_size::{FixedRows, FixedSizeDecoder};
 use crate::decode::list::grid::Grid;
 use crate::decode::list::nested::{ElementNulls, NestedDecoder};
+use crate::decode::list::number::NumberLeaf;
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::PrimitiveLeaf;
 use crate::decode::list::validity::{ListValidityDecoder, MarkLeaf, RowLevels};
 use crate::decode::numbers::Numbers;
 use crate::decode::open_file::{OpenFile, undeliverable, value_bytes};
@@ -102,7 +102,7 @@ impl OpenFile {
         }
         let converter = match form(column, &leaf)? {
             DecoderForm::Numbers(delivery) => {
-                return of_numbers!(delivery, |numbers| PrimitiveDecoder::new(pages, numbers));
+                return of_numbers!(delivery, |numbers| NumberDecoder::new(pages, numbers));
             }
             DecoderForm::Numbered(numbering) => return Ok(Box::new(HashDecoder::new(pages, numbering))),
             DecoderForm::Converted(converter) => converter,
@@ -165,7 +165,7 @@ impl OpenFile {
         let pages = FlatPages::new(self.pages(row_group, column.leaf, &leaf, buffers)?, levels, nulls);
         let delivery = NumberCast::lowered(number(column, &leaf)?, floor);
         let numbers: Numbers<u64, u32> = Numbers::new(delivery);
-        Ok(Box::new(PrimitiveDecoder::new(pages, numbers)))
+        Ok(Box::new(NumberDecoder::new(pages, numbers)))
     }
 
     /// The dictionary of one column of one row group, as plain values, and their number. `None` unless the
@@ -324,11 +324,11 @@ fn lists<'a>(
     let converter = match form(column, leaf)? {
         DecoderForm::Numbers(delivery) => {
             return of_numbers!(delivery, |numbers| {
-                NestedDecoder::new(pages, nulls, PrimitiveLeaf::new(numbers), sizes)
+                NestedDecoder::new(pages, nulls, NumberLeaf::new(numbers), sizes)
             });
         }
         DecoderForm::Numbered(numbering) => {
-            let numbers = PrimitiveLeaf::new(HashedValues::new(numbering));
+            let numbers = NumberLeaf::new(HashedValues::new(numbering));
             return Ok(Box::new(NestedDecoder::new(pages, nulls, numbers, sizes)));
         }
         DecoderForm::Converted(converter) => converter,

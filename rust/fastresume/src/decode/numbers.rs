@@ -5,8 +5,8 @@ use parquet::basic::Encoding;
 
 use crate::error::{Error, Result};
 use crate::format::encoding::bitmap::{Marks, WORD};
+use crate::format::encoding::number::{NumberValues, Word};
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::format::encoding::primitive::{PrimitiveValues, Word, look_up};
 use crate::format::metadata::size_estimate::PAGE_BYTES;
 use crate::memory::pool::Memory;
 use crate::memory::vectors::resize;
@@ -25,7 +25,7 @@ const DELIVERED_BYTES: u64 = PAGE_BYTES;
 
 /// Values whose pages hold `P`, delivered as `V`.
 pub struct Numbers<P, V> {
-    values: PrimitiveValues<P>,
+    values: NumberValues<P>,
     delivery: NumberCast,
     dictionary: DictionaryNumbers,
     /// Values of a step, before and after they are cast.
@@ -54,7 +54,7 @@ impl<P: Word, V: Pod> Numbers<P, V> {
     /// Values of pages that are not opened yet. `P` and `V` must have the widths of the delivery.
     pub fn new(delivery: NumberCast) -> Self {
         Self {
-            values: PrimitiveValues::new(delivery.stored().is_integer()),
+            values: NumberValues::new(delivery.stored().is_integer()),
             delivery,
             dictionary: DictionaryNumbers::default(),
             scratch: StepRoom(Vec::new()),
@@ -105,7 +105,7 @@ impl DictionaryNumbers {
     fn read<P: Word, V: Pod>(
         &mut self,
         delivery: &NumberCast,
-        values: &mut PrimitiveValues<P>,
+        values: &mut NumberValues<P>,
         page: Page<'_>,
         output: &mut [V],
     ) -> Result<bool> {
@@ -122,7 +122,7 @@ impl DictionaryNumbers {
             self.numbers = (!self.has_misfit).then_some(numbers);
         }
         let Some(numbers) = &self.numbers else { return Ok(false) };
-        look_up(indices, page.bytes, bytemuck::cast_slice(numbers.bytes()), output)?;
+        indices.look_up(page.bytes, bytemuck::cast_slice(numbers.bytes()), output)?;
         Ok(true)
     }
 }

@@ -16,8 +16,8 @@ use crate::decode::converter::{Conversion, Converter, RowShape};
 use crate::decode::decoder::{JaggedDecoder, JaggedRows, ScalarDecoder, Target};
 use crate::decode::flat::byte_array::ByteArrayDecoder;
 use crate::decode::flat::fixed_len::FixedLenDecoder;
+use crate::decode::flat::number::NumberDecoder;
 use crate::decode::flat::pages::{FlatLevels, FlatPages};
-use crate::decode::flat::primitive::PrimitiveDecoder;
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result, caught};
 use crate::format::metadata::column_chunk::{ColumnChunk, Encodings};
@@ -259,19 +259,19 @@ fn decoder<'a>(
     Ok(match choices.kind % 7 {
         0 => {
             let numbers: Numbers<u32, u32> = Numbers::new(delivery(Dtype::Int32, Dtype::Int32)?);
-            Box::new(PrimitiveDecoder::new(pages, numbers))
+            Box::new(NumberDecoder::new(pages, numbers))
         }
         1 => {
             let numbers: Numbers<u64, u64> = Numbers::new(delivery(Dtype::Int64, Dtype::Float64)?);
-            Box::new(PrimitiveDecoder::new(pages, numbers))
+            Box::new(NumberDecoder::new(pages, numbers))
         }
         2 => {
             let numbers: Numbers<u64, u64> = Numbers::new(delivery(Dtype::Float64, Dtype::Float64)?);
-            Box::new(PrimitiveDecoder::new(pages, numbers))
+            Box::new(NumberDecoder::new(pages, numbers))
         }
         3 => {
             let numbers: Numbers<u8, u8> = Numbers::new(delivery(Dtype::Bool, Dtype::Bool)?);
-            Box::new(PrimitiveDecoder::new(pages, numbers))
+            Box::new(NumberDecoder::new(pages, numbers))
         }
         4 => Box::new(fixed(pages, 5, Conversion::Copied, 1, 5)),
         _ => Box::new(fixed(pages, 12, Conversion::Instant(1), 8, 1)),

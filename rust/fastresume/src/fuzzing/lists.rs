@@ -9,8 +9,8 @@ use crate::decode::flat::byte_array::TextValues;
 use crate::decode::list::byte_array::ByteArrayLeaf;
 use crate::decode::list::grid::Grid;
 use crate::decode::list::nested::{ElementNulls, NestedDecoder};
+use crate::decode::list::number::NumberLeaf;
 use crate::decode::list::pages::{ListLevels, ListPages};
-use crate::decode::list::primitive::PrimitiveLeaf;
 use crate::decode::numbers::Numbers;
 use crate::error::{Error, Result};
 use crate::format::page::reader::Buffers;
@@ -72,7 +72,7 @@ fn decoder<'a>(
     let numbers: Numbers<u64, u64> = Numbers::new(delivery);
     let nulls = if choices.kind / 8 % 2 == 1 { Nulls::Filled(FILL) } else { Nulls::Masked };
     let nulls = ElementNulls { nulls, marks_elements: false };
-    Ok(Box::new(NestedDecoder::new(pages, nulls, PrimitiveLeaf::new(numbers), Vec::new())))
+    Ok(Box::new(NestedDecoder::new(pages, nulls, NumberLeaf::new(numbers), Vec::new())))
 }
 
 /// The number of nested lists.

@@ -5,8 +5,8 @@ use parquet::data_type::{AsBytes, BoolType, DataType, FixedLenByteArrayType, Int
 
 use super::choices::{Choices, Steps};
 use super::oracle::{self, OnePage};
+use crate::format::encoding::number::{NumberValues, Word};
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::format::encoding::primitive::{PrimitiveValues, Word};
 use crate::memory::pool::Memory;
 
 /// PLAIN numbers of 2, 4 or 8 bytes.
@@ -63,7 +63,7 @@ fn compare<P: Word + PartialEq, T: DataType>(
 ) {
     let mut dictionary = Memory::default();
     let opened = || {
-        let mut values = PrimitiveValues::<P>::new(size_of::<P>() >= 4);
+        let mut values = NumberValues::<P>::new(size_of::<P>() >= 4);
         if let Some((bytes, count)) = page.dictionary {
             values.open_dictionary(bytes, count)?;
         }

@@ -6,14 +6,13 @@ use parquet::basic::Encoding;
 
 use crate::decode::decoder::{ScalarDecoder, Target, Wanted};
 use crate::decode::flat::byte_array::TextValues;
+use crate::decode::flat::number::fill;
 use crate::decode::flat::pages::FlatPages;
-use crate::decode::flat::primitive::fill;
 use crate::decode::numbers::{NumberElements, STEP, steps};
 use crate::error::Result;
 use crate::format::encoding::bitmap::Marks;
 use crate::format::encoding::byte_array::plain;
 use crate::format::encoding::page_values::{Page, PageValues};
-use crate::format::encoding::primitive::look_up;
 use crate::format::encoding::rle::RleHybrid;
 use crate::memory::vectors::{push, room_for};
 use crate::schema::buckets::Buckets;
@@ -97,7 +96,7 @@ impl NumberElements<u64> for HashedValues {
         row_of: impl Fn(usize) -> Option<usize>,
     ) -> Result<()> {
         if let Some(indices) = &mut self.indices {
-            look_up(indices, page.bytes, &self.dictionary, output)?;
+            indices.look_up(page.bytes, &self.dictionary, output)?;
             return self.check(output, row_of);
         }
         let (numbering, count) = (&self.numbering, output.len());

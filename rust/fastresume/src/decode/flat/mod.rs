@@ -1,7 +1,7 @@
 //! Decoders of flat columns: one value, or a null, in each row.
 
 pub mod pages;
-pub mod primitive;
+pub mod number;
 pub mod byte_array;
 pub mod byte_array_codes;
 pub mod split;

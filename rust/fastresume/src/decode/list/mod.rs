@@ -3,7 +3,7 @@
 pub mod grid;
 pub mod pages;
 pub mod leaf;
-pub mod primitive;
+pub mod number;
 pub mod byte_array;
 pub mod converted;
 pub mod nested;

@@ -10,4 +10,4 @@ pub mod levels;
 pub mod delta;
 pub mod byte_array;
 pub mod fallback;
-pub mod primitive;
+pub mod number;

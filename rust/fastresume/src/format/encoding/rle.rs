@@ -2,6 +2,8 @@
 //!
 //! Source: <https://github.com/apache/parquet-format/blob/master/Encodings.md>
 
+use bytemuck::Pod;
+
 use crate::error::{Error, Result};
 use crate::format::encoding::bit_packing::{BitPacking, integer};
 use crate::format::encoding::varint::{ends, goes_on, varint};
@@ -148,6 +150,52 @@ impl RleHybrid {
             }
             passed = first + count;
             done += inside;
+        }
+        Ok(())
+    }
+
+    /// The dictionary values that the next indices name.
+    ///
+    /// # Errors
+    /// `Data` if there are fewer, or the dictionary is too small.
+    pub fn look_up<P: Pod>(&mut self, bytes: &[u8], dictionary: &[P], output: &mut [P]) -> Result<()> {
+        let mut done = 0;
+        let missing = |index| not_in_dictionary(index, dictionary.len());
+        while done < output.len() {
+            let places = &mut output[done..];
+            match self.stretch(bytes, places.len())? {
+                EncodedRun::Repeated(index, count) => {
+                    let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;
+                    places[..count].fill(*value);
+                    done += count;
+                }
+                EncodedRun::Packed(packed) => {
+                    packed.look_up(dictionary, &mut places[..packed.count]).map_err(missing)?;
+                    done += packed.count;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The dictionary values that some of the next `count` indices name, which are all passed; `indices` is for these.
+    ///
+    /// # Errors
+    /// As for `look_up`.
+    pub fn pick_from<P: Copy>(
+        &mut self,
+        dictionary: &[P],
+        bytes: &[u8],
+        (places, count): (&[u32], usize),
+        indices: &mut Vec<u32>,
+        output: &mut [P],
+    ) -> Result<()> {
+        indices.resize(places.len(), 0);
+        self.pick(bytes, places, indices)?;
+        self.skip(bytes, count - places.last().map_or(0, |&last| last as usize + 1))?;
+        for (output, &index) in output.iter_mut().zip(indices.iter()) {
+            let value = dictionary.get(index as usize);
+            *output = *value.ok_or_else(|| not_in_dictionary(index, dictionary.len()))?;
         }
         Ok(())
     }

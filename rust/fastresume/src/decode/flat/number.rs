@@ -6,10 +6,10 @@ use crate::decode::decoder::{ScalarDecoder, Target, Wanted, mark_all};
 use crate::decode::flat::pages::{FlatPages, Presence};
 use crate::decode::numbers::{NumberElements, Numbers, as_numbers, narrowed};
 use crate::error::Result;
-use crate::format::encoding::primitive::Word;
+use crate::format::encoding::number::Word;
 
 /// A flat column whose pages hold `P`, delivered as `V`.
-pub struct PrimitiveDecoder<'a, P, V> {
+pub struct NumberDecoder<'a, P, V> {
     pages: FlatPages<'a>,
     numbers: Numbers<P, V>,
     /// The places of picked values among the rows of their page, and among its values.
@@ -19,7 +19,7 @@ pub struct PrimitiveDecoder<'a, P, V> {
     picked: Vec<V>,
 }
 
-impl<'a, P: Word, V: Pod> PrimitiveDecoder<'a, P, V> {
+impl<'a, P: Word, V: Pod> NumberDecoder<'a, P, V> {
     pub fn new(pages: FlatPages<'a>, numbers: Numbers<P, V>) -> Self {
         Self { pages, numbers, places: Vec::new(), there: Vec::new(), picked: Vec::new() }
     }
@@ -64,7 +64,7 @@ pub fn fill<V: Pod, E: NumberElements<V>>(
     Ok(())
 }
 
-impl<P: Word, V: Pod> ScalarDecoder for PrimitiveDecoder<'_, P, V> {
+impl<P: Word, V: Pod> ScalarDecoder for NumberDecoder<'_, P, V> {
     fn skip(&mut self, rows: usize) -> Result<()> {
         self.pages.skip(&mut self.numbers, rows)
     }

@@ -10,18 +10,18 @@ use crate::error::Result;
 use crate::format::encoding::page_values::PageValues;
 
 /// Numbers that are delivered as `V`.
-pub struct PrimitiveLeaf<V, E> {
+pub struct NumberLeaf<V, E> {
     numbers: E,
     delivered: PhantomData<V>,
 }
 
-impl<V: Pod, E: numbers::NumberElements<V>> PrimitiveLeaf<V, E> {
+impl<V: Pod, E: numbers::NumberElements<V>> NumberLeaf<V, E> {
     pub fn new(numbers: E) -> Self {
         Self { numbers, delivered: PhantomData }
     }
 }
 
-impl<V: Pod, E: numbers::NumberElements<V>> Leaf for PrimitiveLeaf<V, E> {
+impl<V: Pod, E: numbers::NumberElements<V>> Leaf for NumberLeaf<V, E> {
     fn width(&self) -> usize {
         size_of::<V>()
     }

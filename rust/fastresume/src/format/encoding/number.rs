@@ -10,7 +10,7 @@ use crate::format::encoding::byte_array::of_one_length;
 use crate::format::encoding::delta::deltas;
 use crate::format::encoding::fallback;
 use crate::format::encoding::page_values::{Page, PageValues, check_dictionary, check_values};
-use crate::format::encoding::rle::{EncodedRun, MAX_VALUES, RleHybrid, not_in_dictionary};
+use crate::format::encoding::rle::{MAX_VALUES, RleHybrid};
 use crate::format::encoding::varint::{ends, goes_on};
 use crate::memory::vectors::room_for;
 
@@ -35,7 +35,7 @@ words!(u8 u16 u32 u64);
 
 /// The values of the pages of a column chunk, and how far they were read. The caller holds the pages.
 #[derive(Debug)]
-pub struct PrimitiveValues<P> {
+pub struct NumberValues<P> {
     is_integer: bool,
     /// The number of values in the dictionary.
     dictionary: usize,
@@ -43,12 +43,12 @@ pub struct PrimitiveValues<P> {
     decoded: Vec<P>,
     /// The indices of picked values.
     indices: Vec<u32>,
-    form: PrimitiveForm,
+    form: NumberForm,
 }
 
 /// The encoding of the current page's values.
 #[derive(Debug)]
-enum PrimitiveForm {
+enum NumberForm {
     /// PLAIN: from byte `.0` on.
     Plain(usize),
     /// PLAIN booleans: from bit `.0` on.
@@ -63,7 +63,7 @@ enum PrimitiveForm {
     Decoded(usize),
 }
 
-impl<P: Word> PrimitiveValues<P> {
+impl<P: Word> NumberValues<P> {
     /// The values of a chunk with no page open; `is_integer` allows delta encoding.
     pub fn new(is_integer: bool) -> Self {
         Self {
@@ -71,7 +71,7 @@ impl<P: Word> PrimitiveValues<P> {
             dictionary: 0,
             decoded: Vec::new(),
             indices: Vec::new(),
-            form: PrimitiveForm::Plain(0),
+            form: NumberForm::Plain(0),
         }
     }
 
@@ -82,13 +82,13 @@ impl<P: Word> PrimitiveValues<P> {
     pub fn read(&mut self, page: Page<'_>, output: &mut [P]) -> Result<()> {
         let Page { bytes, dictionary } = page;
         match &mut self.form {
-            PrimitiveForm::Plain(start) => {
+            NumberForm::Plain(start) => {
                 let length = size_of_val(output);
                 let source = bytes.get(*start..*start + length).ok_or_else(ends)?;
                 bytemuck::cast_slice_mut(output).copy_from_slice(source);
                 *start += length;
             }
-            PrimitiveForm::Bits(bit) => {
+            NumberForm::Bits(bit) => {
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
                 for place in places {
                     let byte = bytes.get(*bit / 8).ok_or_else(ends)?;
@@ -96,13 +96,13 @@ impl<P: Word> PrimitiveValues<P> {
                     *bit += 1;
                 }
             }
-            PrimitiveForm::Dictionary(hybrid) => {
-                look_up(hybrid, bytes, entries(dictionary, self.dictionary), output)?;
+            NumberForm::Dictionary(hybrid) => {
+                hybrid.look_up(bytes, entries(dictionary, self.dictionary), output)?;
             }
-            PrimitiveForm::Runs(hybrid, end) => {
-                look_up(hybrid, &bytes[..*end], bytemuck::cast_slice(&[0_u8, 1]), output)?;
+            NumberForm::Runs(hybrid, end) => {
+                hybrid.look_up(&bytes[..*end], bytemuck::cast_slice(&[0_u8, 1]), output)?;
             }
-            PrimitiveForm::Split(start, stride, read) => {
+            NumberForm::Split(start, stride, read) => {
                 let width = size_of::<P>();
                 let places: &mut [u8] = bytemuck::cast_slice_mut(output);
                 for byte in 0..width {
@@ -116,7 +116,7 @@ impl<P: Word> PrimitiveValues<P> {
                 }
                 *read += places.len() / width;
             }
-            PrimitiveForm::Decoded(read) => {
+            NumberForm::Decoded(read) => {
                 let source = self.decoded.get(*read..*read + output.len()).ok_or_else(ends)?;
                 output.copy_from_slice(source);
                 *read += output.len();
@@ -127,7 +127,7 @@ impl<P: Word> PrimitiveValues<P> {
 
     /// The next indices of a page of dictionary indices, and the dictionary's values.
     pub fn indices<'p>(&mut self, page: Page<'p>) -> Option<(&mut RleHybrid, &'p [P])> {
-        let PrimitiveForm::Dictionary(indices) = &mut self.form else { return None };
+        let NumberForm::Dictionary(indices) = &mut self.form else { return None };
         Some((indices, entries(page.dictionary, self.dictionary)))
     }
 
@@ -141,14 +141,14 @@ impl<P: Word> PrimitiveValues<P> {
         let picked = output.iter_mut().zip(places);
         let width = size_of::<P>();
         match &mut self.form {
-            PrimitiveForm::Plain(start) => {
+            NumberForm::Plain(start) => {
                 let source = bytes.get(*start..*start + count * width).ok_or_else(ends)?;
                 for (output, &place) in picked {
                     *output = bytemuck::pod_read_unaligned(&source[place as usize * width..][..width]);
                 }
                 *start += count * width;
             }
-            PrimitiveForm::Bits(bit) => {
+            NumberForm::Bits(bit) => {
                 for (output, &place) in picked {
                     let bit = *bit + place as usize;
                     let byte = bytes.get(bit / 8).ok_or_else(ends)?;
@@ -156,15 +156,15 @@ impl<P: Word> PrimitiveValues<P> {
                 }
                 *bit += count;
             }
-            PrimitiveForm::Dictionary(hybrid) => {
+            NumberForm::Dictionary(hybrid) => {
                 let dictionary = entries(dictionary, self.dictionary);
-                pick_up(hybrid, bytes, dictionary, (places, count), &mut self.indices, output)?;
+                hybrid.pick_from(dictionary, bytes, (places, count), &mut self.indices, output)?;
             }
-            PrimitiveForm::Runs(hybrid, end) => {
+            NumberForm::Runs(hybrid, end) => {
                 let dictionary = [P::lowest(0), P::lowest(1)];
-                pick_up(hybrid, &bytes[..*end], &dictionary, (places, count), &mut self.indices, output)?;
+                hybrid.pick_from(&dictionary, &bytes[..*end], (places, count), &mut self.indices, output)?;
             }
-            PrimitiveForm::Split(start, stride, read) => {
+            NumberForm::Split(start, stride, read) => {
                 for (output, &place) in picked {
                     for (byte, output) in bytemuck::bytes_of_mut(output).iter_mut().enumerate() {
                         let at = *start + byte * *stride + *read + place as usize;
@@ -173,7 +173,7 @@ impl<P: Word> PrimitiveValues<P> {
                 }
                 *read += count;
             }
-            PrimitiveForm::Decoded(read) => {
+            NumberForm::Decoded(read) => {
                 let source = self.decoded.get(*read..*read + count).ok_or_else(ends)?;
                 picked.for_each(|(output, &place)| *output = source[place as usize]);
                 *read += count;
@@ -183,7 +183,7 @@ impl<P: Word> PrimitiveValues<P> {
     }
 }
 
-impl<P: Word> PageValues for PrimitiveValues<P> {
+impl<P: Word> PageValues for NumberValues<P> {
     fn open_dictionary(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         check_dictionary(bytes, count, size_of::<P>())?;
         self.dictionary = count;
@@ -198,15 +198,15 @@ impl<P: Word> PageValues for PrimitiveValues<P> {
         self.form = match encoding {
             Encoding::PLAIN if is_truth => {
                 enough(count.div_ceil(8))?;
-                PrimitiveForm::Bits(start * 8)
+                NumberForm::Bits(start * 8)
             }
             Encoding::PLAIN => {
                 enough(count.saturating_mul(width))?;
-                PrimitiveForm::Plain(start)
+                NumberForm::Plain(start)
             }
             // A dictionary of booleans makes no sense, and could hold other bytes.
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY if !is_truth => {
-                PrimitiveForm::Dictionary(RleHybrid::indices(bytes, start)?)
+                NumberForm::Dictionary(RleHybrid::indices(bytes, start)?)
             }
             Encoding::RLE if is_truth => {
                 let (first, end) = (start + 4, runs_end(bytes, start)?);
@@ -214,11 +214,11 @@ impl<P: Word> PageValues for PrimitiveValues<P> {
                 if count > 0 {
                     runs.check_end(&bytes[..end], count)?;
                 }
-                PrimitiveForm::Runs(runs, end)
+                NumberForm::Runs(runs, end)
             }
             Encoding::BYTE_STREAM_SPLIT if !is_truth => {
                 enough(count.saturating_mul(width))?;
-                PrimitiveForm::Split(start, there / width, 0)
+                NumberForm::Split(start, there / width, 0)
             }
             Encoding::DELTA_BINARY_PACKED if self.is_integer => {
                 self.decoded.clear();
@@ -229,7 +229,7 @@ impl<P: Word> PageValues for PrimitiveValues<P> {
                 if end < there && count > 0 {
                     return Err(goes_on(there - end));
                 }
-                PrimitiveForm::Decoded(0)
+                NumberForm::Decoded(0)
             }
             // In the specification, half-precision floats are byte arrays of two bytes.
             Encoding::DELTA_BYTE_ARRAY if width == 2 => {
@@ -237,12 +237,12 @@ impl<P: Word> PageValues for PrimitiveValues<P> {
                 self.decoded.clear();
                 room_for(&mut self.decoded, count)?;
                 self.decoded.extend(texts.chunks_exact(width).map(bytemuck::pod_read_unaligned::<P>));
-                PrimitiveForm::Decoded(0)
+                NumberForm::Decoded(0)
             }
             _ => {
                 let values = bytes.get(start..).unwrap_or_default();
                 fallback::decode(encoding, self.is_integer, values, count, &mut self.decoded)?;
-                PrimitiveForm::Decoded(0)
+                NumberForm::Decoded(0)
             }
         };
         Ok(())
@@ -250,23 +250,23 @@ impl<P: Word> PageValues for PrimitiveValues<P> {
 
     fn check_end(&self, bytes: &[u8], count: usize) -> Result<()> {
         match &self.form {
-            PrimitiveForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
+            NumberForm::Dictionary(hybrid) => hybrid.check_end(bytes, count),
             _ => Ok(()),
         }
     }
 
     fn is_counted(&self) -> bool {
-        matches!(self.form, PrimitiveForm::Plain(_) | PrimitiveForm::Split(..))
+        matches!(self.form, NumberForm::Plain(_) | NumberForm::Split(..))
     }
 
     fn skip(&mut self, bytes: &[u8], count: usize) -> Result<()> {
         match &mut self.form {
-            PrimitiveForm::Plain(start) => *start += count * size_of::<P>(),
-            PrimitiveForm::Bits(read) | PrimitiveForm::Split(_, _, read) | PrimitiveForm::Decoded(read) => {
+            NumberForm::Plain(start) => *start += count * size_of::<P>(),
+            NumberForm::Bits(read) | NumberForm::Split(_, _, read) | NumberForm::Decoded(read) => {
                 *read += count;
             }
-            PrimitiveForm::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
-            PrimitiveForm::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,
+            NumberForm::Dictionary(hybrid) => hybrid.skip(bytes, count)?,
+            NumberForm::Runs(hybrid, end) => hybrid.skip(&bytes[..*end], count)?,
         }
         Ok(())
     }
@@ -294,54 +294,6 @@ fn entries<P: Pod>(dictionary: &[u8], count: usize) -> &[P] {
     bytemuck::cast_slice(&dictionary[..count * size_of::<P>()])
 }
 
-/// The dictionary values that the next indices name.
-///
-/// # Errors
-/// `Data` if there are fewer, or the dictionary is too small.
-pub fn look_up<P: Pod>(
-    hybrid: &mut RleHybrid,
-    bytes: &[u8],
-    dictionary: &[P],
-    output: &mut [P],
-) -> Result<()> {
-    let mut done = 0;
-    let missing = |index| not_in_dictionary(index, dictionary.len());
-    while done < output.len() {
-        let places = &mut output[done..];
-        match hybrid.stretch(bytes, places.len())? {
-            EncodedRun::Repeated(index, count) => {
-                let value = dictionary.get(index as usize).ok_or_else(|| missing(index))?;
-                places[..count].fill(*value);
-                done += count;
-            }
-            EncodedRun::Packed(packed) => {
-                packed.look_up(dictionary, &mut places[..packed.count]).map_err(missing)?;
-                done += packed.count;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The dictionary values that some of the next `count` indices name.
-fn pick_up<P: Copy>(
-    hybrid: &mut RleHybrid,
-    bytes: &[u8],
-    dictionary: &[P],
-    (places, count): (&[u32], usize),
-    indices: &mut Vec<u32>,
-    output: &mut [P],
-) -> Result<()> {
-    indices.resize(places.len(), 0);
-    hybrid.pick(bytes, places, indices)?;
-    hybrid.skip(bytes, count - places.last().map_or(0, |&last| last as usize + 1))?;
-    for (output, &index) in output.iter_mut().zip(indices.iter()) {
-        let value = dictionary.get(index as usize);
-        *output = *value.ok_or_else(|| not_in_dictionary(index, dictionary.len()))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,7 +303,7 @@ mod tests {
         // A group of eight ones; behind it the page has another one that is in none of its runs.
         let page = |length| [length, 0, 0, 0, 3, 0xff, 3, 0xff];
         let read = |bytes: &[u8], count| {
-            let mut values = PrimitiveValues::<u8>::new(false);
+            let mut values = NumberValues::<u8>::new(false);
             values.open(Encoding::RLE, bytes, 0, count)?;
             let mut found = vec![0; count];
             values.read(Page { bytes, dictionary: &[] }, &mut found).map(|()| found)
