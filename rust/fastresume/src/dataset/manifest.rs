@@ -119,6 +119,12 @@ impl DataFile {
         }
     }
 
+    /// The same, if this process has opened the file, or a listing states it.
+    #[must_use]
+    pub fn known_version(&self) -> Option<String> {
+        (self.object.is_some() || self.modified_ns != 0).then(|| self.version())
+    }
+
     pub(super) fn printed(&self) -> Printed<'_> {
         Printed { path: without_query(&self.path), size: self.size, footer_hash: &self.footer_hash }
     }

@@ -265,9 +265,11 @@ impl UnitRows<'_> {
         let Self { manifest, selection, source } = self;
         parallel::each(manifest.files().len(), FILES_AT_A_TIME, WAITING_THREADS, stop, |file| {
             let of = &manifest.files()[file];
-            let version = match &of.object {
-                _ if manifest.rows.is_some() => return Ok(None),
-                Some(object) => object.version(),
+            if manifest.rows.is_some() {
+                return Ok(None);
+            }
+            let version = match of.known_version() {
+                Some(version) => version,
                 None => match local::status(&of.path) {
                     Ok(status) => status.version(),
                     Err(_) => return Ok(None),
