@@ -186,7 +186,10 @@ class Manifest:
     def from_bytes(data: bytes, stores: Stores, rows: Rows | None = None) -> Manifest: ...
     @staticmethod
     def of_rows(
-        rows: Rows, parts: Sequence[tuple[str | os.PathLike[str], Sequence[int], bytes]], stores: Stores
+        rows: Rows,
+        parts: Sequence[tuple[str | os.PathLike[str], Sequence[int], bytes]],
+        stores: Stores,
+        wanted: Sequence[Sequence[str]] | None = None,
     ) -> Manifest: ...
     @property
     def stores(self) -> Stores: ...

@@ -140,7 +140,7 @@ class ArrowDataset(RowsDataset):
 
 def _found(source: Any, asked: Asked, stores: _core.Stores | None = None) -> tuple[_core.Manifest, Found]:
     """The rows of a source, and what is read of them."""
-    manifest = opened(source, stores)
+    manifest = opened(source, stores, asked.wanted)
     session = text_of(source.session()) if has_session(source) else None
     return manifest, asked.found(manifest, manifest.files, OF_SEGMENTS, session=session)
 

@@ -16,6 +16,7 @@ from fastresume.batch.jagged import texts
 from fastresume.batch.schema import Schema
 from fastresume.buffers import Intervals, of_buffer
 from fastresume.columns.request import ColumnRequest, Columns, column_request
+from fastresume.filter.condition import Condition
 from fastresume.filter.resolve import FilterReport, select_filtered
 from fastresume.options.bad_rows import BadRows, checked_bad_rows
 from fastresume.options.cache import Cache
@@ -142,6 +143,15 @@ class Asked:
             cache=kept,
             kept_in=None if kept is None else kept._manifest_path,
         )
+
+    @property
+    def wanted(self) -> list[list[str]] | None:
+        """The names and patterns of columns that are read, those together that mean them; None for all."""
+        delivered = self.request.wanted
+        if delivered is None or not (self.filter is None or isinstance(self.filter, Condition)):
+            return None
+        filtered = [] if self.filter is None else sorted(self.filter.columns)
+        return [*delivered, filtered, [] if self.unit is None else list(self.unit.costs)]
 
     def found(
         self,

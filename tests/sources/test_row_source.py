@@ -335,3 +335,18 @@ def test_a_thread_that_gives_up_waiting_does_the_call_that_counts_on_it(
     found = [answers.get(timeout=60) for _ in range(3)]
     assert [number for number, _ in found] == [0, 1, 2]
     assert len({thread for _, thread in found}) == 1
+
+
+def test_a_source_is_asked_for_no_column_that_is_not_read() -> None:
+    table = pa.table({"x": range(50), "img": [b"far"] * 50, "s": ["a"] * 50, "u": [{"t": "b"}] * 50})
+    cases: list[tuple[dict[str, Any], set[str]]] = [
+        ({"columns": "x"}, {"x"}),
+        ({"columns": ["*", "!img"]}, {"x", "s", "u"}),
+        ({"columns": "x", "filter": fr.col("s") == "a"}, {"x", "s"}),
+        ({"columns": [fr.col("u.t").hash(9)]}, {"u"}),
+        ({}, {"x", "img", "s", "u"}),
+    ]
+    for how, expected in cases:
+        source = TableSource(table, [50])
+        fr.ArrowDataset(source, batch_size=10, **how).peek()
+        assert {name for *_, columns in source.asked for name in columns} == expected, how

@@ -65,6 +65,14 @@ class ColumnRequest(NamedTuple):
             found += [entry] if isinstance(entry, Column) else entry.parts if isinstance(entry, Stack) else ()
         return found
 
+    @property
+    def wanted(self) -> list[list[str]] | None:
+        """The names and patterns of what is delivered, those together that mean it; None for all columns."""
+        if self.columns is None:
+            return None
+        plain = [entry for entry in self.columns if isinstance(entry, str)]
+        return [plain, *(list(column.names) for column in self.expressions)]
+
     def check_appendable(self) -> None:
         """Refuses what changes with the files, under a model that has learned from what it was.
 

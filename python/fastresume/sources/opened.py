@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import fastresume._core as _core
@@ -12,8 +13,13 @@ from fastresume.sources.row_source import METHODS, RowSource
 from fastresume.sources.tables import Tables
 
 
-def opened(source: object, stores: _core.Stores | None = None) -> _core.Manifest:
+def opened(
+    source: object, stores: _core.Stores | None = None, wanted: Sequence[Sequence[str]] | None = None
+) -> _core.Manifest:
     """The manifest of the rows that a user names; objects are read by these stores.
+
+    The first rows say how large lists and texts are: those of columns that `wanted` means, or of all if it is
+    None. It has names and patterns of columns, those together that mean columns together.
 
     Raises:
         TypeError: if it is nothing that has rows.
@@ -24,7 +30,7 @@ def opened(source: object, stores: _core.Stores | None = None) -> _core.Manifest
     opener = _opener(source, stores)
     rows = opener.rows()
     try:
-        return _core.Manifest.of_rows(rows, opener.parts(rows), stores)
+        return _core.Manifest.of_rows(rows, opener.parts(rows), stores, wanted)
     except _core.DataError as error:
         raise (opener.named(error) if isinstance(opener, IpcFiles) else error) from None
 

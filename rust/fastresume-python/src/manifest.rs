@@ -1,6 +1,7 @@
 //! The manifest with the selected rows, as a Python class.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -99,15 +100,34 @@ impl Manifest {
         Ok(Self::of(inner, Arc::new(stores), cached))
     }
 
-    /// The parts of a source of rows that lie in no Parquet file.
+    /// The parts of a source of rows that lie in no Parquet file. Of columns that none of `wanted` means it is not asked how large
+    /// they are; of all if it is None.
     #[staticmethod]
-    fn of_rows(py: Python<'_>, rows: Py<Rows>, parts: Vec<Part>, stores: Py<Stores>) -> PyResult<Self> {
+    #[pyo3(signature = (rows, parts, stores, wanted=None))]
+    fn of_rows(
+        py: Python<'_>,
+        rows: Py<Rows>,
+        parts: Vec<Part>,
+        stores: Py<Stores>,
+        wanted: Option<Vec<Vec<String>>>,
+    ) -> PyResult<Self> {
         let source = Arc::clone(&rows.get().source);
         let parts: Vec<RowPart> =
             parts.into_iter().map(|(name, group_rows, hash)| RowPart { name, group_rows, hash }).collect();
         let files = stores.get().file_system();
-        let inner =
-            gate::run_stoppable(py, |_| Ok(CoreManifest::of_rows(source, &parts)?.in_file_system(files)))?;
+        let chosen = |names: &[&str]| {
+            let mut chosen = HashSet::new();
+            let Some(wanted) = &wanted else {
+                return Ok(names.iter().map(|name| (*name).to_owned()).collect());
+            };
+            for texts in wanted {
+                chosen.extend(patterns::pick(names, texts, true)?.into_iter().map(str::to_owned));
+            }
+            Ok(chosen)
+        };
+        let inner = gate::run_stoppable(py, |_| {
+            Ok(CoreManifest::of_rows(source, &parts, chosen)?.in_file_system(files))
+        })?;
         Ok(Self::of(inner, Arc::new(stores), Ok(())).in_rows(Some(Arc::new(rows))))
     }
 

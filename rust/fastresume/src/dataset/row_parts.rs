@@ -49,12 +49,17 @@ pub struct RowPart {
 }
 
 impl Manifest {
-    /// The manifest of parts of a source of rows, in their order.
+    /// The manifest of parts of a source of rows, in their order. `wanted` says which of the columns may be read: of others it
+    /// is not asked how large their rows are.
     ///
     /// # Errors
     /// `Argument` if two parts have one name; `Data` if the source contradicts itself, or has a type that can't be read; what
     /// reading the first rows fails with, where lists or texts are among the columns.
-    pub fn of_rows(source: Arc<dyn RowSource>, parts: &[RowPart]) -> Result<Self> {
+    pub fn of_rows(
+        source: Arc<dyn RowSource>,
+        parts: &[RowPart],
+        wanted: impl Fn(&[&str]) -> Result<HashSet<String>>,
+    ) -> Result<Self> {
         let mut names = HashSet::new();
         if let Some(twice) = parts.iter().find(|part| !names.insert(&part.name)) {
             let name = shown(&twice.name);
@@ -66,7 +71,9 @@ impl Manifest {
         let described = footer.file().schema_descr();
         let paths = checked_leaves(source.fields(), described)?;
         let columns: Arc<[Column]> = columns::columns(described, &arrow_fields(footer.file())?).into();
-        let sizes = sampled(source.as_ref(), parts, &columns, &paths)?;
+        let own = columns.iter().filter(|column| column.kind != Kind::Mask);
+        let names: Vec<&str> = own.map(|column| column.name.as_str()).collect();
+        let sizes = sampled(source.as_ref(), parts, (&columns, &wanted(&names)?), &paths)?;
         let counted = columns
             .iter()
             .map(|column| NullCount::uncounted(column, described.column(column.leaf).max_def_level()));
@@ -111,30 +118,34 @@ fn checked_leaves(fields: &[ArrowField], described: &SchemaDescriptor) -> Result
     Ok(paths.into_iter().zip(described.columns()).map(|(path, leaf)| ArrowLeaf::new(path, leaf)).collect())
 }
 
-/// Of each jagged column, its number and the mean bytes of a row as it is delivered, by the first rows there are.
+/// Of each jagged column, its number and the mean bytes of a row as it is delivered, by the first rows there are; the least
+/// of those that are not wanted.
 fn sampled(
     source: &dyn RowSource,
     parts: &[RowPart],
-    columns: &[Column],
+    (columns, wanted): (&[Column], &HashSet<String>),
     leaves: &[ArrowLeaf],
 ) -> Result<Vec<(usize, u64)>> {
     let numbered = columns.iter().enumerate();
     let jagged: Vec<_> = numbered.filter(|(_, of)| of.dtype.is_some() && of.kind.is_jagged()).collect();
+    let is_wanted = |column: &Column| wanted.contains(&column.name);
     let first_of = |(part, of): (usize, &RowPart)| {
         of.group_rows.iter().position(|&rows| rows > 0).map(|group| (part, group))
     };
-    let Some((part, group)) = parts.iter().enumerate().find_map(first_of).filter(|_| !jagged.is_empty())
+    let Some((part, group)) =
+        parts.iter().enumerate().find_map(first_of).filter(|_| jagged.iter().any(|(_, of)| is_wanted(of)))
     else {
         return Ok(jagged.into_iter().map(|(number, _)| (number, OFFSET_BYTES)).collect());
     };
-    let mut wanted: Vec<usize> = jagged.iter().map(|(_, column)| leaves[column.leaf].column()).collect();
-    wanted.sort_unstable();
-    wanted.dedup();
-    let rows = source.first(part, group, &wanted, SAMPLED_ROWS)?;
+    let own = jagged.iter().filter(|(_, column)| is_wanted(column));
+    let mut asked: Vec<usize> = own.map(|(_, column)| leaves[column.leaf].column()).collect();
+    asked.sort_unstable();
+    asked.dedup();
+    let rows = source.first(part, group, &asked, SAMPLED_ROWS)?;
     let each = jagged.into_iter().map(|(number, column)| {
-        let mean = row_bytes(source.fields(), &rows, column, &leaves[column.leaf]);
+        let mean = is_wanted(column).then(|| row_bytes(source.fields(), &rows, column, &leaves[column.leaf]));
         // What is wrong with them is an error of who reads them.
-        (number, mean.unwrap_or(OFFSET_BYTES))
+        (number, mean.and_then(Result::ok).unwrap_or(OFFSET_BYTES))
     });
     Ok(each.collect())
 }
