@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -145,6 +146,47 @@ def test_a_directory_with_nothing_meant_and_a_glob_without_match_are_errors(tmp_
         one_rank([])
     with pytest.raises(TypeError, match="paths must hold strings, found 3"):
         one_rank([3])
+
+
+OTHERS: dict[str, tuple[dict[str, bytes], str]] = {
+    "CSV": (
+        {"1.csv": b"a,b\n1,2\n", "2.csv": b"", "x.lock": b""},
+        "2 .csv files, 1 .lock file; '1.csv' look",
+    ),
+    "CSV below": ({"day=1/1.csv": b"a,b\n1,2\n"}, "'day=1/1.csv' looks like CSV text: write it as Parquet f"),
+    "a lock": ({"a.lock": b""}, "it has 1 .lock file$"),
+    "packed": ({"a.gz": b"\x1f\x8b"}, "'a.gz' looks like a gzip file: unpack it first"),
+    "nothing": ({}, ", which has no file at all"),
+    "a mark": ({"_SUCCESS": b""}, "it has no file but '_SUCCESS': the job that wrote it left no rows here"),
+    "a job that runs": (
+        {"_temporary/0/a.parquet": b"PAR1", "_temporary/0/b.parquet": b"PAR1"},
+        "_temporary' has 2 such files: the job that writes them is not done, or failed",
+    ),
+    "many kinds": (
+        {f"{kind}.{kind}": b"" for kind in "abcde"},
+        "1 .b file, 1 .c file, and 2 more$",
+    ),
+}
+
+
+@each_of("what", OTHERS)
+def test_what_a_directory_without_parquet_has_is_counted_by_kind(tmp_path: Path, what: str) -> None:
+    files, words = OTHERS[what]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(fr.SourceError, match=words) as caught:
+        one_rank(tmp_path)
+    assert " Write '" not in str(caught.value), "nothing there can be read"
+
+
+@each_of("name", ["part-00000", "a.pq", "day=1/b.parq", "_a.parquet", "day=1/.a.parquet", "_old/a.parquet"])
+def test_what_is_advised_for_parquet_under_another_name_reads_it(tmp_path: Path, name: str) -> None:
+    write_rows(tmp_path / "data" / name, 3)
+    with pytest.raises(fr.SourceError) as caught:
+        one_rank(tmp_path / "data")
+    (pattern,) = re.findall(r"[wW]rite '(.*?)' to read", str(caught.value))
+    assert rows_of(one_rank(pattern)) == [0, 1, 2]
 
 
 def test_the_fingerprint_moves_with_the_dataset_and_so_does_a_state(

@@ -41,6 +41,26 @@ def test_a_slash_at_the_end_is_the_directory_and_never_the_object(server: S3Serv
         _names("s3://slashes/empty/", server)
 
 
+def test_a_directory_of_a_store_without_parquet_says_what_it_has(server: S3Server, content: bytes) -> None:
+    for key in (
+        "csv/day=1/a.csv",
+        "csv/b.csv",
+        "csv/x.lock",
+        "staged/_temporary/a.parquet",
+        "old/_a.parquet",
+    ):
+        server.put("others", key, content)
+    for address, words in (
+        ("csv/", "it has 2 .csv files, 1 .lock file; 'b.csv' looks like a text of values: write it as Par"),
+        ("staged", "_temporary' has 1 such file: the job that writes them is not done, or failed"),
+        ("old", "Write 's3://others/old/_*.parquet' to read such files"),
+    ):
+        with pytest.raises(fr.SourceError) as caught:
+            _names(f"s3://others/{address}", server)
+        assert words in str(caught.value)
+    assert _names("s3://others/old/_*.parquet", server) == ["s3://others/old/_a.parquet"]
+
+
 @pytest.fixture
 def web(content: bytes) -> Iterator[WebServer]:
     with serving_web(content) as server:

@@ -10,9 +10,10 @@ use std::sync::atomic::AtomicBool;
 
 use crate::dataset::file_kind::{FileKind, is_checksum, is_left_out};
 use crate::dataset::object_listing;
+use crate::dataset::other_files::OtherFiles;
 use crate::dataset::tables::{Names, Tables, is_there};
 use crate::error::{Error, Result, check, shown, without_query};
-use crate::source::address::{meant, scheme};
+use crate::source::address::meant;
 use crate::source::file_system::FileSystem;
 use crate::source::status::Status;
 
@@ -57,11 +58,8 @@ pub fn list(files: &FileSystem, named: &[PathBuf], kind: FileKind, stop: &Atomic
             None => expand(entry, kind, &mut tables, stop)?,
         };
         if found.is_empty() {
-            return Err(Error::Missing(if scheme(entry).is_some() {
-                let (ends, named) = (kind.endings(), shown(entry));
-                format!("there is no object that ends in {ends} at or below '{named}', and none matches it")
-            } else if entry.is_dir() {
-                let others = about_others(entry, kind);
+            return Err(Error::Missing(if entry.is_dir() {
+                let others = OtherFiles::of_disk(entry, kind);
                 format!("there is no file that ends in {} below '{}'{others}", kind.endings(), shown(entry))
             } else {
                 format!("no file matches '{}'{}", shown(entry), about_brackets(entry, kind))
@@ -224,27 +222,6 @@ fn means_itself(base: &Path, part: &OsStr) -> Result<bool> {
     }
     let has_wildcards = part.as_bytes().iter().any(|byte| b"*?".contains(byte));
     if has_wildcards { Ok(false) } else { is_there(&base.join(part)) }
-}
-
-/// What to write for files in a directory whose names say that they are left out.
-fn about_others(directory: &Path, kind: FileKind) -> String {
-    let Ok(entries) = std::fs::read_dir(directory) else { return String::new() };
-    let files = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));
-    let Some(name) = files.map(|entry| entry.file_name()).min() else { return String::new() };
-    let end =
-        Path::new(&name).extension().map(|end| format!(".{}", end.to_string_lossy())).unwrap_or_default();
-    let first = match name.as_bytes().first() {
-        Some(b'_') => "_",
-        Some(b'.') => ".",
-        _ => "",
-    };
-    let why = match first {
-        "" => "",
-        _ if kind.has(&name) => ": names that begin with '_' or '.' are left out",
-        _ => ": such names are left out",
-    };
-    let (name, directory) = (shown(Path::new(&name)), shown(directory));
-    format!("; it has '{name}'{why}. Write '{directory}/{first}*{end}' to read such files")
 }
 
 /// What to write for a name with brackets that a pattern does not match.

@@ -3,6 +3,7 @@
 pub mod tables;
 pub mod fingerprint;
 pub mod file_kind;
+pub mod other_files;
 pub mod object_listing;
 pub mod listing;
 pub mod path_bytes;

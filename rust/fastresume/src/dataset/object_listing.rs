@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use crate::dataset::file_kind::{FileKind, is_checksum, is_left_out};
+use crate::dataset::other_files::OtherFiles;
 use crate::dataset::tables::Table;
 use crate::error::{Error, Result, shown};
 use crate::source::address::{AFTER_SCHEME, is_of_web};
@@ -22,7 +23,7 @@ enum PatternPart<'a> {
 ///
 /// # Errors
 /// As for [`Store::list`]; `Argument` if the address is no text or a pattern can't be read; `Data` if it means files of a
-/// table.
+/// table; `Missing` if it means none.
 pub fn expand(
     store: &dyn Store,
     entry: &Path,
@@ -62,11 +63,24 @@ pub fn expand(
     let base = Path::new(&base);
     let mut found = store.list(base, stop)?;
     let tables = tables_among(&found, base);
+    if !found.iter().any(|object| is_meant(&object.path, base, &patterns, kind)) {
+        let mut others = OtherFiles::new(base, kind);
+        let below = found.iter().filter_map(|object| object.path.strip_prefix(base).ok());
+        below.filter(|_| patterns.is_empty()).for_each(|path| others.see(path));
+        return Err(no_object(entry, kind, &others.of_store()));
+    }
     found.retain(|object| is_meant(&object.path, base, &patterns, kind));
     if let Some(first) = found.first() {
         refuse_tables(store, &found, first, base, &tables, stop)?;
     }
     Ok(found)
+}
+
+fn no_object(entry: &Path, kind: FileKind, others: &str) -> Error {
+    let (ends, named) = (kind.endings(), shown(entry));
+    Error::Missing(format!(
+        "no object that ends in {ends} is at or below '{named}', and none matches it{others}"
+    ))
 }
 
 fn wrong(entry: &Path, cause: &str) -> Error {

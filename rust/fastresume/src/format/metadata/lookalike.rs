@@ -1,5 +1,6 @@
 //! What a file that is not Parquet looks like, for people who named another one.
 
+use std::path::Path;
 use std::str::from_utf8;
 
 /// So many bytes of a file's start are looked at.
@@ -37,13 +38,31 @@ const BEGINNINGS: [(&[u8], &str, &str); 18] = [
     (b"fastresume manifest cache ", "a manifest of fr.Cache", "keep it in another folder than the data"),
 ];
 
+/// How names end of files that are no Parquet, what they are, and what to do.
+const ENDINGS: [(&[&str], &str, &str); 4] = [
+    (&["csv", "tsv", "json", "jsonl", "ndjson", "txt"], "a text of values", TABLE),
+    (&["avro", "h5", "hdf5", "npy", "orc", "pickle", "pkl", "xlsx"], "a table of another kind", TABLE),
+    (&["arrow", "arrows", "feather", "ipc"], "an Arrow IPC file (Feather)", ARROW),
+    (&["bz2", "gz", "tar", "tgz", "xz", "zip", "zst"], "a packed file", PACKED),
+];
+
+/// What a file looks like by its name alone, and what to do.
+#[must_use]
+pub fn advice_for_names(path: &Path) -> Option<(&'static str, &'static str)> {
+    let end = path.extension()?.to_str()?.to_lowercase();
+    let (_, what, advice) = ENDINGS.into_iter().find(|(ends, ..)| ends.contains(&end.as_str()))?;
+    Some((what, advice))
+}
+
 /// What a file that begins so looks like, and what to do, to stand behind a message; empty if nothing is known.
 #[must_use]
 pub fn hint(start: &[u8]) -> String {
     looks_like(start).map(|(what, advice)| format!("; it looks like {what}: {advice}")).unwrap_or_default()
 }
 
-fn looks_like(start: &[u8]) -> Option<(&'static str, &'static str)> {
+/// What a file that begins so looks like, and what to do.
+#[must_use]
+pub fn looks_like(start: &[u8]) -> Option<(&'static str, &'static str)> {
     if start.is_empty() {
         return Some(("an empty file", "its writer may not have begun, or failed"));
     }
