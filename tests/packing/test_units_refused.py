@@ -113,3 +113,14 @@ def test_a_struct_costs_what_one_of_its_columns_says(tmp_path: Path) -> None:
 def test_a_unit_that_is_none_is_refused_where_it_is_written(make: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         make()
+
+
+def test_rows_without_values_are_said_to_have_none_whatever_chose_them(tmp_path: Path) -> None:
+    directory = write(tmp_path / "data", [[[], [], [1, 2]]])
+    unit = fr.Packed("tokens", length=2)
+    for rows in ([[0, 2]], [[1, 2]]):
+        with pytest.raises(ValueError, match=r"0 sequences of \d rows: these have no values$"):
+            opened(directory, unit, batch_size=1, rows=rows)
+    with pytest.raises(ValueError, match="filter= and rows= keep none"):
+        opened(directory, unit, batch_size=1, rows=[])
+    assert opened(directory, unit, batch_size=1).num_rows == 1

@@ -115,6 +115,8 @@ class UnitsSpec(FilesSpec):
 
     def no_batch_text(self, rows: str) -> str:
         """The message that a pass has no batch, of `rows` in words."""
+        if not self.num_rows and self.manifest.num_selected and not self.dropped_tokens:
+            return f"no batch would come from {rows}: these have no values"
         if isinstance(self.unit, Packed) and not self.num_rows and self.dropped_tokens:
             tokens = plural(self.dropped_tokens, "token")
             return (
@@ -338,11 +340,8 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
                 found = f"no tensor of that name, but {renamed[0]!r} of it: write that name in fr.Packed"
             if any(sign in name for sign in "*?[!"):
                 found = f"a pattern: it takes names, as fr.Packed('tokens', length={unit.length})"
-            if own is not None and own.kind == "string":
-                found = TEXTS
-            elif own is not None:
-                instead = "" if own.size is None else ": leave out what gives its rows one length"
-                found = f"{own.dtype} of shape {list(own.shape)}{instead}"
+            if own is not None:
+                found = _no_lists(own)
             raise _core.DataError(f"fr.Packed takes columns of lists of values, found for '{name}': {found}")
         size = unit.length
         made.append(Field(name, own.dtype, own.columns, False, size=size, expression=own.expression))
@@ -355,6 +354,17 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
     columns = made[0].columns
     made += [Field(name, torch.int32, columns, False, size=unit.length) for name in ("document", "position")]
     return Schema.of_fields(made)
+
+
+def _no_lists(own: Field) -> str:
+    """What a tensor is that has no lists of values, and what to do."""
+    if own.kind == "string":
+        return TEXTS
+    if own.size is not None:
+        return f"{own.dtype} of shape {list(own.shape)}: leave out what gives its rows one length"
+    if own.kind == "scalar":
+        return f"one value in each row, {own.dtype}: name a column of lists"
+    return f"{own.dtype} of shape {list(own.shape)}: name a column of lists of numbers"
 
 
 def of_units(

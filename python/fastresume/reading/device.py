@@ -308,7 +308,7 @@ def check_static(spec: ReadSpec, device: Device | None) -> None:
     """
     if device is None:
         raise ValueError("static=True is for batches on a device: pass device='cuda' with it")
-    if spec.tail == "short":
+    if spec.ends_smaller:
         raise ValueError(
             "static=True keeps every batch in tensors of one shape, and under tail='short' the last "
             "batch of a pass may be smaller: pass tail='drop' or tail='pad'"

@@ -318,9 +318,14 @@ class FilesSpec(ReadSpec):
             "on_iter": self.on_iter,
         }
 
+    @property
+    def chosen(self) -> tuple[int, int] | None:
+        """How many rows `rows=` and `filter=` choose, and of how many; None if all are read."""
+        return None if self.manifest.selection is None else (self.manifest.num_selected, self.num_file_rows)
+
     def row_text(self) -> str:
         """The number of rows, in words."""
-        of_files = "" if self.manifest.selection is None else f" of {self.num_file_rows}"
+        of_files = "" if self.chosen is None else f" of {self.chosen[1]}"
         return f"{self.num_rows}{of_files} rows"
 
     @property

@@ -309,6 +309,16 @@ class ReadSpec(Rebuilt, ABC):
     def read_by_all(self, cursor: _core.Cursor, workers: int) -> dict[str, object]:
         """What has to be the same on all ranks, so that they divide the same rows among them."""
 
+    @property
+    def chosen(self) -> tuple[int, int] | None:
+        """How many rows `rows=` and `filter=` choose, and of how many; None if all are read."""
+        return None
+
+    @property
+    def ends_smaller(self) -> bool:
+        """Whether the last batch of a pass may have fewer rows than the others."""
+        return self.tail == "short"
+
     @abstractmethod
     def row_text(self) -> str:
         """The number of rows, in words."""
@@ -395,16 +405,16 @@ class ReadSpec(Rebuilt, ABC):
     def no_batch_text(self, rows: str) -> str:
         """The message that a pass has no batch, of `rows` in words."""
         if not self.num_rows:
-            why = "filter= and rows= keep none" if " of " in rows else "the source has none"
+            why = "the source has none" if self.chosen is None else "filter= and rows= keep none"
             return f"no batch would come from {rows}: {why}"
-        tail = f"tail is {self.tail!r}"
-        if rows.startswith("2 of "):
-            tail += ": rows=[0, 500] is two rows, and rows=[[0, 500]] a range of them"
-        elif self.tail == "short":
+        if self.ends_smaller:
             return (
                 f"no batch would come from {rows}: they are fewer than the {self.world.world_size} ranks, "
                 "and tail is 'short'; tail='pad' fills up"
             )
+        tail = f"tail is {self.tail!r}"
+        if self.chosen is not None and self.chosen[0] == 2:
+            tail += ": rows=[0, 500] is two rows, and rows=[[0, 500]] a range of them"
         return (
             f"no batch would come from {rows}: a global batch has {self.global_batch_size} "
             f"({self.batch_size} rows on each of {self.world.world_size} ranks), and {tail}"
@@ -413,7 +423,7 @@ class ReadSpec(Rebuilt, ABC):
     def dropped_text(self, planned: _core.Pass) -> str:
         """The message when a pass ends with rows that make no batch."""
         rest = f"the pass ends here: the {planned.rest} rows that were left of it"
-        if self.tail == "short":
+        if self.ends_smaller:
             return f"{rest} are fewer than the {self.world.world_size} ranks, and are dropped"
         return f"{rest} do not make a global batch of {self.global_batch_size}, and are dropped"
 
