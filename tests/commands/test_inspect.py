@@ -48,6 +48,13 @@ def test_what_it_prints_to_paste_reads_the_files(drifted: Path, capsys: pytest.C
     assert sorted(batch["ok"].tolist()) == [1, 2, 3]
 
 
+def test_signs_that_differ_are_pasted_as_integers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pq.write_table(pa.table({"x": pa.array([2**60 + 1], pa.uint64())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"x": [-1]}), tmp_path / "b.parquet")
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    assert "columns=['*', fr.col('x').cast(torch.int64)]" in capsys.readouterr().out
+
+
 def test_files_that_need_nothing_are_read_with_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -278,8 +278,10 @@ def test_a_reason_that_many_columns_have_is_said_once(tmp_path: Path) -> None:
 
 def test_an_error_says_as_values_what_a_program_asks(tmp_path: Path) -> None:
     path, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
-    pq.write_table(pa.table({"x": [1, 2], "d": pa.array([1, 2], pa.decimal128(30, 2))}), path)
-    pq.write_table(pa.table({"x": [1.5, 2.5], "y": [1, 2]}), other)
+    table = {"x": [1, 2], "u": [1, 2], "d": pa.array([1, 2], pa.decimal128(30, 2))}
+    pq.write_table(pa.table(table), path)
+    unsigned = pa.array([1, 2], pa.uint64())
+    pq.write_table(pa.table({"x": [1.5, 2.5], "u": unsigned, "y": [1, 2]}), other)
     state = open_dataset(path, columns="x", batch_size=1).state_dict()
     of_state: dict[str, dict[str, Any]] = {
         "dataset": {"paths": other},
@@ -291,7 +293,7 @@ def test_an_error_says_as_values_what_a_program_asks(tmp_path: Path) -> None:
         with pytest.raises(fr.StateError) as foreign:
             open_dataset(**given).load_state_dict(state)
         assert foreign.value.differs_in == differs_in
-    for remedy, name in {"decimal": "d", "cast": "x", "optional": "y", None: "z"}.items():
+    for remedy, name in {"decimal": "d", "floats": "x", "integers": "u", "optional": "y", None: "z"}.items():
         with pytest.raises(fr.DataError) as refused:
             open_dataset(path if name == "d" else tmp_path, columns=name, batch_size=1)
         assert refused.value.remedy == remedy

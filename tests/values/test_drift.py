@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,56 @@ def test_what_does_not_agree_is_refused_with_both_files(tmp_path: Path, one: Any
 
 
 # -------------------------------------------------------------------------------------------- missing columns
+
+
+BIG = 2**60 + 1
+CENTS, PARTS = (Decimal("1.25"), pa.decimal128(9, 2)), (Decimal("1.2500"), pa.decimal128(9, 4))
+
+JOINED: dict[str, tuple[pa.Array, pa.Array, str, list[Any]]] = {
+    "signs": (pa.array([BIG], pa.uint64()), pa.array([-BIG]), ".cast(torch.int64)", [BIG, -BIG]),
+    "bools and integers": (pa.array([True]), pa.array([-3]), ".cast(torch.int64)", [1, -3]),
+    "bools and floats": (pa.array([True]), pa.array([1.5]), ".cast(torch.float64)", [1.0, 1.5]),
+    "integers and floats": (pa.array([3]), pa.array([1.5]), ".cast(torch.float64)", [3.0, 1.5]),
+    "two scales": (
+        pa.array([CENTS[0]], CENTS[1]),
+        pa.array([PARTS[0]], PARTS[1]),
+        '.decimal("float64")',
+        [1.25, 1.25],
+    ),
+    "decimals and integers": (
+        pa.array([CENTS[0]], CENTS[1]),
+        pa.array([3]),
+        ".cast(torch.float64)",
+        [1.25, 3.0],
+    ),
+}
+
+
+@each_of("what", JOINED)
+def test_the_rule_that_an_error_advises_joins_numbers_of_two_types(tmp_path: Path, what: str) -> None:
+    one, other, rule, values = JOINED[what]
+    write(tmp_path, {"x": one}, {"x": other})
+    with pytest.raises(fr.DataError, match=re.escape(f"fr.col('x'){rule} makes one type of both")):
+        fr.ParquetDataset(tmp_path, batch_size=2)
+    column = fr.col("x").cast(torch.int64) if "int64" in rule else fr.col("x").cast(torch.float64)
+    if ".decimal" in rule:
+        column = fr.col("x").decimal("float64")
+    assert fr.ParquetDataset(tmp_path, batch_size=2, columns=column).peek()["x"].tolist() == values
+
+
+def test_buckets_of_two_types_are_those_of_integers(tmp_path: Path) -> None:
+    write(tmp_path, {"x": pa.array([BIG], pa.uint64())}, {"x": pa.array([-BIG])})
+    with pytest.raises(fr.DataError, match=r"fr\.col\('x'\)\.cast\(torch\.int64\) makes one type of both"):
+        fr.ParquetDataset(tmp_path, batch_size=2, columns=fr.col("x").hash(10))
+    columns = fr.col("x").cast(torch.int64).hash(10)
+    assert fr.ParquetDataset(tmp_path, batch_size=2, columns=columns).peek()["x"].shape == (2,)
+
+
+def test_times_that_count_in_two_units_are_joined_by_no_rule(tmp_path: Path) -> None:
+    write(tmp_path, {"x": pa.array([1], pa.timestamp("us"))}, {"x": pa.array([1], pa.timestamp("ms"))})
+    with pytest.raises(fr.DataError, match="no rule joins them: write one type to all files") as caught:
+        fr.ParquetDataset(tmp_path, batch_size=2)
+    assert "cast" not in str(caught.value)
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +37,7 @@ def path(tmp_path: Path) -> Path:
         "user_id": ["a", "b"],
         "flag": [True, False],
         "tokens": [[1], [2, 3]],
+        "money": pa.array([Decimal("1.00"), None], pa.decimal128(9, 2)),
         "price": pa.array([1, 2]).cast(pa.decimal128(21, 2)),
         "hash": pa.array([b"ab", b"cd"], pa.binary(2)),
         "id": pa.array([UUID(int=number).bytes for number in (1, 2)], pa.uuid()),
@@ -57,6 +59,8 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a type of polars": (lambda: x.cast(pl.Float64), TypeError, "found Float64: write torch.float64"),
     "a name that is none": (lambda: x.alias(3), TypeError, "fr.col('x').alias takes a name, found 3"),
     "buckets of text": (lambda: x.hash("9"), TypeError, "the buckets of fr.col('x').hash must be"),
+    "no value for nulls": (lambda: ANY.col("x").fill_null(None), TypeError, ".mask_null() says in a tensor"),
+    "pandas' NA": (lambda: x == pd.NA, TypeError, "found <NA>: ask is_null()"),
     "codes of buckets": (lambda: x.hash(9).codes(), TypeError, "write .hash or .codes, not both"),
     "a cast of buckets": (lambda: x.hash(9).cast(torch.float32), TypeError, "dataset.map(function) makes"),
     "rounding to integers": (
@@ -233,7 +237,42 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         fr.DataError,
         ".hash(buckets) and .co",
     ),
-    "codes of numbers": ({"columns": fr.col("label").codes()}, fr.DataError, ".hash(buckets) takes integers"),
+    "codes of integers": (
+        {"columns": fr.col("label").codes()},
+        fr.DataError,
+        "subtract in dataset.map(function), as batch['x'] - 1, or look them up in a dict there (.hash(buck",
+    ),
+    "an amount for nulls of decimals": (
+        {"columns": fr.col("money").fill_null(0.5)},
+        ValueError,
+        'decimal(9, 2) in units of 10^-2; write .decimal("float64") before it to name an amount',
+    ),
+    "an amount as a bound of decimals": (
+        {"columns": fr.col("money").clip(0.5, 1)},
+        ValueError,
+        'write .decimal("float64") before it to name an amount',
+    ),
+    "polars' exclusion": ({"columns": ["*", "-label"]}, fr.DataError, "'-label' (write '!label' to leave it"),
+    "scikit-learn's exclusion": (
+        {"columns": fr.stack(fr.col("*", "~label"), name="f")},
+        fr.DataError,
+        "'~label' (write '!label' to leave it out)",
+    ),
+    "a pattern's exclusion": ({"columns": ["*", "^lab*"]}, fr.DataError, "(write '!lab*' to leave it out)"),
+    "a regular expression": (
+        {"columns": "^lab.*$"},
+        fr.DataError,
+        "those of files: write 'lab*'",
+    ),
+    "names in one text": ({"columns": "label, flag"}, fr.DataError, "write them one by one: 'label', 'flag'"),
+    "a key of pandas": ({"columns": "m['k']"}, fr.DataError, "no column matches 'm['k']'; there are"),
+    "a slip in an exclusion": ({"columns": ["*", "!lable"]}, fr.DataError, "(did you mean '!label'?)"),
+    "packed texts": (
+        {"columns": "user_id", "unit": fr.Packed("user_id", length=8)},
+        fr.DataError,
+        "found for 'user_id': texts: tokenize them first",
+    ),
+    "bins of texts": ({"unit": fr.Bins("user_id", cost=8)}, fr.DataError, "found texts: tokenize them first"),
     "a pad of codes": ({"columns": fr.col("user_id").codes().pad(3)}, fr.DataError, "a code is one number"),
     "all left out": (
         {"columns": ["label", "!label"]},

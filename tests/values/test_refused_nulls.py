@@ -198,7 +198,7 @@ def test_one_table_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
     )
     for words in (
         "'nulls': all of it is null, as its type says; .mask_null()",
-        "fr.col('drift').cast(torch.float64) makes one of both",
+        "fr.col('drift').cast(torch.float64) makes one type of both",
         "'kind': the column is ",
         "'gone': the column is missing",
         "fr.col('gone').optional().mask_null() allows files without it",

@@ -163,6 +163,11 @@ class Column(Refusals):
             self._refuse("fill_null", nulls=None)
             return self._with(nulls="")
         given: object = value
+        if given is None:
+            raise TypeError(
+                f"{self._shown}.fill_null takes a number, found None: .mask_null() says in a tensor beside "
+                "it which rows are null"
+            )
         if isinstance(given, list | tuple):
             raise TypeError(
                 f"{self._shown}.fill_null takes a number, found {quoted(value)}: .fill_null(0) makes a null "

@@ -19,6 +19,9 @@ from fastresume.sources.ipc_files import names_arrow
 
 FINE, UNUSABLE = 0, 2
 
+_CASTS = {"floats": "float64", "integers": "int64"}
+"""The casts that errors advise, by their remedies."""
+
 BATCH_SIZE = 512
 """The rows of a batch, where files have that many."""
 
@@ -170,8 +173,8 @@ def _deliverable(manifest: _core.Manifest, name: str) -> Entry | None:
                 entry = column.optional()
             elif remedy == "decimal" and column.rules.decimal is None:
                 entry = column.decimal("float64")
-            elif remedy == "cast" and column.rules.cast is None:
-                entry = column._with(cast="float64")  # `.cast` takes torch's dtype, and torch takes seconds
+            elif remedy in _CASTS and column.rules.cast is None:
+                entry = column._with(cast=_CASTS[remedy])  # `.cast` takes torch's dtype: torch takes seconds
             else:
                 return None
         else:

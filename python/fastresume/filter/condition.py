@@ -396,7 +396,7 @@ def literal(value: object) -> Literal:
         return value
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
-        hint = ": ask is_null()" if value is None else ""
+        hint = ": ask is_null()" if value is None or type(value).__name__ == "NAType" else ""
         if hasattr(value, "__len__"):
             hint = ": .isin([...]) asks for several values"
         if isinstance(value, Mapping) and value:

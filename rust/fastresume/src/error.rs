@@ -73,7 +73,9 @@ pub enum Remedy {
     /// `.decimal("float64")`
     Decimal,
     /// `.cast(torch.float64)`
-    Cast,
+    Floats,
+    /// `.cast(torch.int64)`
+    Integers,
 }
 
 impl Remedy {
@@ -83,7 +85,8 @@ impl Remedy {
         match self {
             Self::Optional => "optional",
             Self::Decimal => "decimal",
-            Self::Cast => "cast",
+            Self::Floats => "floats",
+            Self::Integers => "integers",
         }
     }
 }

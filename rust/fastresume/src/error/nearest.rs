@@ -6,10 +6,11 @@ const LONGEST: usize = 64;
 /// The name that is most like a text, if one is much like it.
 #[must_use]
 pub fn nearest<'a>(text: &str, names: &[&'a str]) -> Option<&'a str> {
-    let (text, most) = (plain(text), (text.len() / 3).min(2));
+    let text = plain(text);
     if text.len() > LONGEST {
         return None;
     }
+    let most = (text.len() / 3).min(2);
     let near = names.iter().filter(|name| name.len().abs_diff(text.len()) <= 2 + name.len() / 3);
     let near = near.map(|name| (edits(&text, &plain(name)), *name)).filter(|&(edits, _)| edits <= most);
     near.min().map(|(_, name)| name)
@@ -55,6 +56,7 @@ mod tests {
             ("prefetch_byets", Some("prefetch_bytes")),
             ("prefetch", None),
             ("row", None),
+            ("c['k']", None),
             ("", None),
         ] {
             assert_eq!(nearest(text, &names), near, "{text}");

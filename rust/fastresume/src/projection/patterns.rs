@@ -7,6 +7,9 @@ use crate::error::{Error, Result, nearest};
 /// An error names no more columns than these.
 const NAMED: usize = 20;
 
+/// What stands before a column that is left out, here and in other libraries.
+const SIGNS_OF_EXCLUSION: [char; 4] = ['!', '-', '~', '^'];
+
 /// Whether a column is in a struct or map of this name.
 #[must_use]
 pub fn is_in(column: &str, name: &str) -> bool {
@@ -26,14 +29,39 @@ pub fn pattern(text: &str) -> Result<glob::Pattern> {
 /// What is said of names and patterns that match none of the columns.
 #[must_use]
 pub fn no_match(texts: &[&str], columns: &[&str]) -> Error {
-    let each = texts.iter().take(NAMED).map(|text| match nearest(text, columns) {
-        Some(near) => format!("'{text}' (did you mean '{near}'?)"),
+    let each = texts.iter().take(NAMED).map(|text| match meant(text, columns) {
+        Some(hint) => format!("'{text}' ({hint})"),
         None => format!("'{text}'"),
     });
     let each = each.collect::<Vec<_>>().join(", ");
     let more = if columns.len() > NAMED { ", ..." } else { "" };
     let names = columns.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     Error::data(format!("no column matches {each}; there are: {names}{more}"))
+}
+
+/// What to write instead of a text that matches no column. What looks as if it left one out must not add it.
+fn meant(text: &str, columns: &[&str]) -> Option<String> {
+    let is_there = |text: &str| matching(columns, text).is_ok_and(|found| !found.is_empty());
+    if let Some(regex) = text.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')) {
+        let pattern = regex.replace(".*", "*");
+        let way = if is_there(&pattern) { format!("write '{pattern}'") } else { "as 'f_*'".to_owned() };
+        return Some(format!("patterns are those of files: {way}"));
+    }
+    let several: Vec<&str> = text.split([',', '|']).map(str::trim).collect();
+    if several.len() > 1 && several.iter().all(|text| is_there(text)) {
+        return Some(format!("write them one by one: '{}'", several.join("', '")));
+    }
+    let Some(out) = text.strip_prefix(SIGNS_OF_EXCLUSION) else {
+        return nearest(text, columns).map(did_you_mean);
+    };
+    if is_there(out) {
+        return Some(format!("write '!{out}' to leave it out"));
+    }
+    nearest(out, columns).map(|near| did_you_mean(&format!("!{near}")))
+}
+
+fn did_you_mean(near: &str) -> String {
+    format!("did you mean '{near}'?")
 }
 
 /// The columns that a name, the name of a struct or map, or a pattern means, in their order.
@@ -100,4 +128,42 @@ pub fn is_meant(texts: &[String], column: &str) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_leave_out_by_another_sign_is_never_offered_as_a_column_to_add() {
+        let columns = ["id", "label", "f_0", "-x"];
+        for (text, hint) in [
+            ("-label", "'-label' (write '!label' to leave it out);"),
+            ("~f_*", "'~f_*' (write '!f_*' to leave it out);"),
+            ("^label", "'^label' (write '!label' to leave it out);"),
+            ("-lable", "'-lable' (did you mean '!label'?);"),
+            ("!lable", "'!lable' (did you mean '!label'?);"),
+            ("lable", "'lable' (did you mean 'label'?);"),
+            ("-zebra", "'-zebra';"),
+        ] {
+            let found = no_match(&[text], &columns).to_string();
+            assert!(found.contains(hint), "{found}");
+        }
+        assert!(pick(&columns, &["-x".into()], false).is_ok(), "a name of its own");
+    }
+
+    #[test]
+    fn regular_expressions_and_lists_in_one_text_are_known() {
+        let columns = ["id", "label", "f_0"];
+        for (text, hint) in [
+            ("^f_.*$", "(patterns are those of files: write 'f_*');"),
+            ("^f_[0-9]+$", "(patterns are those of files: as 'f_*');"),
+            ("id, label", "(write them one by one: 'id', 'label');"),
+            ("id|f_*", "(write them one by one: 'id', 'f_*');"),
+            ("id,zebra", "'id,zebra';"),
+        ] {
+            let found = no_match(&[text], &columns).to_string();
+            assert!(found.contains(hint), "{found}");
+        }
+    }
 }

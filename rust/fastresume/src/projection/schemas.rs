@@ -266,8 +266,9 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
             let inner = if column.lists == 2 { ", .fixed((None, k2)) that of the inner lists" } else { "" };
             let all = if column.lists == 1 { "k".to_owned() } else { format!("({})", all.join(", ")) };
             return Err(Error::Argument(format!(
-                "lengths of {} levels of lists are given, the column is a {}: .fixed({all}) gives all{inner}",
+                "lengths of {} level{} of lists are given, the column is a {}: .fixed({all}) gives all{inner}",
                 sizes.len(),
+                if sizes.len() == 1 { "" } else { "s" },
                 column.type_name,
             )));
         }
@@ -328,19 +329,13 @@ fn joined<'a>(
                 first.type_name,
                 shown(first_file)
             );
-            let error = match (whole.dtype, column.dtype) {
-                (Some(one), Some(other))
-                    if are_numbers(&whole, column)
-                        && one != other
-                        && one != Dtype::Bool
-                        && other != Dtype::Bool =>
-                {
+            let error = match remedy(&whole, column, rules) {
+                Some((remedy, rule)) => {
                     let name = &column.name;
-                    let what =
-                        format!("fr.col('{name}').cast(torch.float64) makes one of both, each value checked");
-                    Error::mended_by(Remedy::Cast, format!("{reason}; {what}"))
+                    let what = format!("fr.col('{name}'){rule} makes one type of both, each value checked");
+                    Error::mended_by(remedy, format!("{reason}; {what}"))
                 }
-                _ => Error::data(reason),
+                None => Error::data(format!("{reason}; no rule joins them: write one type to all files")),
             };
             (error, file)
         })?;
@@ -402,6 +397,31 @@ fn of_nulls(rules: &ColumnRules) -> (Kind, Dtype) {
     }
 }
 
+/// The rule with which numbers of two types become those of one, and how it is written; none if there is none.
+fn remedy(one: &Column, other: &Column, rules: &ColumnRules) -> Option<(Remedy, &'static str)> {
+    const DECIMAL: (Remedy, &str) = (Remedy::Decimal, ".decimal(\"float64\")");
+    const FLOATS: (Remedy, &str) = (Remedy::Floats, ".cast(torch.float64)");
+    const INTEGERS: (Remedy, &str) = (Remedy::Integers, ".cast(torch.int64)");
+    if rules.cast.is_some() || !are_numbers(one, other) {
+        return None;
+    }
+    let are_decimals = [one, other].map(|column| matches!(column.stored, Stored::Decimal { .. }));
+    let are_whole = [one, other]
+        .map(|column| column.dtype.is_some_and(|dtype| dtype == Dtype::Bool || dtype.is_integer()));
+    let is_hashed = rules.hash.is_some();
+    match are_decimals {
+        [true, true] => Some(DECIMAL).filter(|_| !is_hashed),
+        // A time, say, is no amount that a decimal is.
+        [true, false] | [false, true] => {
+            let plain = if are_decimals[0] { other } else { one };
+            Some(FLOATS).filter(|_| plain.unit.is_none() && !is_hashed)
+        }
+        [false, false] if joined_unit(one, other).is_none() => None,
+        [false, false] if is_hashed || are_whole == [true, true] => Some(INTEGERS),
+        [false, false] => Some(FLOATS),
+    }
+}
+
 /// Whether both columns are numbers, in as many lists.
 fn are_numbers(one: &Column, other: &Column) -> bool {
     let is_one = |column: &Column| matches!(column.kind, Kind::Scalar | Kind::List | Kind::Lists);
@@ -413,6 +433,21 @@ fn is_duration(column: &Column) -> bool {
     column.unit.as_ref().is_some_and(|unit| unit.starts_with("duration"))
 }
 
+/// What both count; none if they count other things.
+fn joined_unit<'a>(one: &'a Column, other: &'a Column) -> Option<&'a Option<String>> {
+    match (one.stored, other.stored) {
+        (
+            Stored::Decimal { scale, precision, .. },
+            Stored::Decimal { scale: other_scale, precision: other_precision, .. },
+        ) if scale == other_scale => Some(if precision < other_precision { &other.unit } else { &one.unit }),
+        _ if one.unit == other.unit => Some(&one.unit),
+        // Who writes no Arrow schema can't say that integers are durations: they are taken for the same.
+        _ if is_duration(one) && other.unit.is_none() => Some(&one.unit),
+        _ if is_duration(other) && one.unit.is_none() => Some(&other.unit),
+        _ => None,
+    }
+}
+
 /// The type that holds what both do: the smallest integer or float type, the decimal of one scale. What is
 /// counted must be the same.
 ///
@@ -421,23 +456,7 @@ fn widened(one: &Column, other: &Column, is_cast: bool) -> Option<Column> {
     if one.kind != other.kind || one.size != other.size || one.lists != other.lists {
         return None;
     }
-    let unit = match (one.stored, other.stored) {
-        (
-            Stored::Decimal { scale, precision, .. },
-            Stored::Decimal { scale: other_scale, precision: other_precision, .. },
-        ) if scale == other_scale => {
-            if precision < other_precision {
-                &other.unit
-            } else {
-                &one.unit
-            }
-        }
-        _ if one.unit == other.unit => &one.unit,
-        // Who writes no Arrow schema can't say that integers are durations: they are taken for the same.
-        _ if is_duration(one) && other.unit.is_none() => &one.unit,
-        _ if is_duration(other) && one.unit.is_none() => &other.unit,
-        _ => return None,
-    };
+    let unit = joined_unit(one, other)?;
     let joined = one.dtype?.joined(other.dtype?).or(one.dtype.filter(|_| is_cast))?;
     Some(Column { dtype: Some(joined), unit: unit.clone(), ..one.clone() })
 }

@@ -13,13 +13,15 @@ use crate::schema::vocabulary::Vocabulary;
 
 /// What each is for, as errors say it.
 const HASHED: &str =
-    "texts, bytes, integers and lists of them (of whole floats: .cast(torch.int64).hash(buckets))";
+    "texts, bytes, integers and lists of them (of bools and whole floats: .cast(torch.int64).hash(buckets))";
 const SPLIT: &str = "texts and bytes";
 const CLIPPED: &str = "integers, floats, and lists of them";
 const CAST: &str = "numbers and lists of them (.hash(buckets) and .codes() make numbers of texts)";
-const CODED: &str = "texts, bytes and lists of them (.hash(buckets) takes integers)";
+const CODED: &str = "texts, bytes and lists of them; for integers, subtract in dataset.map(function), as batch['x'] - 1, or look \
+                     them up in a dict there (.hash(buckets) takes them, if some may share a bucket)";
 const PADDED: &str = "texts, bytes and lists of numbers that differ in length; of lists in lists, .fixed((None, k)) before \
-                      it says that the inner ones have k each";
+                      it says that the inner ones have k each; of texts in lists, .codes() or .hash(buckets) is \
+                      before it";
 
 /// Makes of a column, given as it is in each schema, what is asked.
 ///
@@ -111,8 +113,8 @@ fn clip(column: &mut Column, bounds: [Option<Fill>; 2], rules: &ColumnRules) -> 
     let Some(unshaped) = column.dtype else { return Ok(()) };
     let bits = |bound: Fill| {
         bits_of(bound, unshaped).ok_or_else(|| {
-            let (type_name, nearest) = (unshaped.name(), nearest_to(bound, unshaped));
-            Error::Argument(format!("the bound {bound} does not fit, the column is {type_name}{nearest}"))
+            let what = what_it_is(column, bound, unshaped);
+            Error::Argument(format!("the bound {bound} does not fit, the column is {what}"))
         })
     };
     let [low, high] = bounds.map(|bound| bound.map(bits).transpose());
@@ -187,12 +189,23 @@ pub fn nulls(column: &Column, policy: Policy) -> Result<Nulls> {
     };
     bits.filter(is_one).map(Nulls::Filled).ok_or_else(|| {
         let what = match column.shaping {
-            Shaping::Hashed(_, buckets) => format!("is one of {} buckets", buckets.count),
-            _ => format!("is {}", dtype.name()),
+            Shaping::Hashed(_, buckets) => format!("one of {} buckets", buckets.count),
+            _ => what_it_is(column, value, dtype),
         };
-        let nearest = nearest_to(value, dtype);
-        Error::Argument(format!("the fill value {value} does not fit, the column {what}{nearest}"))
+        Error::Argument(format!("the fill value {value} does not fit, the column is {what}"))
     })
+}
+
+/// The type of a column that does not hold a value, and what to write: of a decimal, its integers are no amounts.
+fn what_it_is(column: &Column, value: Fill, dtype: Dtype) -> String {
+    let name = dtype.name();
+    match column.stored {
+        Stored::Decimal { scale: scale @ 1.., .. } if dtype == Dtype::Int64 => format!(
+            "{name}: {} in units of 10^-{scale}; write .decimal(\"float64\") before it to name an amount",
+            column.type_name
+        ),
+        _ => format!("{name}{}", nearest_to(value, dtype)),
+    }
 }
 
 /// Whether the values of a column are bytes, which are no numbers: as files hold them that have it.
