@@ -566,6 +566,8 @@ def _dataset_itself(given: object) -> ResumableDataset:
         advice = f": {SEVERAL_DATASETS}"
     elif is_table(given) and not isinstance(given, type):
         advice = ": write fr.Loader(fr.ArrowDataset(table, batch_size=n))"
+    elif isinstance(given, BatchIterator):
+        advice = ": write fr.Loader(dataset), without iter()"
     elif isinstance(given, Batch):
         advice = ": write for batch in fr.Loader(dataset), which delivers batches"
     elif isinstance(given, Mapping):

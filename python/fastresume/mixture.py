@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from fastresume.options.units import Packed
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import World, cut_of, resolve_world, rows_of_each_rank
 from fastresume.plan import Plan, make_plan
-from fastresume.reading.resumable import ResumableDataset
+from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.rows_dataset import Found, RowsDataset
 from fastresume.state.cursor import Cursor
 from fastresume.state.session import sessions_of
@@ -284,8 +285,9 @@ class Mixture(ResumableDataset):
         Raises:
             TypeError: always.
         """
-        if isinstance(index, str) and index in self.datasets:
-            raise TypeError(f"a Mixture is a stream of batches: write mixture.datasets[{index!r}]")
+        if isinstance(index, str):
+            name = index if index in self.datasets else self.sources[0]
+            raise TypeError(f"a Mixture is a stream of batches: write mixture.datasets[{name!r}]")
         return super().__getitem__(index)
 
     @property
@@ -379,7 +381,7 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
     form = 'write {"web": (dataset, 0.7), "code": (dataset, 0.3)}'
     if not isinstance(sources, Mapping) or not sources:
         raise TypeError(f"a Mixture takes names with a dataset and a weight: {form}, found {quoted(sources)}")
-    datasets: dict[str, RowsDataset] = {}
+    datasets = _Datasets()
     weights: dict[str, float] = {}
     for name, given in sources.items():
         if not isinstance(name, str):
@@ -395,9 +397,12 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
                 f"{_flat(name, dataset, weight_of(name, weight))}"
             )
         if not isinstance(dataset, RowsDataset):
+            way = "" if dataset_behind(dataset) is None else ": write loader.dataset"
+            if isinstance(dataset, str | os.PathLike):
+                way = f": write {{{name!r}: (fr.ParquetDataset({str(dataset)!r}), {quoted(weight)})}}"
             raise TypeError(
                 f"source {name!r} must be a ParquetDataset, an ArrowDataset or a KafkaDataset, found "
-                f"{type(dataset).__name__}"
+                f"{type(dataset).__name__}{way}"
             )
         _check_source(name, dataset)
         datasets[name], weights[name] = dataset, weight_of(name, weight)
@@ -409,6 +414,13 @@ def _checked(sources: object) -> tuple[dict[str, RowsDataset], dict[str, float]]
             'one: let one KafkaDataset read all topics, as KafkaDataset("kafka://broker:9092/one,other")'
         )
     return datasets, weights
+
+
+class _Datasets(dict[str, RowsDataset]):
+    """The datasets of the sources, by their names."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        raise KeyError(f"a Mixture has no source {quoted(name)}; there are: {quoted(list(self))}")
 
 
 def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:

@@ -261,6 +261,7 @@ def test_rows_of_no_pass_have_no_place_that_code_may_ask_for(rows: Callable[...,
 def test_settings_of_what_is_made_already_are_refused(rows: Callable[..., fr.ParquetDataset]) -> None:
     dataset: Any = rows()
     loader: Any = fr.Loader(dataset)
+    batch: Any = dataset.peek()
 
     def setting(of: Any, name: str, value: Any) -> tuple[Call, type[Exception], str]:
         written = rf"changes nothing in a {type(of).__name__} .*: write {type(of).__name__}\(\.\.\., {name}="
@@ -282,6 +283,25 @@ def test_settings_of_what_is_made_already_are_refused(rows: Callable[..., fr.Par
                 r"write ParquetDataset\(paths, batch_size",
             ),
             (lambda: setattr(loader, "drop_last", True), AttributeError, "write tail='drop'"),
+            (
+                lambda: setattr(loader, "step", 9),
+                AttributeError,
+                r"already: it is batch\.step, of the last batch",
+            ),
+            (lambda: setattr(loader, "files", []), AttributeError, r"already: it is loader\.dataset\.files$"),
+            (
+                lambda: setattr(dataset, "device", "cuda"),
+                AttributeError,
+                r"write fr\.Loader\(dataset, device=",
+            ),
+            (lambda: setattr(dataset, "steps", 9), AttributeError, r"it is dataset\.plan\(\)\.steps$"),
+            (lambda: setattr(batch, "device", "cpu"), AttributeError, r"write batch\['name'\]\.device"),
+            (lambda: setattr(batch, "files", []), AttributeError, r"write dataset\.files$"),
+            (
+                lambda: setattr(batch, "valid", FLAGS),
+                AttributeError,
+                r"write batch\.mask\(rows, reason\), in",
+            ),
             setting(dataset, "shuffle", True),
             setting(dataset, "seed", 9),
             setting(dataset, "batch_size", 20),
@@ -386,6 +406,51 @@ def test_sources_and_weights_of_a_mixture_that_is_made_are_refused(
     written = r"write a new Mixture\({name: \(dataset, weight\), ...}\), which takes the state of this one"
     names = ("weights", "shares", "sources", "datasets")
     each_refused(tuple((partial(setattr, mixture, name, {}), AttributeError, written) for name in names))
+
+
+def test_calls_that_mean_another_object_say_which(rows: Callable[..., fr.ParquetDataset]) -> None:
+    dataset: Any = rows()
+    mixture: Any = fr.Mixture({"a": (rows(), 1)}, batch_size=5, world=(0, 1))
+    batch = dataset.peek()
+    each_refused(
+        (
+            (lambda: dataset.plan(num_workers=2), TypeError, "no argument num_workers=: write workers="),
+            (lambda: mixture.plan(num_workers=2), TypeError, "no argument num_workers=: write workers="),
+            (
+                lambda: dataset.peek(5),
+                TypeError,
+                r"found 5 too: write dataset\.peek\(\), or dataset\.read_rows",
+            ),
+            (
+                lambda: dataset.map(dict, dict),
+                TypeError,
+                r"one function: write dataset\.map\(function\)\.map",
+            ),
+            (lambda: dataset.load_state_dict(None), fr.StateError, "found None: a new job loads none"),
+            (
+                lambda: dataset.load_state_dict(48),
+                fr.StateError,
+                r"found 48: pass what batch\.state_dict\(\) ret",
+            ),
+            (lambda: mixture.datasets["b"], KeyError, r"a Mixture has no source 'b'; there are: \['a'\]"),
+            (lambda: mixture["b"], TypeError, r"write mixture\.datasets\['a'\]"),
+            (
+                lambda: ANY.Mixture({"a": ("x.parquet", 2)}, batch_size=5),
+                TypeError,
+                r"found str: write \{'a': \(fr\.ParquetDataset\('x\.parquet'\), 2\)\}",
+            ),
+            (
+                lambda: ANY.Mixture({"a": (fr.Loader(dataset), 2)}, batch_size=5),
+                TypeError,
+                r"found Loader: write loader\.dataset",
+            ),
+            (lambda: ANY.Mixture(datasets={}), TypeError, r"datasets=: write the first argument, \{name: \("),
+            (lambda: fr.Loader(ANY.Loader(dataset)), TypeError, "give the dataset to one loader only"),
+            (lambda: ANY.Loader(iter(dataset)), TypeError, r"write fr\.Loader\(dataset\), without iter\(\)"),
+            (lambda: batch.__delitem__("z"), KeyError, "no tensor 'z' in the batch; there are: x, l"),
+        )
+    )
+    assert pickle.loads(pickle.dumps(mixture)).datasets.keys() == {"a"}
 
 
 def test_calls_of_loaders_and_cursors_say_what_to_write(

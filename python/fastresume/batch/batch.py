@@ -24,6 +24,7 @@ from fastresume.messages import bounded
 from fastresume.options.attributes import METHODS_OF_BATCHES
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.device import check_move, named_device, on_device
+from fastresume.options.elsewhere import elsewhere
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.cursor import Cursor, cursor_of_text
 
@@ -439,7 +440,11 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             super().__setattr__(name, value)
         except AttributeError:
             if hasattr(type(self), name):
-                raise AttributeError(f"batch.{name} can't be set: it tells what was read") from None
+                way = "write batch.mask(rows, reason), in dataset.map(function)"
+                way = way if name == "valid" else "it tells what was read"
+                raise AttributeError(f"batch.{name} can't be set: {way}") from None
+            if name in METHODS_OF_BATCHES or elsewhere(self, name) is not None:
+                refuse_attribute(self, name, "a Batch", METHODS_OF_BATCHES)
             raise AttributeError(f"a Batch has no attribute {name!r}: write batch[{name!r}] = ...") from None
 
     def __or__(self, other: object) -> NoReturn:
@@ -453,7 +458,10 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     __ror__ = __ior__ = __or__
 
     def __delitem__(self, name: str) -> None:
-        del self._tensors[name]
+        try:
+            del self._tensors[name]
+        except (KeyError, TypeError):
+            raise _no_tensor(name, self._tensors) from None
 
     def __eq__(self, other: object) -> bool:
         """Refused of another mapping: whether tensors are equal has no one answer.

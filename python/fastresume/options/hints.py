@@ -159,6 +159,7 @@ OF_MIXTURES = {
     **dict.fromkeys(("columns", "filter", "rows", "nulls"), "{name: (ParquetDataset(paths, ...), weight)}"),
     **dict.fromkeys(("shuffle", "sampler"), "{name: (ParquetDataset(paths, shuffle=True), weight)}"),
     **dict.fromkeys(("weights", "probabilities"), "{name: (dataset, weight)}"),
+    **dict.fromkeys(("datasets", "streams"), "the first argument, {name: (dataset, weight), ...}"),
     **dict.fromkeys(
         ("repetitions", "repeat"),
         "weights, each the rows of its source times its repetitions, and stop=their sum",
@@ -335,6 +336,7 @@ OF_CALLS = {
             "rows=mask, which you make of a column: a Split knows numbers of rows alone",
         ),
     },
+    **{of: {"num_workers": "workers="} for of in ("dataset.plan", "mixture.plan")},
     **{
         f"{of}.{name}": hint
         for of in ("dataset", "loader")
@@ -398,6 +400,7 @@ EXAMPLES = {
     "fr.col(...).fixed": ".fixed(16), or .fixed((2, 8)) for lists of lists",
     "fr.col(...).codes": ".codes(['a', 'b'])",
     "batch.generator": "batch.generator(draw=1), or batch.generator(device='cuda')",
+    "dataset.peek": "dataset.peek(), or dataset.read_rows(range(5)) for some rows",
     "dataset.batch_of_row": "dataset.batch_of_row(0, 70), of the pass 0",
     "loader.batch_of_row": "loader.batch_of_row(0, 70), of the pass 0",
 }

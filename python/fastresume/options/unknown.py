@@ -137,7 +137,7 @@ def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str])
 
 
 def refuse_setting(of: object, name: str, value: object, hints: Mapping[str, str]) -> None:
-    """Refuses to set what is an argument of an object's class: it would change nothing.
+    """Refuses to set an argument of an object's class, or a name of another one: it would change nothing.
 
     Other attributes are its user's own, and so are those of the user's own classes.
 
@@ -151,6 +151,8 @@ def refuse_setting(of: object, name: str, value: object, hints: Mapping[str, str
     close = name if name in there else _core.nearest(name, there)
     if name in hints:
         hint = _instead(hints[name])
+    elif not hasattr(kind, name) and name not in there and (way := elsewhere(of, name)) is not None:
+        hint = f": it is {way}"
     elif close is not None:
         hint = f": write {kind.__name__}(..., {close}={quoted(value)})"
     else:

@@ -18,7 +18,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.options.attributes import METHODS_OF_DATASETS
 from fastresume.options.checks import one_of, quoted
-from fastresume.options.hints import ANYWHERE, SEVERAL_DATASETS
+from fastresume.options.hints import ANYWHERE, OF_LOADERS, SEVERAL_DATASETS
 from fastresume.options.tail import TailOfPass
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import World
@@ -68,7 +68,7 @@ class ResumableDataset(IterableDataset[Batch]):
     Threads and forks: see `ParquetDataset`.
     """
 
-    _settings: ClassVar[Mapping[str, str]] = ANYWHERE
+    _settings: ClassVar[Mapping[str, str]] = {**ANYWHERE, **OF_LOADERS}
     """What to write instead of setting an attribute that others' loaders have."""
 
     def __init__(self, spec: ReadSpec) -> None:
@@ -318,6 +318,8 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         if not callable(function):
             raise TypeError(f"map takes a function of a batch, found {quoted(function)}")
+        if callable(on_error):
+            raise TypeError("map takes one function: write dataset.map(function).map(other)")
         choice = one_of("on_error", on_error, ("raise", "mask"))
         mapped = type(self).__new__(type(self))
         mapped.__dict__.update(self.__dict__)

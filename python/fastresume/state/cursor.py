@@ -381,7 +381,8 @@ def _found(given: object) -> str:
         kind = type(given).__name__
         return f"{len(given)} in a {kind}: pass one, or Cursor.merge(states) of ranks out of step"
     if not isinstance(given, (str, bytes, bytearray, os.PathLike)):
-        return quoted(given)
+        new = "a new job loads none" if given is None else "pass what batch.state_dict() returned"
+        return f"{quoted(given)}: {new}"
     if isinstance(given, os.PathLike) or "{" not in str(given):
         return (
             f"{quoted(given)}: if it names a file, load that, as torch.load(path)['data'] or "
