@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "standard error as it ends.",
         )
     )
+    if sys.stdout is None:  # it was closed, as that of daemons may be: the exit status says it all
+        sys.stdout = io.StringIO()
     given = parser.parse_args(arguments)
     try:
         status: int = given.run(given)
@@ -85,7 +88,8 @@ def add_state(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "file",
         metavar="FILE",
-        help="the JSON of a state_dict(), a file of torch.save that holds one, or a directory of checkpoints",
+        help="the JSON of a state_dict(), a file of torch.save that holds one, a directory of checkpoints, "
+        "- for standard input, or the JSON text itself",
     )
     command.add_argument("path", metavar="PATH", nargs="*", default=[], help="files that it is compared with")
     command.add_argument("--json", action="store_true", help="print JSON")

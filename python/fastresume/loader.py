@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from multiprocessing import get_all_start_methods
@@ -35,7 +34,7 @@ from fastresume.reading.random_access import batch_at, batch_of_row, made_again
 from fastresume.reading.replay import ReplayTrail
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.reading.rounds import Rounds
-from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate
+from fastresume.reading.torch_dataloader.guards import added_up_by_accelerate, refuse_items
 from fastresume.reading.workers.pool import WorkerPool
 from fastresume.state.cursor import Cursor
 from fastresume.state.shared_cursor import Readers
@@ -303,12 +302,11 @@ class Loader:
             return
         added = added_up_by_accelerate()
         if added > 1 and (rest := len(self.dataset) % added):
-            warnings.warn(
+            warn(
                 f"Accelerate adds up the gradients of {added} batches, and knows not where a pass of this "
                 f"Loader ends: the last {rest} of its {len(self.dataset)} batches would be added to the "
                 "first ones of the next, or make no step. Call "
-                "fastresume.integrations.accelerate.register(accelerator, loader)",
-                stacklevel=3,
+                "fastresume.integrations.accelerate.register(accelerator, loader)"
             )
 
     def start(self) -> None:
@@ -503,9 +501,10 @@ class Loader:
         return latest if latest is not None and latest.is_current else self._prepare()
 
     def __getitem__(self, _index: object) -> NoReturn:
-        raise TypeError(
+        refuse_items(
+            sys._getframe(1),
             "a Loader has no items: iterate over it as it is, without another DataLoader around it; or give "
-            "the ParquetDataset to that one, with batch_size=None"
+            "the ParquetDataset to that one, with batch_size=None",
         )
 
     def __reduce__(self) -> NoReturn:

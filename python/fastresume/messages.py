@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
 import fastresume._core as _core
@@ -28,12 +28,28 @@ def in_words(error: BaseException) -> str:
     return bounded(str(error))
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns where the user's code called the package, however deep inside of it the reason was noticed."""
-    frame, level = sys._getframe(), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fastresume":
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+def warn(message: str, category: type[Warning] = UserWarning, frame: FrameType | None = None) -> None:
+    """Warns where the user's code called the package, however deep inside of it the reason was noticed.
+
+    Args:
+        message: what to say.
+        category: of the warning.
+        frame: where another thread is, if this one only watches it.
+    """
+    while frame is not None and not _is_inside(frame):
+        frame = frame.f_back
+    frame = frame or sys._getframe()
+    while frame.f_back is not None and _is_inside(frame):
+        frame = frame.f_back
+    names = frame.f_globals
+    warnings.warn_explicit(
+        message,
+        category,
+        frame.f_code.co_filename,
+        frame.f_lineno,
+        names.get("__name__"),
+        names.setdefault("__warningregistry__", {}),
+    )
 
 
 def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
@@ -51,9 +67,13 @@ def bounds_messages(function: Callable[Arguments, Result]) -> Callable[Arguments
     return call
 
 
+def _is_inside(frame: FrameType) -> bool:
+    """Whether it runs code of this package."""
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] == "fastresume"
+
+
 def _is_ours(trace: TracebackType | None) -> bool:
     """Whether code of this package raised it."""
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    name = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
-    return isinstance(name, str) and name.partition(".")[0] == "fastresume"
+    return trace is not None and _is_inside(trace.tb_frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import io
 import json
 import os
 import pickle
@@ -224,3 +225,31 @@ def test_only_the_file_is_missed_and_the_home_directory_is_found(
     (tmp_path / "other.json").write_text(json.dumps(state_of(files, 5)))
     assert cli.main(["audit", "~/run", "--start", "~/other.json"]) == 0
     assert "note: no run started from the state of --start, so" in capsys.readouterr().out
+
+
+def test_a_state_is_taken_as_text_and_from_standard_input(
+    files: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = json.dumps(state_of(files, 5))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    for given, place in ((text, "as given"), ("-", "standard input")):
+        assert cli.main(["state", given, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["file"], found["step"]) == (place, 5)
+    monkeypatch.setattr("sys.stdin", None)
+    assert cli.main(["state", "-"]) == 2
+    assert "standard input is neither JSON nor" in capsys.readouterr().err
+
+
+def test_a_closed_standard_output_leaves_the_exit_status(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "state.json").write_text(json.dumps(state_of(files, 5)))
+    path = str(next(files.iterdir()))
+    for arguments, status in (
+        (["inspect", path], 0),
+        (["state", str(tmp_path / "state.json"), path], 0),
+        (["audit", str(files)], 2),
+    ):
+        monkeypatch.setattr("sys.stdout", None)
+        assert cli.main(arguments) == status

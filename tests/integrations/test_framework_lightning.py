@@ -8,11 +8,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from lightning_utilities.core.apply_func import apply_to_collection
 from torch.utils.data import DataLoader
 
 import fastresume as fr
@@ -508,6 +510,25 @@ def test_a_precision_without_the_callback_says_to_pass_it(jobs: Any, live: Any) 
     def work() -> None:
         with pytest.raises(TypeError, match=r"this precision=: pass ResumeCallback\(\) to its Trainer; in F"):
             jobs.fit(make(on_iter="restart"), precision="64-true")
+
+    live(work)
+
+
+def test_rows_that_a_precision_would_change_say_what_to_give_the_model() -> None:
+    rows = fr.Jagged(torch.ones(3), torch.tensor([0, 1, 3]))
+    with pytest.raises(AttributeError, match=r"in Fabric give the model tensors, as jagged\.values and"):
+        apply_to_collection({"rows": rows}, torch.Tensor, torch.Tensor.bfloat16)
+    with pytest.raises(AttributeError, match=r"write dataclasses\.replace\(jagged, values=\.\.\.\)"):
+        rows.values = torch.zeros(3)  # type: ignore[misc]
+    assert replace(rows, values=torch.zeros(3)).values.tolist() == [0, 0, 0]
+
+
+def test_a_loader_that_stacks_batches_is_refused_where_no_place_is_kept(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        for size in (1, 4):
+            stacking = DataLoader(make(on_iter="restart").dataset, batch_size=size)
+            with pytest.raises(fr.FastresumeError, match="pass batch_size=None to the DataLoader"):
+                jobs.fit(stacking)
 
     live(work)
 

@@ -290,6 +290,21 @@ def test_evaluation_is_given_dicts(jobs: Any, live: Any) -> None:
     live(work)
 
 
+def test_what_is_given_as_eval_dataset_says_what_to_write(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader = make(on_iter="restart", tail="short")
+        trainer = jobs.make_trainer(jobs.ResumeCallback(make()))
+        for given in (loader.dataset, loader, jobs.DictBatches(loader)):
+            with pytest.raises(TypeError, match=r"get_eval_dataloader\(\*_\) return .*DictBatches\(loader\)"):
+                trainer.evaluate(given)
+        with pytest.raises(TypeError, match="a Loader has no items"):
+            loader[0]
+        with pytest.raises(TypeError, match="has no items: iterate over it"):
+            jobs.DictBatches(loader)[0]
+
+    live(work)
+
+
 def test_copies_that_fill_up_a_batch_are_told_unless_the_model_gets_the_mask(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader = make(12, on_iter="restart", tail="pad")

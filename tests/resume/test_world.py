@@ -16,7 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fastresume as fr
 from fastresume import _core
-from fastresume.agreement import same_reads
+from fastresume.agreement import attendance
 from support.each_of import each_of
 from support.strategies import Dataset
 
@@ -205,7 +205,7 @@ def test_a_process_group_or_a_mesh_of_one_dimension_is_a_world(
     init_process_group: Launch, small_dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The other ranks are not there.
-    monkeypatch.setattr(same_reads, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(attendance, "WAIT_SECONDS", 0.0)
     init_process_group(5, 8)
     mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("data", "model"))
     worlds = {
@@ -228,8 +228,15 @@ def test_a_process_group_or_a_mesh_of_one_dimension_is_a_world(
 def test_what_is_no_world_is_refused(init_process_group: Launch) -> None:
     init_process_group(5, 8)
     mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("data", "model"))
-    with pytest.raises(ValueError, match=r"the device mesh has 2 dimensions.*mesh\['"):
+    with pytest.raises(ValueError, match=r"has 2 dimensions, data, model: .*, as world=mesh\['data'\];"):
         fr.World.of(mesh)
+    hybrid = init_device_mesh("cpu", (2, 2, 2), mesh_dim_names=("replicate", "shard", "tp"))
+    way = r"as world=mesh\['replicate', 'shard'\]\._flatten\('data_ranks'\)"
+    with pytest.raises(ValueError, match=way):
+        fr.World.of(hybrid)
+    assert fr.World.of(hybrid["replicate", "shard"]._flatten("data_ranks")) == fr.World(2, 4)
+    with pytest.raises(ValueError, match=r"without names: write init_device_mesh\(\.\.\., mesh_dim_names="):
+        fr.World.of(init_device_mesh("cpu", (4, 2)))
     with pytest.raises(ValueError, match="not a member of the process group"):
         fr.World.of(torch.distributed.new_group([0, 1]))
     assert fr.World.of((1, 4)) == fr.World.of([1, 4]) == fr.World(1, 4)
@@ -244,7 +251,7 @@ def test_what_is_no_world_is_refused(init_process_group: Launch) -> None:
 def test_a_process_group_that_says_otherwise_at_iter_is_an_error_that_names_both(
     small_dataset: Dataset, init_process_group: Launch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(same_reads, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(attendance, "WAIT_SECONDS", 0.0)
     dataset = fr.ParquetDataset(small_dataset.directory, batch_size=5)
     loader = fr.Loader(dataset, threads=1)
     placed = fr.ParquetDataset(small_dataset.directory, batch_size=5, world=(0, 1))

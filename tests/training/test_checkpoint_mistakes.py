@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -70,6 +71,33 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                 lambda: made.restore(model=small(), strict=False),
                 TypeError,
                 r"restore has no argument strict=: write allow=\{'model'\}, which takes what fits",
+            ),
+            *(
+                (lambda value=value: made.save(1, extra={"a": value}), kind, way)
+                for value, kind, way in (
+                    (
+                        float("inf"),
+                        ValueError,
+                        r"is inf: .*write None, or str\(value\), which float\(\) reads",
+                    ),
+                    (np.float32(1), TypeError, r"found float32: write value\.item\(\)$"),
+                    (np.bool_(True), TypeError, r"write value\.item\(\)$"),
+                    (torch.Generator(), TypeError, r"found Generator: write value\.get_state\(\)"),
+                    (Path("a"), TypeError, r"write str\(value\)$"),
+                    ((1, 2), TypeError, r"found tuple: write list\(value\)$"),
+                    (MINUTE, TypeError, "found timedelta$"),
+                )
+            ),
+            (lambda: made.save(1, model=[small()]), TypeError, r"write torch\.nn\.ModuleList\(models\)$"),
+            (
+                lambda: made.save(1, model={"a": small()}),
+                TypeError,
+                r"write torch\.nn\.ModuleDict\(models\)$",
+            ),
+            (
+                lambda: made.save(1, extra={"a": 1}, scheduler=[1]),
+                TypeError,
+                r"found list: pass one as scheduler=, and others as extra=\{'name': scheduler\}",
             ),
             (lambda: made.load, AttributeError, r"no attribute 'load': write \.restore\(\.\.\.\)"),
             (lambda: made.restored, AttributeError, r"did you mean \.restore\?"),
@@ -210,10 +238,16 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
                 TypeError,
                 "gradient_accumulation_steps=: write steps=",
             ),
+            (lambda: over(model, accumulation_steps=4), TypeError, "accumulation_steps=: write steps="),
             (
                 lambda: given(signals=("TERM",)),
                 TypeError,
                 r"found 'TERM' in it: write signals=\(signal\.SIGTERM,",
+            ),
+            (
+                lambda: given((signal.SIGTERM,)),
+                TypeError,
+                r"write fr\.training\.Preemption\(every=1, signals=\(",
             ),
             (lambda: given(signals=("int",)), TypeError, r"write signals=\(signal\.SIGINT,"),
             (lambda: given(signals=(999,)), TypeError, "found 999 in it"),
@@ -222,3 +256,55 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
     )
     with windows(batch) as window:  # the refused block counted nothing
         assert (window.index, window.size) == (0, 2)
+
+
+def test_a_checkpointer_for_each_save_is_refused_with_where_to_make_one(directory: Path) -> None:
+    Checkpointer(directory).save(1, model=small())
+    with pytest.raises(fr.StateError, match=r"by another Checkpointer: make one for the whole job$"):
+        Checkpointer(directory).save(2, model=small())
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(ValueError, match=r"link is a link to .*gone, which is not there: make that"):
+        Checkpointer(tmp_path / "link")
+    (tmp_path / "gone").mkdir()
+    Checkpointer(tmp_path / "link").save(1, model=small())
+    assert [one.step for one in Checkpointer(tmp_path / "gone").entries()] == [1]
+
+
+def test_a_save_that_another_thread_has_begun_is_not_thrown_away(directory: Path) -> None:
+    checkpointer = Checkpointer(directory)
+    checkpointer._history.draft()  # of a save that is on its way
+    with pytest.raises(fr.StateError, match=r"has begun in this process.*save\(\.\.\., wait=False\)"):
+        checkpointer.save(2, model=small())
+    with pytest.raises(fr.StateError, match="has begun in this process"):
+        Checkpointer(directory).save(2, model=small())
+    (draft,) = directory.glob(".writing-*")
+    checkpointer._history.drop(draft)
+    checkpointer.save(2, model=small())
+    assert [one.step for one in checkpointer.entries()] == [2]
+
+
+def test_an_optimizer_of_the_model_before_says_when_to_make_it(directory: Path) -> None:
+    before = torch.optim.SGD(small().parameters(), 0.1)
+    with pytest.raises(ValueError, match=r"none of the model's: make it after the model is wrapped, sharded"):
+        Checkpointer(directory).save(1, model=small(), optimizer=before)
+
+
+def test_layers_that_are_trained_since_leave_the_job_as_it_was_and_the_rest_can_be_restored(
+    directory: Path,
+) -> None:
+    def job(trained: int) -> dict[str, Any]:
+        model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+        parameters = [each for layer in list(model)[-trained:] for each in layer.parameters()]
+        return {"model": model, "optimizer": torch.optim.SGD(parameters, 0.1)}
+
+    saved, now = job(1), job(2)
+    Checkpointer(directory).save(1, **saved)
+    before = [each.clone() for each in now["model"].parameters()]
+    with pytest.raises(fr.StateError, match=r"restore\(model=model, loader=loader, partial=True\) restores"):
+        Checkpointer(directory).restore(**now)
+    assert all(map(torch.equal, before, now["model"].parameters()))
+    Checkpointer(directory).restore(model=now["model"], partial=True)
+    assert all(map(torch.equal, saved["model"].parameters(), now["model"].parameters()))

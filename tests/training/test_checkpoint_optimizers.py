@@ -138,7 +138,8 @@ def test_copies_that_are_stepped_are_kept_beside(tmp_path: Path) -> None:
     go(extra, copies)
     checkpointer = Checkpointer(tmp_path)
     with pytest.raises(
-        ValueError, match=r"none of the model's; one that steps copies .*extra={'optimizer': "
+        ValueError,
+        match=r"none of the model's: make it after .* One that steps copies .*extra={'optimizer': ",
     ):
         checkpointer.save(1, model=small(), optimizer=extra["optimizer"])
     checkpointer.save(1, extra=extra)

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch.utils.data import DataLoader
 
 import fastresume as fr
-from fastresume.agreement import same_reads
+from fastresume.agreement import attendance, same_reads
 from support.forks import in_ranks
 from support.strategies import Dataset
 
@@ -32,7 +32,7 @@ def outcome(read: Callable[[], Any]) -> str:
 
 def read(rank: int, each: list[dict[str, Any]], late: float = 0.0, waits: float = 60.0) -> tuple[str, int]:
     """Reads what this rank is given, rank 1 later; gives what came of it, and the step after it."""
-    same_reads.WAIT_SECONDS = waits
+    attendance.WAIT_SECONDS = waits
     time.sleep(late if rank == 1 else 0.0)
     options = {"batch_size": 4, **each[rank]}
     workers, threads = options.pop("workers", None), options.pop("threads", None)
@@ -91,7 +91,7 @@ def test_ranks_that_read_the_same_are_asked_once(small_dataset: Dataset, tmp_pat
 
 def read_on_rank_0_alone(rank: int, data: Dataset, named: dict[str, int]) -> tuple[list[str], list[str]]:
     """Rank 0 looks at a batch; then all read, in step; gives what came of it, and what was warned of."""
-    same_reads.WAIT_SECONDS = 0.0
+    attendance.WAIT_SECONDS = 0.0
     dataset = fr.ParquetDataset(data.directory, batch_size=4, on_iter="restart")
     found = []
     with warnings.catch_warnings(record=True) as said:
@@ -100,7 +100,7 @@ def read_on_rank_0_alone(rank: int, data: Dataset, named: dict[str, int]) -> tup
             look = fr.ParquetDataset(data.directory, batch_size=4, **named) if named else dataset
             found.append(str(len(next(iter(look))["row"])))
         dist.barrier()
-        same_reads.WAIT_SECONDS = 60.0
+        attendance.WAIT_SECONDS = 60.0
         found.append(outcome(lambda: dataset))
         dist.all_reduce(torch.zeros(1))
     return found, [str(one.message) for one in said if "not one batch" in str(one.message)]
@@ -128,7 +128,7 @@ def test_a_rank_that_comes_late_is_not_the_only_one_to_know(small_dataset: Datas
 
 def read_in_step(rank: int, each: list[dict[str, Any]]) -> tuple[str, int]:
     """Rank 0 has its first batch before rank 1 begins."""
-    same_reads.WAIT_SECONDS = 0.0
+    attendance.WAIT_SECONDS = 0.0
     dataset = fr.ParquetDataset(each[rank]["paths"], batch_size=4)
     batches = iter(dataset)
     steps = 0

@@ -7,6 +7,7 @@ shown once, with its traceback. An unexpected error is the cause of what is rais
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.agreement.attendance import Attendance, described, lost, timeout_of_all
 from fastresume.messages import bounded
 from fastresume.options.checks import quoted
 from fastresume.options.world import has_process_group
@@ -51,7 +53,8 @@ class Peers:
 
     Args:
         group: the ranks; None for the default group.
-        timeout_seconds: how long a rank waits for the others; None for torch's default.
+        timeout_seconds: how long a rank waits for the others; None for that of the default group.
+        made: what is made, for the warning of ranks that do not come.
 
     Raises:
         TypeError: if `group` is none.
@@ -66,11 +69,17 @@ class Peers:
     failed: ClassVar[type[_core.FastresumeError]] = _core.FastresumeError
     """The exception that is raised on all ranks for an error that does not keep its type."""
 
-    def __init__(self, group: ProcessGroup | None = None, timeout_seconds: float | None = None) -> None:
+    def __init__(
+        self,
+        group: ProcessGroup | None = None,
+        timeout_seconds: float | None = None,
+        made: str = "the start of the ranks' agreement",
+    ) -> None:
         distributed = torch.distributed
         self._group: Any = None
         self._lead = 0
         self._lost: str | None = None
+        self._attendance: Attendance | None = None
         self.rank, self.world_size = 0, 1
         if group is not None and not callable(getattr(group, "size", None)):
             raise TypeError(
@@ -83,13 +92,16 @@ class Peers:
             self.rank, self.world_size = members.index(distributed.get_rank()), len(members)
             self._lead = members[0]
             if self.world_size > 1:
+                self._attendance = Attendance("Peers", members)
+                timeout = None if timeout_seconds is None else timedelta(seconds=timeout_seconds)
                 try:
-                    self._group = distributed.new_group(
-                        members,
-                        timeout=None if timeout_seconds is None else timedelta(seconds=timeout_seconds),
-                        backend="gloo",
-                        use_local_synchronization=True,
-                    )
+                    with self._attendance.at(made):
+                        self._group = distributed.new_group(
+                            members,
+                            timeout=timeout or timeout_of_all(),
+                            backend="gloo",
+                            use_local_synchronization=True,
+                        )
                 except Exception as error:
                     raise self.failed(
                         f"not all of {len(members)} ranks are here, and they make it together: "
@@ -130,6 +142,10 @@ class Peers:
                 Ctrl-C, is raised unchanged where it came from.
         """
         self.check(step)
+        with self._in_call(step):
+            return self._each(step, work, join)
+
+    def _each(self, step: str, work: Callable[[], T], join: Callable[[list[T]], list[R]]) -> R:
         done: T | _Failure
         raised: list[BaseException] = []
         try:
@@ -175,13 +191,15 @@ class Peers:
         self.together(step, lambda: found.append(work()), lambda _: None)
         return found[0]
 
+    def _in_call(self, step: str) -> AbstractContextManager[None]:
+        """While this rank is in it, the others are waited for."""
+        return nullcontext() if self._attendance is None else self._attendance.at(step)
+
     def _answer(self, step: str, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except Exception as error:
-            raise self.failed(
-                f"{step}: another rank is lost or late: {self._lost}; all of them call it together"
-            ) from error
+            raise self.failed(lost(step, str(self._lost))) from error
 
     def _failure(self, error: BaseException, of_all: bool = False) -> _Failure:
         kind = next((name for name, one in self._kinds().items() if isinstance(error, one)), "")
@@ -243,8 +261,3 @@ class Peers:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.world_size})"
-
-
-def described(error: BaseException) -> str:
-    """The kind of an error and its text, for other ranks."""
-    return bounded(f"{type(error).__name__}: {error}")

@@ -14,7 +14,9 @@ from typing import Any
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.agreement.same_state import MOST_NAMED, named, ranks_by
+from fastresume.agreement import attendance
+from fastresume.agreement.attendance import MOST_NAMED, named
+from fastresume.agreement.same_state import ranks_by
 from fastresume.messages import warn
 from fastresume.options.world import World, from_environment
 
@@ -28,9 +30,6 @@ _OFF = (
     f"{CHECK_RANKS}=0 in the environment turns this comparison off"
 )
 """The end of its errors."""
-
-WAIT_SECONDS = 10.0
-"""How long a rank waits for the others before it continues, and compares what they read later."""
 
 _POLL_SECONDS = 0.02
 
@@ -133,7 +132,7 @@ class _Asked:
         if self._times > 1 and self._times & (self._times - 1):
             return False  # once they were waited for, only batches 2, 4, 8... ask
         if self._ends is None:
-            self._ends = time.monotonic() + WAIT_SECONDS
+            self._ends = time.monotonic() + attendance.WAIT_SECONDS
         while True:
             begun = self._store.add(self._place, 0)
             same = min(self._store.add(each, 0) for each in (self._mine, self._distinct))
@@ -144,12 +143,12 @@ class _Asked:
             if time.monotonic() > self._ends:
                 break
             time.sleep(_POLL_SECONDS)
-        if self._times == 1:
-            late = [rank for rank in range(self._group.world_size) if not self._has_begun(rank)]
+        ranks = range(self._group.world_size) if self._times == 1 else ()
+        if late := [rank for rank in ranks if not self._has_begun(rank)]:
             warn(
-                f"{named(late)}: not one batch was asked for after {WAIT_SECONDS:.0f} s, so this rank "
-                "continues, and compares later what they read. It has its own share of the rows: a dataset "
-                "that some ranks read alone takes world=(0, 1)"
+                f"{named(late)}: not one batch was asked for after {attendance.WAIT_SECONDS:.0f} s, so this "
+                "rank continues, and compares later what they read. It has its own share of the rows: a "
+                "dataset that some ranks read alone takes world=(0, 1)"
             )
         return False
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.agreement.attendance import in_call, named
 from fastresume.options.unknown import takes_no_other
 from fastresume.options.world import check_group, has_process_group
 from fastresume.state.cursor import Cursor
@@ -15,8 +16,7 @@ from fastresume.state.cursor import Cursor
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-MOST_NAMED = 8
-"""An error names no more ranks than these."""
+_WAY = "; a rank that loads alone leaves check_same out"
 
 
 @takes_no_other("fr.distributed.check_same")
@@ -33,6 +33,7 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
     Raises:
         TypeError: if `group` is no process group.
         StateError: on all ranks, naming those that differ or whose state can't be read, and what they have.
+        FastresumeError: if a rank is lost or late.
 
     Examples:
         >>> check_same(loader.state_dict())
@@ -42,7 +43,8 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
     cursor, found = _read(state)
     if has_process_group():
         texts = [""] * torch.distributed.get_world_size(group)
-        torch.distributed.all_gather_object(texts, found, group=group)
+        with in_call("check_same", group, _WAY):
+            torch.distributed.all_gather_object(texts, found, group=group)
         _compare(texts)
     if cursor is None:
         raise _core.StateError(found)
@@ -71,12 +73,6 @@ def ranks_by(texts: Iterable[tuple[int, str]]) -> dict[str, list[int]]:
     for rank, text in texts:
         by_text.setdefault(text, []).append(rank)
     return by_text
-
-
-def named(ranks: list[int]) -> str:
-    """Ranks in words, a few of them at most."""
-    more = ", ..." if len(ranks) > MOST_NAMED else ""
-    return f"rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks[:MOST_NAMED])) + more
 
 
 def _in_words(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
@@ -536,6 +537,27 @@ def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
         places = torch.repeat_interleave(moves[first:last], counts)
         places += torch.arange(begin, end, device=offsets.device)
         yield places
+
+
+def _refuse_setting(rows: Jagged, name: str, value: object) -> NoReturn:
+    """Refuses to change rows; Lightning, which tries, would show an error of dataclasses by one of its own.
+
+    Raises:
+        AttributeError: it says what to write.
+    """
+    caller = str(sys._getframe(1).f_globals.get("__name__"))
+    way = (
+        "under this precision= pass ResumeCallback() to Lightning's Trainer; in Fabric give the model "
+        "tensors, as jagged.values and jagged.offsets"
+        if caller.startswith("lightning")
+        else f"write dataclasses.replace(jagged, {name}=...)"
+    )
+    raise AttributeError(
+        f"a Jagged can't be changed, found .{name} = {quoted(value)}: {way}", name=name, obj=rows
+    )
+
+
+Jagged.__setattr__ = _refuse_setting  # type: ignore[method-assign,assignment]  # dataclass lets no class have it
 
 
 def _taken(values: Tensor, offsets: Tensor, moves: Tensor) -> Tensor:

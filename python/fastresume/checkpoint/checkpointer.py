@@ -102,7 +102,7 @@ class Checkpointer:
         seconds = positive("timeout_seconds", timeout_seconds)
         self._event_time = None if save_by_event_time is None else EventTime(save_by_event_time)
         self._after_saves: list[Callable[[], None]] = []
-        self._ranks = Ranks(group, seconds)
+        self._ranks = Ranks(group, seconds, "Checkpointer(...)")
         self._history = CheckpointDirectory(self.directory)
         self._saving = Saving(self._ranks, self._history, self.keep, self.best)
         self._is_closed = False
@@ -419,6 +419,11 @@ class Checkpointer:
             renamed = "" if needed is None else f"rename it to {needed}, "
             raise ValueError(
                 f"{self.directory} is itself a checkpoint: {renamed}name its parent, and restore(step=...)"
+            )
+        if self.directory.is_symlink() and not self.directory.exists():
+            raise ValueError(
+                f"{self.directory} is a link to {self.directory.readlink()}, which is not there: make that, "
+                "or name another directory"
             )
         if self.directory.is_file():
             raise ValueError(f"{self.directory} is a file, not a directory: name one for the checkpoints")

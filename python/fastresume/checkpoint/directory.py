@@ -28,6 +28,9 @@ LINK = ".link-"
 _OWN = re.compile(r"\.metadata(\.tmp)?|__\d+_\d+\.distcp|random-\d+\.json|\.nfs\w+")
 """Names of files that a checkpoint has in addition to its manifest."""
 
+_begun: set[Path] = set()
+"""The directories into which this process saves at this moment."""
+
 _LOOKED_AT = 1000
 """If a directory has no checkpoint, at most this many directories below it are searched for some."""
 
@@ -258,7 +261,17 @@ class CheckpointDirectory:
         return found
 
     def draft(self) -> Path:
-        """A new directory, in which a checkpoint can be written; what earlier jobs left goes."""
+        """A new directory, in which a checkpoint can be written; what earlier jobs left goes.
+
+        Raises:
+            StateError: if there is one that this process has neither committed nor dropped.
+            OSError: if it can't be made.
+        """
+        if self.directory in _begun:
+            raise _core.StateError(
+                f"another save into {self.directory} has begun in this process and is not over: save in one "
+                "thread, and in no signal handler; save(..., wait=False) writes while the job continues"
+            )
         for name in self._names():
             if name.startswith((WRITING, REMOVED, LINK)):
                 place = self.directory / name
@@ -269,6 +282,7 @@ class CheckpointDirectory:
                     list(files.remove(place, manifest.NAME))  # what stays is no checkpoint, and is met again
         made = self.directory / f"{WRITING}{os.urandom(8).hex()}"
         made.mkdir()
+        _begun.add(self.directory)
         return made
 
     def commit(self, draft: Path, content: Manifest) -> Entry:
@@ -285,10 +299,12 @@ class CheckpointDirectory:
         self._note(files.settle(draft))
         place = self.directory / manifest.directory_name(content.step, content.serial)
         self._note(files.publish(draft, place))
+        _begun.discard(self.directory)
         return Entry(place, content)
 
     def drop(self, draft: Path) -> None:
         """Removes a draft that came to nothing, as far as that goes."""
+        _begun.discard(self.directory)
         list(files.remove(draft, manifest.NAME))
 
     def expire(self, paths: Iterable[Path]) -> Iterator[str]:

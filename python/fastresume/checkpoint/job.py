@@ -50,7 +50,7 @@ class JobParts:
     @classmethod
     def of(
         cls,
-        model: Module | None,
+        model: Any,
         optimizers: Any,
         scheduler: Any,
         loader: Any,
@@ -62,7 +62,14 @@ class JobParts:
             TypeError, ValueError: if one is something else.
         """
         if model is not None and not isinstance(model, Module):
-            raise TypeError(f"model must be a torch.nn.Module, found {type(model).__name__}")
+            ways = {
+                "list": "torch.nn.ModuleList",
+                "tuple": "torch.nn.ModuleList",
+                "dict": "torch.nn.ModuleDict",
+            }
+            holder = ways.get(type(model).__name__)
+            way = f": write {holder}(models)" if holder else ""
+            raise TypeError(f"model must be a torch.nn.Module, found {type(model).__name__}{way}")
         if model is not None and any(
             "FullyShardedDataParallel" in type(one).__name__ for one in model.modules()
         ):
@@ -90,8 +97,10 @@ class JobParts:
                     f"found {type(one).__name__}"
                 )
         if scheduler is not None and not _is_stateful(scheduler):
+            several = ": pass one as scheduler=, and others as extra={'name': scheduler}"
             raise TypeError(
                 f"scheduler must have state_dict and load_state_dict, found {type(scheduler).__name__}"
+                f"{several if isinstance(scheduler, list | tuple) else ''}"
             )
         _check_data(loader)
         if extra is not None and not isinstance(extra, Mapping):
@@ -246,6 +255,18 @@ class JobParts:
                 found[part] = fit.common
         return found, warnings
 
+    def check_groups(self, planned: dict[str, Any], groups: bytes) -> None:
+        """Refuses optimizers of other groups than were saved, before anything is filled.
+
+        Args:
+            planned: what `template` gave.
+            groups: those that were saved.
+
+        Raises:
+            StateError: naming both, and how to restore the rest.
+        """
+        optimizer_state.loads(self.optimizers, self.model, {**planned["optimizer"], "groups": groups})
+
     def restore(self, filled: dict[str, Any], allow: frozenset[str]) -> None:
         """Gives the job what `template` was filled with."""
         if self.model is not None and "model" in filled:
@@ -253,7 +274,8 @@ class JobParts:
                 self.model, filled["model"], options=StateDictOptions(strict="model" not in allow)
             )
         if "optimizer" in filled:
-            optimizer_state.restore(self.optimizers, self.model, filled["optimizer"])
+            for load in optimizer_state.loads(self.optimizers, self.model, filled["optimizer"]):
+                load()
         if "scheduler" in filled:
             self.scheduler.load_state_dict(tree.unpacked(filled["scheduler"]))
         for name, value in self.extra.items():

@@ -198,6 +198,21 @@ def read(directory: Path) -> Manifest | None:
     return found
 
 
+_WAYS = {
+    "get_state": "value.get_state(), and value.set_state(...) of it after restore",
+    "item": "value.item()",
+    "isoformat": "value.isoformat()",
+    "__fspath__": "str(value)",
+    "__iter__": "list(value)",
+}
+"""How values that JSON has not become such that it has, by what they have, but for tensors in containers."""
+
+
+def _has(value: object, name: str) -> bool:
+    is_other = isinstance(value, dict) or hasattr(value, "state_dict") or hasattr(value, "requires_grad")
+    return hasattr(value, name) and not is_other
+
+
 def plain(name: str, value: object, is_top: bool = True) -> Any:
     """A value that JSON keeps as it is: None, a bool, int, finite float or str, lists and mappings of these.
 
@@ -208,7 +223,9 @@ def plain(name: str, value: object, is_top: bool = True) -> Any:
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{name} is {value}: JSON has no such number")
+            raise ValueError(
+                f"{name} is {value}: JSON has no such number; write None, or str(value), which float() reads"
+            )
         return value
     if isinstance(value, list):
         return [plain(f"{name}[{place}]", one, False) for place, one in enumerate(value)]
@@ -216,6 +233,8 @@ def plain(name: str, value: object, is_top: bool = True) -> Any:
         return {key: plain(f"{name}[{key!r}]", one, False) for key, one in value.items()}
     expected = f"{name} must be a plain value (None, bool, int, float, str, list, dict of str)"
     found = type(value).__name__
+    if way := next((text for name, text in _WAYS.items() if _has(value, name)), ""):
+        raise TypeError(f"{expected}; found {found}: write {way}")
     if is_top:
         raise TypeError(f"{expected}, a tensor, or have state_dict and load_state_dict; found {found}")
     raise TypeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -109,13 +110,18 @@ def template(
     return made
 
 
-def restore(optimizers: Sequence[Any], model: Module | None, filled: Mapping[str, Any]) -> None:
-    """Gives optimizers the state that `capture` gave of others.
+def loads(
+    optimizers: Sequence[Any], model: Module | None, filled: Mapping[str, Any]
+) -> list[Callable[[], object]]:
+    """Calls that give optimizers the state that `capture` gave of others.
+
+    Only the groups need be filled for it, and nothing is changed until they are made.
 
     Raises:
         StateError: if their groups have other parameters, or the state had another form.
     """
     names = {} if model is None else names_of(model)
+    calls: list[Callable[[], object]] = []
     saved, own_states = iter(tree.unpacked(filled["groups"])), filled.get("own", {})
     for place, optimizer in enumerate(optimizers):
         found = optimizer.state_dict()
@@ -130,7 +136,7 @@ def restore(optimizers: Sequence[Any], model: Module | None, filled: Mapping[str
                 f"{forms[not was_plain]}"
             )
         if not was_plain:
-            optimizer.load_state_dict(tree.together(own_states[str(place)]))
+            calls.append(partial(_load_own, optimizer, own_states[str(place)]))
             continue
         own = _names(optimizer, names)
         present = [[own[number] for number in group["params"]] for group in found["param_groups"]]
@@ -138,21 +144,32 @@ def restore(optimizers: Sequence[Any], model: Module | None, filled: Mapping[str
         past = [group["params"] for group in groups]
         if present != past:
             raise _core.StateError(
-                f"the groups of the optimizer were {_in_words(past)}, and are {_in_words(present)}"
+                f"the groups of the optimizer were {_in_words(past)}, and are {_in_words(present)}: "
+                "restore(model=model, loader=loader, partial=True) restores the rest, and this optimizer "
+                "starts over"
             )
         numbers = {name: number for number, name in own.items()}
-        optimizer.load_state_dict(
-            {
-                "state": {
-                    numbers[name]: tree.together(values)
-                    for name, values in filled.get("state", {}).items()
-                    if name in numbers
-                },
-                "param_groups": [
-                    {**group, "params": [numbers[name] for name in group["params"]]} for group in groups
-                ],
-            }
-        )
+        calls.append(partial(_load, optimizer, numbers, filled.get("state", {}), groups))
+    return calls
+
+
+def _load_own(optimizer: Any, state: Any) -> None:
+    optimizer.load_state_dict(tree.together(state))
+
+
+def _load(
+    optimizer: Any, numbers: Mapping[str, int], state: Mapping[str, Any], groups: Sequence[dict[str, Any]]
+) -> None:
+    optimizer.load_state_dict(
+        {
+            "state": {
+                numbers[name]: tree.together(values) for name, values in state.items() if name in numbers
+            },
+            "param_groups": [
+                {**group, "params": [numbers[name] for name in group["params"]]} for group in groups
+            ],
+        }
+    )
 
 
 def _is_plain(optimizer: Any, state: Any) -> bool:
@@ -175,8 +192,11 @@ def _names(optimizer: Optimizer, names: Mapping[Tensor, str]) -> dict[int, str]:
             if parameter not in names:
                 shape = tuple(parameter.shape)
                 raise ValueError(
-                    f"the optimizer has a parameter of shape {shape} that is none of the model's; one that "
-                    "steps copies of them is kept as extra={'optimizer': optimizer}, its copies beside it"
+                    f"the optimizer has a parameter of shape {shape} that is none of the model's: make it "
+                    "after the model is wrapped, sharded, moved or replaced, since it steps what the model "
+                    "had before. One of another model is saved with both models as "
+                    "model=torch.nn.ModuleDict({...}). One that steps copies is kept as "
+                    "extra={'optimizer': optimizer}, its copies beside it"
                 )
             found[len(found)] = names[parameter]
     return found

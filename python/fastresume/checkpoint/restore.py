@@ -139,6 +139,12 @@ class Restoring:
             state, unexpected = left.template(reading, allow)
             warnings.extend(unexpected)
             filled = reading.plan(state, lambda part: part != "model" or "model" not in allow)
+            if "optimizer" in state:
+                groups = {"optimizer": {"groups": b""}}
+                alone = Reading(path, saved.files, seat)
+                alone.plan(groups, lambda _: False)
+                alone.fill()
+                left.check_groups(state, groups["optimizer"]["groups"])
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)
             planned.append((left, state))

@@ -113,9 +113,12 @@ class _Attempt:
         survey = past.survey()
         entries = survey.usable() if is_first else survey.entries
         if is_first and entries:
+            writer = entries[-1].manifest.writer
+            is_here = writer is not None and writer.is_here
+            way = "; this process saved it by another Checkpointer: make one for the whole job" * is_here
             raise _core.StateError(
                 f"{past.directory} has checkpoints up to step {entries[-1].step}, and none of them was "
-                "restored: call restore() before the first save, or name another directory"
+                f"restored: call restore() before the first save, or name another directory{way}"
             )
         self._timeline.check(entries, together.step, past.writer)
         layout = Layout.of(found)

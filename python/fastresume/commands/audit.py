@@ -13,7 +13,7 @@ from fastresume.amounts import plural
 from fastresume.audit.place import Place
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
-from fastresume.commands.state_file import newest, only_state, read
+from fastresume.commands.state_file import named
 from fastresume.messages import in_words
 from fastresume.options.checks import local_path
 from fastresume.state.cursor import KEY
@@ -109,7 +109,7 @@ def declared(text: str) -> str:
     """
     is_text = text.lstrip().startswith("{")
     try:
-        cursor = only_state(json.loads(text), "it") if is_text else read(newest(Path(local_path(text))))
+        _, cursor = named(text)
         found = cursor.to_state()[KEY]
         Place(found)  # which says here what the audit does not understand
     except (OSError, ValueError) as cause:  # a StateError is also a ValueError

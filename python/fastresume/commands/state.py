@@ -6,15 +6,13 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.commands.opening import open_manifest
-from fastresume.commands.state_file import newest, read
+from fastresume.commands.state_file import named
 from fastresume.messages import in_words
-from fastresume.options.checks import local_path
 from fastresume.state.cursor import Cursor
 
 FITS, FITS_NOT, UNUSABLE = 0, 1, 2
@@ -23,9 +21,8 @@ FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if it is a state, and fits; 1 if it does not fit; 2 if it is none."""
     try:
-        path = newest(Path(local_path(given.file)))
-        cursor = read(path)
-        found = {"file": str(path), **described(cursor)}
+        place, cursor = named(given.file)
+        found = {"file": place, **described(cursor)}
         if given.path:
             found |= compared(cursor, given.path)
     except (_core.FastresumeError, OSError, ValueError, ImportError) as cause:

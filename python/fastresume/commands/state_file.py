@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import warnings
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.options.checks import local_path
 from fastresume.state.cursor import KEY, Cursor
 
 _MANIFEST = "manifest.json"
@@ -60,14 +62,31 @@ def _restored(directory: Path) -> Path | None:
     return entries[-1].path
 
 
-def read(path: Path) -> Cursor:
-    """The cursor in a file: the JSON of a `state_dict()`, or what `torch.save` wrote with one in it.
+def named(given: str) -> tuple[str, Cursor]:
+    """Where the state is that an argument names, in words, and its cursor.
+
+    Args:
+        given: a file or directory, `-` for standard input, or the JSON of a state itself.
+
+    Raises:
+        StateError: if there is no state, or more than one.
+        OSError: if it can't be read.
+        ValueError: if it is no local path, or no JSON.
+    """
+    if given.lstrip().startswith("{"):
+        return "as given", only_state(json.loads(given), "it")
+    if given == "-":
+        return "standard input", _read(sys.stdin.buffer.read() if sys.stdin else b"", "standard input")
+    path = newest(Path(local_path(given)))
+    return str(path), _read(path.read_bytes(), str(path))
+
+
+def _read(content: bytes, place: str) -> Cursor:
+    """The cursor in the bytes of a file: JSON, or what `torch.save` wrote.
 
     Raises:
         StateError: if there is none in it, or more than one.
-        OSError: if it can't be read.
     """
-    content = path.read_bytes()
     try:
         value = json.loads(content)
     except ValueError:
@@ -76,13 +95,13 @@ def read(path: Path) -> Cursor:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's ask for reports to torch about files of others
-                value = torch.load(path, map_location="cpu", weights_only=True)
+                value = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as cause:  # noqa: BLE001  (torch's own are of many kinds)
             raise _core.StateError(
-                f"{path} is neither JSON nor a file of torch.save that is read without running code "
+                f"{place} is neither JSON nor a file of torch.save that is read without running code "
                 f"({type(cause).__name__}): write the state alone, as json.dump(batch.state_dict(), file)"
             ) from None
-    return only_state(value, str(path))
+    return only_state(value, place)
 
 
 def only_state(value: object, place: str) -> Cursor:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed
 
 import fastresume._core as _core
+from fastresume.agreement.attendance import in_call
 from fastresume.amounts import plural
 from fastresume.dataset import ParquetDataset, Path
 from fastresume.options.earlier import of_today
@@ -20,6 +21,8 @@ from fastresume.reading.files_spec import FilesSpec
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+_WAY = "; for a dataset that one rank reads alone write fr.ParquetDataset(paths, ..., world=(0, 1))"
 
 MOST_BYTES = 1 << 30
 """What rank 0 found is sent if it has no more bytes than these."""
@@ -44,7 +47,7 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     Raises:
         SourceError, DataError, ValueError, TypeError: on all ranks, the error that rank 0 met.
         FastresumeError: on all ranks, if what was found has more than 1 GiB: let each open it by itself, with
-            `cache=fr.Cache(manifest=)`.
+            `cache=fr.Cache(manifest=)`. Also if a rank is lost or late.
 
     Examples:
         >>> len(open("data/*.parquet", batch_size=32).files)
@@ -55,10 +58,11 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
         return ParquetDataset(paths, **how)
     mine: ParquetDataset | BaseException | None = None
     shared: list[Any] = [None]
-    if torch.distributed.get_rank(group) == 0:
-        mine, shared = _opened(paths, how)
-    source = torch.distributed.get_global_rank(group, 0) if group is not None else 0
-    torch.distributed.broadcast_object_list(shared, src=source, group=group)
+    with in_call("fr.distributed.open", group, _WAY):
+        if torch.distributed.get_rank(group) == 0:
+            mine, shared = _opened(paths, how)
+        source = torch.distributed.get_global_rank(group, 0) if group is not None else 0
+        torch.distributed.broadcast_object_list(shared, src=source, group=group)
     if isinstance(mine, ParquetDataset):
         return mine
     (found,) = shared

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
@@ -12,6 +11,7 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.batch.batch import Batch
 from fastresume.loader import Loader
+from fastresume.messages import warn
 from fastresume.options.unknown import takes_no_other
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.reading.torch_dataloader.guards import refuse_stacking
@@ -94,10 +94,9 @@ class ResumeState:
         """
         self._follow()
         if not self._has_trained and (drawn := self._drawn() - self._drawn_before) > _READ_AHEAD:
-            warnings.warn(
+            warn(
                 f"a state is asked for after {drawn} batches, but no batch was reported as "
-                "trained: call trained(batch) after each step of the optimizer",
-                stacklevel=2,
+                "trained: call trained(batch) after each step of the optimizer"
             )
         return self._cursor.to_state()
 

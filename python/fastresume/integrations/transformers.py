@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import ExportableState
@@ -24,6 +25,7 @@ from fastresume.integrations.resume_state import (
 )
 from fastresume.messages import warn
 from fastresume.reading.resumable import ResumableDataset
+from fastresume.reading.torch_dataloader.guards import refuse_items
 from fastresume.state.cursor import Cursor
 
 _ADDED = "gradient_accumulation_steps"
@@ -213,6 +215,9 @@ class DictBatches:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """The batches from where the loader is to the end of the pass."""
         return map(self._dict_of, self._loader)
+
+    def __getitem__(self, _index: object) -> NoReturn:
+        refuse_items(sys._getframe(1), "it has no items: iterate over it")
 
     def _dict_of(self, batch: Batch) -> dict[str, Any]:
         """The batch without its `valid`, unless a function given to `map` has put it in."""

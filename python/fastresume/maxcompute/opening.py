@@ -118,7 +118,11 @@ def _peers(group: ProcessGroup | None) -> Peers | None:
     """
     check_group(group)
     if has_process_group():
-        return Peers(group) if torch.distributed.get_world_size(group) > 1 else None
+        return (
+            Peers(group, made="fr.maxcompute.open(...)")
+            if torch.distributed.get_world_size(group) > 1
+            else None
+        )
     if (world := World.detect()).world_size > 1:
         raise ValueError(
             f"{world} needs a process group, by which rank 0 tells the others of its sessions: call "

@@ -316,7 +316,14 @@ OF_CALLS = {
     "fr.Cache": OF_CACHES,
     "fr.training.accumulate": {
         **dict.fromkeys(
-            ("gradient_accumulation_steps", "accumulate_grad_batches", "num_steps", "every"), "steps="
+            (
+                "gradient_accumulation_steps",
+                "accumulate_grad_batches",
+                "accumulation_steps",
+                "num_steps",
+                "every",
+            ),
+            "steps=",
         ),
         **dict.fromkeys(
             ("loader", "dataset"), "fr.training.accumulate(model, steps=4): batches know the pass"
@@ -389,6 +396,7 @@ EXAMPLES = {
     "checkpointer.save": "checkpointer.save(step, model=model, optimizer=optimizer, loader=loader)",
     "checkpointer.restore": "checkpointer.restore(model=model, optimizer=optimizer, loader=loader)",
     "fr.Bins": "fr.Bins('tokens', cost=8192), with one column",
+    "fr.training.Preemption": "fr.training.Preemption(every=1, signals=(signal.SIGTERM,))",
     "fr.training.accumulate": "fr.training.accumulate(model, steps=4)",
     "accumulation": "with accumulation(batch) as window: ..., for each batch",
     "fr.distributed.check_same": "fr.distributed.check_same(state)",
@@ -401,8 +409,8 @@ EXAMPLES = {
     "fr.col(...).codes": ".codes(['a', 'b'])",
     "batch.generator": "batch.generator(draw=1), or batch.generator(device='cuda')",
     "dataset.peek": "dataset.peek(), or dataset.read_rows(range(5)) for some rows",
-    "dataset.batch_of_row": "dataset.batch_of_row(0, 70), of the pass 0",
-    "loader.batch_of_row": "loader.batch_of_row(0, 70), of the pass 0",
+    "dataset.batch_of_row": "dataset.batch_of_row(0, row), of the pass 0",
+    "loader.batch_of_row": "loader.batch_of_row(0, row), of the pass 0",
 }
 """A call to write, where an argument is missing or is one too many."""
 

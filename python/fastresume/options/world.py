@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch.distributed
 
@@ -26,6 +26,9 @@ _LAUNCHERS = (
     ("mpiexec", "PMI_RANK", ("PMI_SIZE",)),
 )
 """Launchers that don't set torch's variables: the variables that they set instead."""
+
+_OF_MODELS = ("tp", "pp", "cp", "sp", "ep", "tensor", "pipeline", "context", "sequence", "expert", "model")
+"""How the names of a device mesh's dimensions end whose ranks share a model, and read the same rows."""
 
 
 def has_process_group() -> bool:
@@ -130,7 +133,7 @@ class World:
             raise ValueError("this process is not a member of the process group")
         if hasattr(group, "get_local_rank") and hasattr(group, "ndim"):
             if group.ndim != 1:
-                raise ValueError(f"the device mesh has {group.ndim} dimensions: pass one, as in mesh['dp']")
+                raise ValueError(_several_dimensions(group))
             return cls(group.get_local_rank(), group.size())
         if hasattr(group, "rank") and hasattr(group, "size"):
             return cls(group.rank(), group.size())
@@ -139,6 +142,26 @@ class World:
             f"world must be a World, a pair, a process group or a device mesh, found {kind}: write "
             "world=(rank, world_size)"
         )
+
+
+def _several_dimensions(mesh: Any) -> str:
+    """Which part of a mesh says whose rows a rank reads."""
+    names = mesh.mesh_dim_names
+    found = f"the device mesh has {mesh.ndim} dimensions"
+    if not names:
+        return (
+            f"{found} without names: write init_device_mesh(..., mesh_dim_names=('data', 'model')), and pass "
+            "world=mesh['data'], the one over which the rows are divided"
+        )
+    divided = [name for name in names if not name.lower().endswith(_OF_MODELS)] or list(names)
+    if len(divided) == 1:
+        way = f"world=mesh[{divided[0]!r}]"
+    else:
+        way = f"world=mesh[{', '.join(map(repr, divided))}]._flatten('data_ranks'), which is all of them"
+    return (
+        f"{found}, {', '.join(names)}: pass those over which the rows are divided, as {way}; ranks that "
+        "differ in another one read the same rows"
+    )
 
 
 def default_threads() -> int:

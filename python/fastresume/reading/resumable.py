@@ -16,6 +16,7 @@ import fastresume._core as _core
 from fastresume.agreement.same_reads import SameReads
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
+from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_DATASETS
 from fastresume.options.checks import one_of, quoted
 from fastresume.options.hints import ANYWHERE, OF_LOADERS, SEVERAL_DATASETS
@@ -180,9 +181,18 @@ class ResumableDataset(IterableDataset[Batch]):
             StateError: if the state is empty, damaged, or of another version, dataset, selection of rows or
                 order, or of another seed or size than was named. The dataset stays as it was.
             FastresumeError: in a worker of a DataLoader.
+
+        Warns:
+            UserWarning: if the state is in the middle of a pass, and the dataset has `on_iter="restart"`.
         """
         self._shared_cursor.check_process()
         cursor = self._adopted(Cursor.from_state(state)._core)
+        if self.on_iter == "restart" and (counted := cursor.consumed_rows()):
+            warn(
+                f'the dataset has on_iter="restart": the next iter() starts pass {cursor.epoch} over, and '
+                f"the {counted} rows that this state counts as delivered come again; to resume after them "
+                'make the dataset without on_iter="restart"'
+            )
         self._shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
         _log.info("resumes from a loaded state: %r", Cursor(self._shared_cursor.cursor))
 
@@ -260,13 +270,13 @@ class ResumableDataset(IterableDataset[Batch]):
         return None
 
     def _check_trainer(self, caller: FrameType) -> None:
-        """Refuses Lightning's training from a frame, where nothing keeps the place.
+        """Refuses Lightning's training from a frame, where nothing keeps the place, or batches are stacked.
 
         Raises:
             FastresumeError: it says what to write.
         """
-        if self.on_iter == "continue" and not self._shared_cursor.is_kept:
-            check_trainer(caller, self._shared_cursor)
+        is_kept = self.on_iter == "restart" or self._shared_cursor.is_kept
+        check_trainer(caller, None if is_kept else self._shared_cursor)
 
     def config(self) -> dict[str, Any]:
         """What was asked for, as a plain mapping of names to numbers, texts, lists and mappings.

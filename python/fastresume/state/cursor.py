@@ -97,9 +97,14 @@ class Cursor:
         text = state[KEY]
         try:
             if not isinstance(text, str) and len(state) == 1:
+                way = (
+                    f"of an array take its text, as {{'{KEY}': state['{KEY}'].item()}}"
+                    if getattr(text, "ndim", None) == 0
+                    else "pass what batch.state_dict() returned, whose one value is this text, not parsed "
+                    "and not encoded"
+                )
                 raise _core.StateError(
-                    f"a state has its text under the key '{KEY}', found {type(text).__name__}: pass what "
-                    "batch.state_dict() returned, whose one value is this text, not parsed and not encoded"
+                    f"a state has its text under the key '{KEY}', found {type(text).__name__}: {way}"
                 )
             if text == "":
                 raise _core.StateError(
@@ -109,7 +114,10 @@ class Cursor:
             if not isinstance(text, str):
                 text = json.dumps(dict(state))
             elif len(state) > 1:
-                raise _core.StateError(f"the state has more than the key '{KEY}': {_keys(state)}")
+                raise _core.StateError(
+                    f"the state has more than the key '{KEY}': {_keys(state)}: pass "
+                    f"{{'{KEY}': state['{KEY}']}}"
+                )
             return cls(_core.Cursor.parse(text))
         except _core.StateError as error:
             if "this release reads version" in str(error):

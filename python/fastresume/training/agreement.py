@@ -20,7 +20,8 @@ class Agreement(Peers):
 
     Raises:
         FastresumeError: at each question, if it was made before the process group, so that this rank would
-            answer alone. Also if ranks don't answer since an earlier question was interrupted.
+            answer alone. Also if a rank is lost or late, or ranks don't answer since an earlier question was
+            interrupted.
 
     Examples:
         >>> Agreement().any(True), Agreement().of_lead(3)
@@ -29,7 +30,8 @@ class Agreement(Peers):
 
     def any(self, flag: bool) -> bool:
         """Whether any rank passes True: one collective of one number."""
-        return bool(self._number(int(flag), torch.distributed.all_reduce, op=torch.distributed.ReduceOp.MAX))
+        largest = torch.distributed.ReduceOp.MAX
+        return bool(self._number(int(flag), torch.distributed.all_reduce, op=largest))
 
     def of_lead(self, number: int) -> int:
         """The number that rank 0 passes: one collective of one number."""
@@ -40,5 +42,6 @@ class Agreement(Peers):
         if self._group is None:
             return number
         shared = torch.tensor([number], dtype=torch.int64)
-        self._talk(partial(collective, shared, group=self._group, **how))
+        with self._in_call("is_due"):
+            self._answer("is_due", lambda: self._talk(partial(collective, shared, group=self._group, **how)))
         return int(shared)

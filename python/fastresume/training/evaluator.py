@@ -87,7 +87,7 @@ class Evaluator:
         seconds: float | None = None,
         group: ProcessGroup | None = None,
     ) -> None:
-        self._agreement = Agreement(group)
+        self._agreement = Agreement(group, made="Evaluator(...)")
         self._loader: Iterable[Batch] | None = loader
         if loader is not None:
             _check(loader, World(self._agreement.rank, self._agreement.world_size))

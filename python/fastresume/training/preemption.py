@@ -67,7 +67,7 @@ class Preemption:
     ) -> None:
         self.every = at_least(1, "every", every)
         self.signals = _handled(signals)
-        self._agreement = Agreement(group)
+        self._agreement = Agreement(group, made="Preemption(...)")
         self._calls = 0
         self._is_due = False
         self._received: signal.Signals | None = None

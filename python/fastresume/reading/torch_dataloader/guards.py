@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.utils.data import default_collate, get_worker_info
 
@@ -31,6 +31,26 @@ def check_caller(caller: FrameType) -> None:
             "reads its own rows already, and most would be lost: prepare no DataLoader over this dataset "
             "with Accelerate, but give it a fastresume.Loader, which it leaves as it is"
         )
+
+
+OF_TRANSFORMERS = (
+    "Transformers' Trainer would stack whole batches into larger ones: to train, write a Trainer whose "
+    "get_train_dataloader() returns fastresume.integrations.transformers.ResumeCallback(loader)"
+    ".dataloader, and pass it that callback; to evaluate, let get_eval_dataloader(*_) return "
+    "fastresume.integrations.transformers.DictBatches(loader): see docs/reference/frameworks.md"
+)
+"""What to write instead of a dataset that the Trainer is given."""
+
+
+def refuse_items(caller: FrameType, text: str) -> NoReturn:
+    """Refuses to give an item by its number to a DataLoader, or to other code.
+
+    Raises:
+        TypeError: always, with the text; for Transformers' Trainer it says what to write there.
+    """
+    if module := getattr(getattr(caller.f_locals.get("self"), "collate_fn", None), "__module__", None):
+        text = OF_TRANSFORMERS if module.partition(".")[0] == "transformers" else text
+    raise TypeError(text)
 
 
 @contextmanager
@@ -73,7 +93,7 @@ def check_counter(caller: FrameType) -> None:
         )
 
 
-def check_trainer(caller: FrameType, cursor: SharedCursor) -> None:
+def check_trainer(caller: FrameType, cursor: SharedCursor | None) -> None:
     """Refuses to be drawn from, or counted, by Lightning's training where no one keeps the place.
 
     A ResumeCallback that has no loader yet looks for it now.
@@ -82,14 +102,25 @@ def check_trainer(caller: FrameType, cursor: SharedCursor) -> None:
     `estimated_stepping_batches`, nor from a checkpoint at the end of an epoch. It also knows no batch that
     was drawn to try something (`lr_find`).
 
+    Args:
+        caller: the frame that draws, or counts.
+        cursor: whose place is to be kept; None if it is kept, or each iteration starts the pass over.
+
     Raises:
-        FastresumeError: it says what to write.
+        FastresumeError: it says what to write; for a DataLoader that stacks batches, too, as Lightning shows
+            an error of its own instead of a later one.
         ValueError: if a ResumeCallback keeps the place of another loader.
     """
     if sys.modules.keys().isdisjoint(_LIGHTNING) or get_worker_info() is not None:
         return
     loop = _training_loop(caller)
     if loop is None:
+        return
+    try:
+        refuse_stacking(caller.f_locals.get("self"))
+    except TypeError as error:
+        raise _core.FastresumeError(str(error)) from None
+    if cursor is None:
         return
     keepers = [callback for callback in loop.trainer.callbacks if hasattr(callback, "find_loader")]
     for keeper in keepers:
@@ -152,10 +183,6 @@ def refuse_stacking(loader: object) -> None:
     collate = getattr(loader, "collate_fn", None)
     module: str = getattr(collate, "__module__", None) or ""
     if module.split(".", maxsplit=1)[0] == "transformers":
-        raise TypeError(
-            "Transformers' Trainer would stack whole batches into larger ones: write a Trainer whose "
-            "get_train_dataloader() returns fastresume.integrations.transformers.ResumeCallback(loader)"
-            ".dataloader, and pass it that callback: see docs/reference/frameworks.md"
-        )
+        raise TypeError(OF_TRANSFORMERS)
     if collate is default_collate:
         refuse_to_collate()
