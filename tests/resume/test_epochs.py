@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -274,3 +275,20 @@ def test_a_checkpoint_takes_the_global_step(small_dataset: Dataset, tmp_path: Pa
         restored = checkpointer.restore(loader=fr.Loader(make(small_dataset)))
         assert restored is not None
         assert restored.step == 19
+
+
+def test_a_state_amid_a_pass_that_has_no_effect_is_warned_of(small_dataset: Dataset) -> None:
+    dataset = make(small_dataset, on_iter="restart")
+    step = make(small_dataset)
+    batches = iter(step)
+    for loads in (dataset.load_state_dict, fr.Loader(dataset).load_state_dict):
+        next(batches)
+        with pytest.warns(UserWarning, match=r'starts pass 0 over, .* without on_iter="restart"$'):
+            loads(step.state_dict())
+    assert next(iter(dataset)).step == 0
+    for _ in batches:
+        pass
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset.load_state_dict(step.state_dict())  # between two passes
+    assert next(iter(dataset)).epoch == 1

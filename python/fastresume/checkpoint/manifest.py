@@ -205,7 +205,7 @@ _WAYS = {
     "__fspath__": "str(value)",
     "__iter__": "list(value)",
 }
-"""How values that JSON has not become such that it has, by what they have, but for tensors in containers."""
+"""What to write instead of a value that JSON does not have, by an attribute of the value."""
 
 
 def _has(value: object, name: str) -> bool:

@@ -190,7 +190,7 @@ class ResumableDataset(IterableDataset[Batch]):
         if self.on_iter == "restart" and (counted := cursor.consumed_rows()):
             warn(
                 f'the dataset has on_iter="restart": the next iter() starts pass {cursor.epoch} over, and '
-                f"the {counted} rows that this state counts as delivered come again; to resume after them "
+                f"the {counted} rows that this state counts are delivered again; to resume after them "
                 'make the dataset without on_iter="restart"'
             )
         self._shared_cursor.load(cursor.with_epochs_reset() if reset_epochs else cursor)
