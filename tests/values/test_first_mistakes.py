@@ -359,6 +359,22 @@ def test_a_pair_of_numbers_is_asked_whether_it_is_an_interval(rows: Opened) -> N
     assert (rows(rows=[[0, 10]]).num_rows, rows(rows=[0, 10], batch_size=2).num_rows) == (10, 2)
 
 
+def test_tables_that_differ_are_joined_by_what_the_error_says() -> None:
+    big, small, text = (pa.table({"x": value}) for value in (pa.array([1], pa.uint64()), [-1], ["a"]))
+    with pytest.raises(fr.DataError, match=r"write pyarrow\.concat_tables\(tables, promote_options='permiss"):
+        arrow([big, small])
+    joined = pa.concat_tables([big, small], promote_options="permissive")
+    assert fr.ArrowDataset(joined, batch_size=2).peek()["x"].tolist() == [1, -1]
+    with pytest.raises(fr.DataError, match=r"cast one of them, as table\.cast\(schema\) \(Unable to merge"):
+        arrow([small, text])
+
+
+def test_decimals_of_tables_are_filtered_before() -> None:
+    table = pa.table({"x": pa.array([1, 2], pa.int64()).cast(pa.decimal128(38, 1))})
+    with pytest.raises(fr.DataError, match=r"write table\.filter\(pyarrow\.compute\.field\('x'\) == decimal"):
+        fr.ArrowDataset(table, batch_size=1, filter=fr.col("x") > 1)
+
+
 def test_what_is_no_null_is_valid() -> None:
     with pytest.raises(TypeError, match=r"fr\.col\('x'\) != None: write fr\.col\('x'\)\.is_valid\(\)"):
         fr.col("x") != None  # noqa: B015, E711

@@ -316,6 +316,11 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         TypeError,
         "no filter compares UUIDs; rows= take",
     ),
+    "a wide decimal": (
+        {"filter": fr.col("price") > 1},
+        fr.DataError,
+        "is decimal(21, 2), by which an expression of pyarrow can filter: write filter=pyarrow.compute.field",
+    ),
     "one term": ({"filter": ("label", ">", 3)}, TypeError, "write [('label', '>', 3)]"),
     "a filter's name": ({"filter": fr.col("lable") > 3}, fr.DataError, "(did you mean 'label'?)"),
     "a number in quotes": ({"filter": fr.col("label") > "3"}, TypeError, "with '3': write a number"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MethodType
 from typing import Any
@@ -203,6 +203,19 @@ def _name(wanted: Any) -> bytes:
 # -------------------------------------------------------------------------------------------- our own filters
 
 
+def _refuse_decimals(manifest: _core.Manifest, types: Mapping[str, str | None]) -> None:
+    """Refuses to compare decimals: a number in a filter is not meant in units of their scale."""
+    for name, type_ in types.items():
+        if type_ is not None and type_.startswith("decimal"):
+            value = "== decimal.Decimal('0.1')"
+            way = f"an expression of pyarrow can filter: write filter=pyarrow.compute.field({name!r}) {value}"
+            if not manifest.has_files:
+                way = (
+                    f"tables are filtered before: write table.filter(pyarrow.compute.field({name!r}) {value})"
+                )
+            raise _core.DataError(f"column '{name}' is {type_}, by which {way}")
+
+
 def _resolve(
     manifest: _core.Manifest,
     wanted: Condition,
@@ -221,6 +234,8 @@ def _resolve(
     # values are in the paths.
     asked = sorted(wanted.columns - {*compared, *partitions})
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
+    in_files = dict(zip(manifest.column_names, manifest.column_types, strict=True))
+    _refuse_decimals(manifest, {name: in_files.get(name) for name in compared})
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
     types = {
         field.name: (field.dtype, "matrix" if field.shape else field.kind, field.unit)
@@ -236,13 +251,7 @@ def _resolve(
                 f"and is_null() asks where it is null"
             )
         raise ValueError(f"no column '{name}' is compared by a filter")
-    for name, (_, _, unit) in types.items():
-        if unit is not None and unit.startswith("decimal"):
-            # Its tensor has integers in units of its scale, and a number in a filter is not meant so.
-            raise _core.DataError(
-                f"column '{name}' is {unit}, by which an expression of pyarrow can filter: write "
-                f"filter=pyarrow.compute.field({name!r}) == decimal.Decimal('0.1')"
-            )
+    _refuse_decimals(manifest, {name: unit for name, (_, _, unit) in types.items()})
     wanted = wanted.in_units(types)
     wanted.check(types)
     found = decide(manifest, layout, wanted, set(partitions), damaged.are_left_out)

@@ -65,9 +65,9 @@ class Tables:
         schema = schema_of(tables[0].schema)
         for number, table in enumerate(tables):
             if not table.schema.equals(schema):
+                way = _joined(pyarrow, schema, table.schema)
                 raise _core.DataError(
-                    f"table {number} has other columns than table 0: write "
-                    "pyarrow.concat_tables(tables, promote_options='permissive'). "
+                    f"table {number} has other columns than table 0: {way}. "
                     f"Found {quoted(str(table.schema))}, expected {quoted(str(schema))}"
                 )
         return cls(tables)
@@ -150,3 +150,12 @@ def _hint(given: Any) -> str:
         return ": write one flat list of tables, as [*tables, *others]"
     way = next((way for name, way in WAYS if hasattr(given, name)), None)
     return "" if way is None else f": write {way}"
+
+
+def _joined(pyarrow: Any, one: Any, other: Any) -> str:
+    """What makes one table of two that have other columns."""
+    try:
+        pyarrow.concat_tables([one.empty_table(), other.empty_table()], promote_options="permissive")
+    except pyarrow.ArrowException as error:
+        return f"cast one of them, as table.cast(schema) ({error})"
+    return "write pyarrow.concat_tables(tables, promote_options='permissive')"

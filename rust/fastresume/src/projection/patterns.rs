@@ -52,7 +52,8 @@ fn meant(text: &str, columns: &[&str]) -> Option<String> {
         return Some(format!("write them one by one: '{}'", several.join("', '")));
     }
     let Some(out) = text.strip_prefix(SIGNS_OF_EXCLUSION) else {
-        return nearest(text, columns).map(did_you_mean);
+        let member = columns.iter().find(|name| name.rsplit_once('.').is_some_and(|(_, last)| last == text));
+        return nearest(text, columns).or(member.copied()).map(did_you_mean);
     };
     if is_there(out) {
         return Some(format!("write '!{out}' to leave it out"));
@@ -153,14 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn regular_expressions_and_lists_in_one_text_are_known() {
-        let columns = ["id", "label", "f_0"];
+    fn regular_expressions_lists_in_one_text_and_members_of_structs_are_known() {
+        let columns = ["id", "label", "f_0", "user.address.city"];
         for (text, hint) in [
             ("^f_.*$", "(patterns are those of files: write 'f_*');"),
             ("^f_[0-9]+$", "(patterns are those of files: as 'f_*');"),
             ("id, label", "(write them one by one: 'id', 'label');"),
             ("id|f_*", "(write them one by one: 'id', 'f_*');"),
             ("id,zebra", "'id,zebra';"),
+            ("city", "(did you mean 'user.address.city'?);"),
         ] {
             let found = no_match(&[text], &columns).to_string();
             assert!(found.contains(hint), "{found}");
