@@ -103,6 +103,30 @@ def test_the_answer_is_the_nearest_place(program: dict[str, Any], asked: str, wa
     assert str(caught.value).endswith(f": write {way}")
 
 
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("dataset.schema.plan", r"a Schema has no attribute 'plan': write dataset\.plan\(\)$"),
+        ("dataset.schema['x'].num_rows", r"a Field has no attribute 'num_rows': write dataset\.num_rows$"),
+        ("dataset.schema['x'].dtyp", r"a Field has no attribute 'dtyp': did you mean \.dtype\?"),
+        ("dataset.world.batch_size", r"a World has no attribute 'batch_size': write dataset\.batch_size$"),
+        ("dataset.world.worldsize", r"a World has no attribute 'worldsize': did you mean \.world_size\?"),
+        ("dataset.remaining().row", r"an Intervals has no attribute 'row': did you mean \.rows\?"),
+        ("fr.Shuffle().window", r"a Shuffle has no attribute 'window'$"),
+        ("fr.training.Preemption().num_rows", r"a Preemption has no attribute 'num_rows'$"),
+        (
+            "filtered.filter_report().plan",
+            r"a FilterReport has no attribute 'plan': write dataset\.plan\(\)$",
+        ),
+    ],
+)
+def test_what_others_return_says_it_too(program: dict[str, Any], asked: str, words: str) -> None:
+    paths = program["dataset"].paths
+    program["filtered"] = fr.ParquetDataset(paths, batch_size=4, filter=fr.col("x") > 3, world=(0, 1))
+    with pytest.raises(AttributeError, match=words):
+        eval(asked, program)  # noqa: S307  (what a program asks)
+
+
 def test_a_name_that_no_class_has_is_answered_as_before(program: dict[str, Any]) -> None:
     with pytest.raises(AttributeError, match=r"a Loader has no attribute 'epock': did you mean \.epoch\?"):
         program["loader"].epock  # noqa: B018

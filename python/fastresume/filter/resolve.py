@@ -30,6 +30,7 @@ from fastresume.messages import warn
 from fastresume.options.attributes import MATCH
 from fastresume.options.checks import quoted
 from fastresume.options.rows import RowSet
+from fastresume.options.unknown import takes_no_other
 
 Terms = Sequence[tuple[str, str, Any]]
 
@@ -39,6 +40,7 @@ Filter = Condition | Terms | Sequence[Terms]
 OPS = {"=": "==", "==": "==", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 
 
+@takes_no_other("fr.FilterReport")
 @dataclass(frozen=True)
 class FilterReport:
     """How many rows a filter kept, and by what evidence the others were left out.

@@ -15,6 +15,7 @@ _KINDS = {
     "Cursor": "cursor",
     "Plan": "plan",
     "Stats": "stats",
+    **dict.fromkeys(("Schema", "Field", "World", "FilterReport", "Evaluator", "Checkpointer"), "other"),
 }
 """By the name of a class, what a program calls an object of it."""
 
@@ -47,6 +48,7 @@ _STEPS = {
     "iterator": _ANY,
     "plan": _ANY,
     "stats": (("loader", "loader"), *_ANY),
+    "other": _ANY,
 }
 """From each kind, how a program comes to others: what is nearest first."""
 

@@ -28,6 +28,8 @@ def takes_no_other(
 ) -> Callable[[Called], Called]:
     """A decorator: the function, which refuses a call that does not fit it; of a class, each of its methods.
 
+    Its objects say where a name is that they have not.
+
     What it raises is a TypeError that names the argument, and what to write instead. All other messages are
     bounded. Arguments are looked at only once a call has failed; only bools are before: a text is true.
 
@@ -50,6 +52,8 @@ def takes_no_other(
                 setattr(given, name, _checked(member, of, of_today if made else None))
             elif isinstance(member, classmethod | staticmethod):
                 setattr(given, name, type(member)(_checked(member.__func__, f"{what}.{name}")))
+        if not hasattr(given, "__getattr__"):
+            given.__getattr__ = _refuse_name  # type: ignore[attr-defined]  # of no use to who checks types
         return given
 
     return decorated
@@ -117,6 +121,11 @@ def _check_call(
         lacking = [name for name in needed if name not in named]
         wrong = f"lacks {', '.join(lacking)}{example or f': write {lacking[0]}=...'}"
     raise TypeError(f"{what} {wrong}") from None
+
+
+def _refuse_name(of: object, name: str) -> NoReturn:
+    kind = type(of).__name__
+    refuse_attribute(of, name, f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}", {})
 
 
 def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str]) -> NoReturn:
