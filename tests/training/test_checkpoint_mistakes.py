@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import signal
 import warnings
 from datetime import timedelta
@@ -99,6 +101,19 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                 TypeError,
                 r"found list: pass one as scheduler=, and others as extra=\{'name': scheduler\}",
             ),
+            (lambda: made.save(1, extra={"a": b"1"}), TypeError, r"found bytes: write value\.hex\(\)$"),
+            (
+                lambda: made.save(1, model=small().state_dict()),
+                TypeError,
+                "pass the model itself, and not its",
+            ),
+            (
+                lambda: made.save(1, model=small(), optimizer={}),
+                TypeError,
+                "pass the optimizer itself, and not",
+            ),
+            (lambda: made.restore(model=small(), allow=True), TypeError, r"as \{'model'\}, found True$"),
+            (lambda: of(directory, save_every=3), TypeError, r"save_every=: write if step % n == 0"),
             (lambda: made.load, AttributeError, r"no attribute 'load': write \.restore\(\.\.\.\)"),
             (lambda: made.restored, AttributeError, r"did you mean \.restore\?"),
             (
@@ -222,6 +237,8 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
     over: Any = accumulate
     each_refused(
         (
+            (lambda: evaluator.evaluate(model), AttributeError, r"'evaluate': write \.run\(model\)$"),
+            (lambda: given().is_set, AttributeError, r"'is_set': write \.is_due\(\), after each step$"),
             (lambda: evaluator(model), TypeError, r"write evaluator\.run\(model\)"),
             (
                 lambda: evaluator.run(model),
@@ -308,3 +325,19 @@ def test_layers_that_are_trained_since_leave_the_job_as_it_was_and_the_rest_can_
     assert all(map(torch.equal, before, now["model"].parameters()))
     Checkpointer(directory).restore(model=now["model"], partial=True)
     assert all(map(torch.equal, saved["model"].parameters(), now["model"].parameters()))
+
+
+def test_what_was_restored_says_where_the_rest_is(directory: Path) -> None:
+    Checkpointer(directory).save(3, model=small())
+    restored: Any = Checkpointer(directory).restore(model=small())
+    each_refused(
+        (
+            (
+                lambda: restored.epoch,
+                AttributeError,
+                r"a Restored has no attribute 'epoch': write loader\.epoch",
+            ),
+            (lambda: restored.global_step, AttributeError, r"write \.step$"),
+        )
+    )
+    assert pickle.loads(pickle.dumps(restored)).step == copy.deepcopy(restored).step == 3

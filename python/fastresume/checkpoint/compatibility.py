@@ -27,8 +27,11 @@ def allowed(names: Iterable[str]) -> frozenset[str]:
     """The names of what may differ.
 
     Raises:
+        TypeError: if it is no set of names.
         ValueError: if one is none of them.
     """
+    if not isinstance(names, Iterable):
+        raise TypeError(f"allow must be a set of names, as {{'model'}}, found {quoted(names)}")
     found = frozenset([names] if isinstance(names, str) else names)
     if not found <= set(KINDS):
         raise ValueError(f"allow takes {', '.join(KINDS)}; found {', '.join(sorted(found - set(KINDS)))}")

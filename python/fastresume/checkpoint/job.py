@@ -69,6 +69,8 @@ class JobParts:
             }
             holder = ways.get(type(model).__name__)
             way = f": write {holder}(models)" if holder else ""
+            if isinstance(model, Mapping) and any(isinstance(one, Tensor) for one in model.values()):
+                way = ": pass the model itself, and not its state"
             raise TypeError(f"model must be a torch.nn.Module, found {type(model).__name__}{way}")
         if model is not None and any(
             "FullyShardedDataParallel" in type(one).__name__ for one in model.modules()
@@ -92,9 +94,10 @@ class JobParts:
         )
         for one in found:
             if not _is_stateful(one):
+                way = ": pass the optimizer itself, and not its state" if isinstance(one, Mapping) else ""
                 raise TypeError(
                     "optimizer must be a torch.optim.Optimizer, or have state_dict and load_state_dict, "
-                    f"found {type(one).__name__}"
+                    f"found {type(one).__name__}{way}"
                 )
         if scheduler is not None and not _is_stateful(scheduler):
             several = ": pass one as scheduler=, and others as extra={'name': scheduler}"

@@ -203,6 +203,7 @@ _WAYS = {
     "item": "value.item()",
     "isoformat": "value.isoformat()",
     "__fspath__": "str(value)",
+    "hex": "value.hex()",
     "__iter__": "list(value)",
 }
 """What to write instead of a value that JSON does not have, by an attribute of the value."""

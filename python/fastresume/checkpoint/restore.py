@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
 from fastresume import files
@@ -19,7 +19,9 @@ from fastresume.checkpoint.randomness import Randomness, derive
 from fastresume.checkpoint.ranks import CheckpointError, Ranks
 from fastresume.checkpoint.save import random_name
 from fastresume.messages import warn
+from fastresume.options.attributes import OF_RESTORED
 from fastresume.options.checks import quoted
+from fastresume.options.unknown import refuse_attribute
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,12 @@ class Restored:
     path: Path
     _rank: int = 0
     _ranks: int = 1
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what others" classes have."""
+            refuse_attribute(self, name, "a Restored", OF_RESTORED)
 
     def restore_random(self) -> None:
         """Sets the random generators of this process to what they were at the save.

@@ -202,6 +202,22 @@ METHODS_OF_BATCHES = {
     "unit_offsets": "unit=fr.Bins(...) for the dataset: a batch of others has no bins",
 }
 
+OF_RESTORED = {
+    **dict.fromkeys(("epoch", "current_epoch"), "loader.epoch, of the loader that restore was given"),
+    **dict.fromkeys(
+        ("model", "optimizer", "scheduler", "loader"), "restore(model=model, ...), which fills yours"
+    ),
+    **dict.fromkeys(("global_step", "iteration"), ".step"),
+    "batch": "batch.step, of the next batch",
+}
+
+METHODS_OF_EVALUATORS = dict.fromkeys(("evaluate", "validate", "test", "score"), ".run(model)")
+
+METHODS_OF_PREEMPTIONS = dict.fromkeys(
+    ("due", "is_set", "should_stop", "triggered", "is_preempted", "requested", "wait"),
+    ".is_due(), after each step",
+)
+
 METHODS_OF_CHECKPOINTERS = {
     **dict.fromkeys(("load", "load_checkpoint", "resume", "load_latest", "load_state_dict"), ".restore(...)"),
     **dict.fromkeys(("save_checkpoint", "async_save", "step"), ".save(step, ...)"),

@@ -267,7 +267,8 @@ OF_CHECKPOINTERS = {
     ),
     **dict.fromkeys(("monitor", "metric", "mode"), "best=(metric, 'max' or 'min')"),
     **dict.fromkeys(
-        ("every", "save_interval_steps", "interval"), "if step % n == 0: checkpointer.save(step, ...)"
+        ("every", "save_every", "save_steps", "save_interval_steps", "interval"),
+        "if step % n == 0: checkpointer.save(step, ...)",
     ),
     "async_save": "checkpointer.save(step, ..., wait=False)",
     "timeout": "timeout_seconds=n",

@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from fastresume.batch.batch import Batch
+from fastresume.options.attributes import METHODS_OF_EVALUATORS
 from fastresume.options.checks import at_least, integer, positive, quoted
-from fastresume.options.unknown import takes_no_other
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.options.world import World
 from fastresume.reading.map_function import name_of
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
@@ -192,6 +193,12 @@ class Evaluator:
             TypeError: always; it says what to write.
         """
         raise TypeError("an Evaluator is no function: write evaluator.run(model)")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what others" classes have."""
+            refuse_attribute(self, name, "an Evaluator", METHODS_OF_EVALUATORS)
 
     def __repr__(self) -> str:
         return f"Evaluator({self._loader!r}, every={self.every}, seconds={self.seconds})"

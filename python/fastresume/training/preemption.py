@@ -11,8 +11,9 @@ from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from fastresume.options.attributes import METHODS_OF_PREEMPTIONS
 from fastresume.options.checks import at_least, quoted
-from fastresume.options.unknown import takes_no_other
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.training.agreement import Agreement
 
 if TYPE_CHECKING:
@@ -169,6 +170,12 @@ class Preemption:
             self._interrupts += number == signal.SIGINT
             if self._interrupts > 1:
                 os._exit(INTERRUPTED)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what others" classes have."""
+            refuse_attribute(self, name, "a Preemption", METHODS_OF_PREEMPTIONS)
 
     def __repr__(self) -> str:
         name = "no signal" if self._received is None else self._received.name
