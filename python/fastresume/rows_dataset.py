@@ -235,17 +235,16 @@ class RowsDataset(FilesDataset):
         asked.request.warn_of_index(found.spec.layout)
         FilesDataset.__init__(self, found.spec)
         self._filter_report = found.report
-        spec = self._spec
+        spec, batches = self._spec, plural(self._length, "batch", "batches")
         _log.info(
-            "opened %s: %s, %s, fingerprint %s; rank %d of %d, %s of %s rows a pass",
+            "opened %s: %s, %s, fingerprint %s; rank %d of %d%s",
             plural(len(self.files), spec.door.part),
             spec.row_text(),
             plural(opened.num_row_groups, "row group"),
             self.fingerprint[:16],
             spec.world.rank,
             spec.world.world_size,
-            plural(self._length, "batch", "batches"),
-            spec.batch_size if spec.has_batch_size else None,
+            f", {batches} of {spec.batch_size} rows a pass" if spec.has_batch_size else "",
         )
 
     def _in_session(self, named: Any, present: FilesSpec) -> Found | None:

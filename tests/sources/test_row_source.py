@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 import subprocess
 import sys
 from _thread import get_ident
@@ -173,6 +174,26 @@ def test_values_that_the_stated_type_does_not_have_are_an_error(given: pa.Array,
     source = Odd(pa.table({"x": held}), (3,), answer=lambda rows: rows.set_column(0, "x", given[: len(rows)]))
     with pytest.raises(fr.DataError, match=r"returned other types than schema\(\) names: values of .x."):
         list(fr.ArrowDataset(source, **ONE))
+
+
+@pytest.mark.parametrize(
+    ("given", "stated"),
+    [
+        (pa.array(["12", "13", "14"]), pa.int64()),
+        (pa.array([5.5, 1.0, 2.0]), pa.string()),
+        (pa.array([datetime(2026, 1, 1, 23)] * 3), pa.int64()),
+        (pa.array([datetime(2026, 1, 1, 23)] * 3), pa.timestamp("us", "UTC")),
+        (pa.array([b"a", b"b", b"c"]), pa.string()),
+        (pa.array([True, False, True]), pa.int64()),
+        (pa.array([0.5, 1.0, 2.0]), pa.int64()),
+    ],
+    ids=str,
+)
+def test_values_of_another_kind_name_the_column(given: pa.Array, stated: pa.DataType) -> None:
+    rows = pa.table({"a": [1, 2, 3], "v": pa.array([None] * 3, stated), "z": ["x", "y", "z"]})
+    source = Odd(rows, (3,), answer=lambda rows: rows.drop(["v"]).append_column("v", given[: len(rows)]))
+    with pytest.raises(fr.DataError, match=f"values of 'v' are {re.escape(str(given.type))}, and no "):
+        list(fr.ArrowDataset(source, **ONE, columns=["a", fr.col("v").mask_null()]))
 
 
 def test_numbers_that_are_rounded_or_infinite_already_are_taken() -> None:

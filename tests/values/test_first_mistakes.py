@@ -276,6 +276,10 @@ def test_options_name_what_to_write_for_an_argument_that_they_have_not() -> None
             "found 'b' too: write a list of paths",
         ),
         (lambda: fr.ArrowDataset(ROWS, ROWS, batch_size=1), "too: write a list of tables or paths"),
+        (lambda: fr.ParquetDataset("a", ["x"]), r"too: write its name, as columns=\['x'\]"),
+        (lambda: fr.ParquetDataset("a", 64), "too: write its name, as batch_size=64"),
+        (lambda: fr.ParquetDataset("a", {}), "too: write the name of an argument, of batch_size, .*columns"),
+        (lambda: fr.Loader(fr.ArrowDataset(ROWS), 4), r"too: write fr.Loader\(dataset, num_workers=n\)"),
         (lambda: fr.Split(begin=0.1), "fr.Split has no argument begin="),
     ):
         with pytest.raises(TypeError, match=way):

@@ -145,7 +145,7 @@ class Column(Refusals):
         """A value for each null, of the tensor's type: after `.hash()` a bucket, after `.codes()` a code.
 
         A null list or text is then empty; `""` means that for texts only. A null element of a list becomes
-        the value.
+        the value. A NaN is no null, and stays.
 
         Raises:
             TypeError: if it is no number and no empty text.
@@ -179,6 +179,8 @@ class Column(Refusals):
 
     def mask_null(self) -> Column:
         """Adds a bool tensor `name + "_valid"`: False where there is a null, whose value is 0.
+
+        A NaN is no null.
 
         A `Jagged` has its `.valid` instead, and `.values_valid` for the numbers of lists. If these are a
         matrix, it is the tensor `name + "_values_valid"` of its shape. For a struct that is named, there is

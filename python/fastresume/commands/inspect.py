@@ -28,12 +28,13 @@ BATCH_SIZE = 512
 
 @dataclass(frozen=True)
 class _ShownTensor:
-    """What is shown of a tensor: its column's type in the files, its dtype and unit, its rows and nulls."""
+    """What is shown of a tensor: its column's type in the files, its dtype, rows, unit and nulls."""
 
     name: str
     type: str | None
     dtype: str
     kind: str
+    shape: list[int]
     unit: str | None
     nulls: int | None
     expression: str | None
@@ -80,6 +81,7 @@ def inspected(paths: Sequence[str], batch_size: int | None) -> dict[str, Any]:
             types.get(field.name),
             field.dtype,
             field.kind,
+            list(field.shape),
             units.get(field.name),
             counted.get(field.name),
             field.expression,
@@ -117,7 +119,8 @@ def shown(found: dict[str, Any]) -> str:
     for tensor in found["columns"]:
         nulls = "not counted in footers" if tensor["nulls"] is None else f"{tensor['nulls']:,}"
         unit = "" if tensor["unit"] in (None, tensor["type"]) else tensor["unit"]
-        rows.append((tensor["name"], tensor["type"] or "", tensor["dtype"], tensor["kind"], unit, nulls))
+        row = str(tensor["shape"]) if tensor["shape"] else tensor["kind"]
+        rows.append((tensor["name"], tensor["type"] or "", tensor["dtype"], row, unit, nulls))
     if not any(row[4] for row in rows[1:]):
         rows = [(*row[:4], row[5]) for row in rows]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]

@@ -105,7 +105,14 @@ METHODS_OF_DATASETS = {
     "count": "dataset.num_rows",
     **dict.fromkeys(("n_shards", "num_shards"), "len(dataset.files)"),
     **dict.fromkeys(("get_state", "checkpoint"), "batch.state_dict(), of the batch that was trained"),
-    **dict.fromkeys(("set_state", "restore"), ".load_state_dict(state)"),
+    "state": "batch.state_dict(), of the batch that was trained",
+    **dict.fromkeys(
+        ("set_state", "restore", "resume", "load", "load_state", "seek"), ".load_state_dict(state)"
+    ),
+    **dict.fromkeys(
+        ("skip_batches", "skip_steps", "fast_forward"),
+        ".load_state_dict(state), of the last batch that is done",
+    ),
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "weights": "mixture.shares",
     "watermark": "mixture.watermark of a Mixture with a KafkaDataset: rows of files have no event time",
@@ -146,6 +153,8 @@ METHODS_OF_CURSORS = {
 
 METHODS_OF_LOADERS = {
     **METHODS_OF_DATASETS,
+    "map": "fr.Loader(dataset.map(function))",
+    "skip": "loader.load_state_dict(state), of the last batch that is done",
     "collate_fn": "dataset.map(function): a batch is whole already",
     "drop_last": "loader.dataset.tail",
     "prefetch_factor": ".prefetch_bytes",
@@ -240,7 +249,7 @@ METHODS_OF_COLUMNS = {
     "half": ".cast(torch.float16)",
     "bfloat16": ".cast(torch.bfloat16)",
     **dict.fromkeys(("int", "long"), ".cast(torch.int64)"),
-    "fillna": ".fill_null(value)",
+    "fillna": ".fill_null(value) for nulls; batch[name].nan_to_num() in dataset.map(function) for NaN",
     "fill_nan": "batch[name].nan_to_num() in dataset.map(function): .fill_null(value) is of nulls",
     **dict.fromkeys(
         ("is_nan", "isnan", "is_not_nan", "drop_nans"),
@@ -268,7 +277,42 @@ METHODS_OF_COLUMNS = {
         f"{MATCH}, or another function of pyarrow",
     ),
     **dict.fromkeys(
-        ("abs", "log", "sqrt", "exp", "round", "floor", "year", "month", "day", "hour", "lower", "upper"),
+        ("len", "length", "list_len", "size", "num_elements"),
+        "batch[name].lengths, or filter=pyarrow.compute.list_value_length(pyarrow.compute.field(name)) > 0",
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                "abs",
+                "log",
+                "log1p",
+                "log2",
+                "log10",
+                "sqrt",
+                "exp",
+                "expm1",
+                "pow",
+                "sign",
+                "sin",
+                "cos",
+                "tanh",
+            ),
+            *(
+                "sigmoid",
+                "round",
+                "floor",
+                "ceil",
+                "mean",
+                "sum",
+                "min",
+                "max",
+                "std",
+                "var",
+                "quantile",
+                "rank",
+            ),
+            *("year", "month", "day", "hour", "minute", "weekday", "lower", "upper", "strip", "replace"),
+        ),
         "dataset.map(function), or filter=pyarrow.compute.abs(pyarrow.compute.field(name)) > 3",
     ),
     "dt": "dataset.map(function); a filter compares with a datetime",

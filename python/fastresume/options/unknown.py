@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
@@ -109,7 +110,10 @@ def _check_call(
         free = [name for name in there if name not in named]
         others = " without a name" if len(there) > len(placed) else ""
         takes = ", ".join(placed) or ("nothing" if others else "no argument")
-        name = f": write its name, as {free[0]}={found}" if free else ""
+        likely = [each for each in free if _is_of(args[len(placed)], signature.parameters[each].annotation)]
+        name = f": write its name, as {likely[0]}={found}" if likely else ""
+        if free and not likely:
+            name = f": write the name of an argument, of {', '.join(free)}"
         if what in SEVERAL and type(args[1]) is type(args[0]):
             name = f": write {SEVERAL[what]}"
         wrong = f"takes {takes}{others}, found {found} too{example or name}"
@@ -126,6 +130,12 @@ def _check_call(
 def _refuse_name(of: object, name: str) -> NoReturn:
     kind = type(of).__name__
     refuse_attribute(of, name, f"{'an' if kind[0] in 'AEIO' else 'a'} {kind}", {})
+
+
+def _is_of(value: object, annotation: object) -> bool:
+    """Whether an annotation names the type of a value; a list is of columns."""
+    word = "Columns" if isinstance(value, list | tuple) else type(value).__name__
+    return re.search(rf"\b{word}\b", str(annotation)) is not None
 
 
 def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str]) -> NoReturn:

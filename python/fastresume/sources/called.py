@@ -157,17 +157,47 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     batch.validate()
     if batch.schema.equals(schema):
         return batch
+    each = list(zip(schema.names, batch.columns, schema.types, strict=True))
+    for name, column, stated in each:
+        if _kind(column.type) not in ("null", _kind(stated)):
+            raise _other_type(name, column.type, stated)
     pyarrow = arrow()
     try:
         made = batch.cast(schema)
-        for name, before, after in zip(schema.names, batch.columns, made.columns, strict=True):
-            if before.type != after.type and _is_lost(before, after):
-                raise ValueError(f"values of '{name}' are {before.type}, and no {after.type}")
     except MemoryError:  # that of Arrow is an ArrowException, too
         raise
     except (pyarrow.ArrowException, ValueError) as error:
+        for name, column, stated in each:
+            try:
+                column.cast(stated)
+            except (pyarrow.ArrowException, ValueError) as fault:
+                raise _other_type(name, column.type, stated, f": {fault}") from None
         raise _core.DataError(f"read() returned other types than schema() names: {error}") from None
+    for (name, column, stated), after in zip(each, made.columns, strict=True):
+        if column.type != stated and _is_lost(column, after):
+            raise _other_type(name, column.type, stated)
     return made
+
+
+def _other_type(name: str, found: pa.DataType, stated: pa.DataType, why: str = "") -> _core.DataError:
+    return _core.DataError(
+        f"read() returned other types than schema() names: values of {quoted(name)} are {found}, and no "
+        f"{stated}{why}. Cast them in read(), or name {found} in schema()"
+    )
+
+
+def _kind(of_type: pa.DataType) -> str:
+    """What kind of values a type has: those of another kind are never taken for them."""
+    types = arrow().types
+    if types.is_dictionary(of_type) or types.is_run_end_encoded(of_type):
+        return _kind(of_type.value_type)
+    if types.is_integer(of_type) or types.is_floating(of_type) or types.is_decimal(of_type):
+        return "number"
+    if types.is_string(of_type) or types.is_large_string(of_type) or types.is_string_view(of_type):
+        return "text"
+    if types.is_timestamp(of_type):
+        return "time" if of_type.tz is None else "time of a zone"
+    return "null" if types.is_null(of_type) else "other"  # Arrow casts few of these into each other
 
 
 def _is_lost(before: pa.Array, after: pa.Array) -> bool:
