@@ -152,7 +152,7 @@ class ParquetDataset(RowsDataset):
         ImportError: if the package that reads the table is not installed.
 
     Warns:
-        UserWarning: if what `cache` names can't be written or read; if footers tell of integers that a
+        UserWarning: if what `cache` names can't be written or read; if footers show integers that a
             `.cast()` does not hold; if no file has an `.optional()` column; if the index of a pandas frame is
             delivered that nothing names. That a file was found under two names (hard links), so that its rows
             are delivered twice, the logger "fastresume" says.

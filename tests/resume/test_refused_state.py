@@ -126,7 +126,11 @@ def test_a_state_of_another_dataset_is_refused_and_names_both(
         ({}, {"shuffle": True}, "order: sequential, this one is shuffled: write shuffle=False"),
         ({"shuffle": True}, {}, "order: shuffled, this one is sequential: write shuffle=True"),
         ({"seed": 3}, {"seed": 4}, "seed: 3, this one is 4: write seed=3"),
-        ({"block_rows": 5}, {"block_rows": 7}, "block_rows: 5, this one is 7: write block_rows=5"),
+        (
+            {"block_rows": 5},
+            {"block_rows": 7},
+            "block_rows: 5, this one is 7: write shuffle=fr.Shuffle(block_rows=5)",
+        ),
     ],
 )
 def test_a_state_of_another_order_says_what_to_write(

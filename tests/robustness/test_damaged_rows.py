@@ -306,7 +306,7 @@ def test_damage_stays_where_it_is_while_files_come_and_ranks_change(tmp_path: Pa
     assert all(row.values["x"] == number + 1 for number, row in found.items() if row.is_valid)
 
 
-@pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 def test_what_a_rule_refuses_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "data.parquet"
     pq.write_table(pa.table({"x": pa.array([1, None, 300]), "l": [[1], [1, 2], [3]]}), path)

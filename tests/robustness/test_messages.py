@@ -181,7 +181,7 @@ def damaged(path: Path) -> Path:
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 @each_of("wrong", OF_COLUMNS)
 def test_a_message_about_a_column_with_a_long_name_is_short_and_names_it(path: Path, wrong: str) -> None:
     with pytest.raises((TypeError, ValueError, KeyError, fr.FastresumeError)) as caught:

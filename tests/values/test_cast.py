@@ -21,7 +21,7 @@ from support.shapes import CASTS, bits_of
 # ----------------------------------------------------------------------------------------------- what is said
 
 # Their files hold what casts do not, as footers tell (test_known_misfits.py).
-pytestmark = pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 
 
 @each_of(

@@ -25,7 +25,7 @@ from support.strategies import FLOATS, INTEGERS, DatasetSpec, extremes, written
 from support.topologies import Shuffle
 
 # Their files hold what casts do not, as footers tell (test_known_misfits.py).
-pytestmark = pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 
 
 @given(spec=tables(max_columns=3), data=st.data())

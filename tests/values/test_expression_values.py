@@ -102,7 +102,7 @@ def written(directory: str, rows: list[Any], type_: pa.DataType, depth: int) -> 
     return path
 
 
-@pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 @given(st.data())
 def test_an_expression_makes_what_plain_python_makes_of_the_values(data: st.DataObject) -> None:
     leaf, depth, even, rows = data.draw(columns())

@@ -59,7 +59,7 @@ def test_an_expression_is_a_value_whose_repr_is_its_code(one: fr.Column, other: 
         one.names = ("b",)  # type: ignore[misc]
 
 
-@pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 @given(tables(max_columns=2), st.data())
 def test_what_an_expression_makes_is_known_at_once_or_refused_with_its_text(
     spec: DatasetSpec, data: st.DataObject

@@ -67,7 +67,7 @@ def test_the_bounds_of_every_type_decide_and_no_row_is_read(
             said = warned(path, fr.col("x").cast(dtype))
             assert len(said) == (integer != bound), (said, integer)
             if said:
-                assert f"footers tell of {integer} in the column 'x' (file '{path}')" in said[0]
+                assert f"footers show {integer} in the column 'x' (file '{path}')" in said[0]
                 name = str(dtype).removeprefix("torch.")
                 assert f".cast(torch.{name}, rounding=True)" in said[0] or not dtype.is_floating_point
 
@@ -77,7 +77,7 @@ def test_the_file_with_the_greatest_integer_is_named_and_the_advice_holds_it(tmp
         write(tmp_path / f"{number}.parquet", pa.array([0, greatest]))
     (said,) = warned([tmp_path], fr.col("x").cast(torch.float32).alias("y"))
     assert said == (
-        "fr.col('x').cast(torch.float32).alias('y'): footers tell of 1152921504606846976 in the column 'x' "
+        "fr.col('x').cast(torch.float32).alias('y'): footers show 1152921504606846976 in the column 'x' "
         f"(file '{tmp_path / '1.parquet'}'), and float32 does not hold every integer beyond 16777216. A row "
         "with one that it does not hold will be a DataError: .cast(torch.int64) holds it, and "
         ".cast(torch.float32, rounding=True) takes the nearest"

@@ -325,7 +325,7 @@ class Column:
         return shape_of(self.case, self.taken[1], self.said, self.taken[2])
 
 
-@pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 @pytest.mark.parametrize("pages", PAGES)
 def test_every_value_is_what_the_oracle_says(tmp_path: Path, pages: str) -> None:
     columns = [Column(number, case) for number, case in enumerate(cases()) if case["pages"] == pages]

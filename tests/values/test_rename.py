@@ -55,7 +55,7 @@ def test_tensors_masks_and_matrices_have_their_new_names(path: Path) -> None:
     assert list(dataset.read_rows([2])) == list(dataset.batch_at(0, 0)) == list(batch)
 
 
-@pytest.mark.filterwarnings("ignore:.*footers tell of:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*footers show:UserWarning")
 def test_lengths_follow_the_name_of_what_is_padded(path: Path) -> None:
     pq.write_table(pa.table({"l": pa.array([[1], [2, 3], None, [300]]), "a": pa.array(range(4))}), path)
     padded = fr.col("l").cast(torch.float16).pad(2)

@@ -97,7 +97,7 @@ class ColumnRequest(NamedTuple):
 
     @staticmethod
     def warn_of_misfits(layout: _core.Layout) -> None:
-        """Warns of integers that a cast does not hold, where footers tell of some."""
+        """Warns of integers that a cast does not hold, where footers show some."""
         for misfit in layout.misfits:
             warn(misfit)
 

@@ -74,6 +74,13 @@ impl Address {
                         shown()
                     )));
                 }
+                // A path loses the slashes that it ends with.
+                if is_scheme_alone(text) {
+                    return Err(Error::Argument(format!(
+                        "the address '{}//' names no bucket or host",
+                        text.trim_end_matches('/')
+                    )));
+                }
                 return Err(Error::Argument(format!(
                     "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https://, hf://, or a \
                      table alone: delta:// or iceberg://",
@@ -123,6 +130,16 @@ impl Address {
     }
 }
 
+/// Whether an address is a scheme that is read, and nothing else.
+fn is_scheme_alone(text: &str) -> bool {
+    let scheme = text.trim_end_matches('/').strip_suffix(':');
+    let known = ["s3", "gs", "az", "http", "https", "hf"];
+    scheme.is_some_and(|scheme| {
+        let whole = format!("{scheme}{AFTER_SCHEME}bucket");
+        meant(Path::new(&whole)).0.is_some_and(|family| known.contains(&family))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,12 +168,15 @@ mod tests {
             ("wasbs://c@a.blob.core.windows.net/x", "write abfss://"),
             ("oss://b/x", "write s3://"),
             ("hf://buckets/a/b/c", "hf://datasets/"),
+            ("s3:/", "'s3://' names no bucket"),
+            ("gcs://", "'gcs://' names no bucket"),
         ] {
             let message = Address::parse(Path::new(other)).unwrap_err().to_string();
             assert!(message.contains(instead), "{message}");
         }
         for wrong in [
             "ftp://host/a",
+            "s3:/",
             "s3:///key",
             "s3://bucket/a//b",
             "https://user:word@host/a",

@@ -107,7 +107,11 @@ impl OrderChoice {
             .into_iter()
             .find_map(|(name, chosen, found)| {
                 let chosen = chosen.filter(|chosen| chosen != found)?;
-                Some((name, found.to_string(), format!("{chosen}: write {name}={found} to resume from it")))
+                let written = match name {
+                    "seed" => format!("seed={found}"),
+                    size => format!("shuffle=fr.Shuffle({size}={found})"),
+                };
+                Some((name, found.to_string(), format!("{chosen}: write {written} to resume from it")))
             }),
             (_, OrderKind::Sequential) => {
                 Some(("order", "sequential".into(), "shuffled: write shuffle=False to resume from it".into()))

@@ -1,4 +1,4 @@
-//! Integers that a cast does not hold, as far as footers tell of them before a value is read.
+//! Integers that a cast does not hold, as far as footers show them before a value is read.
 
 use crate::dataset::manifest::Manifest;
 use crate::error::shown;
@@ -66,7 +66,7 @@ impl Misfit {
         let rounded = format!(", and .cast(torch.{name}, rounding=True) takes the nearest");
         let rounded = if to.is_float() { rounded } else { String::new() };
         format!(
-            "{expression}footers tell of {integer} in the column '{}' (file '{path}'), and {held}. A row with one that it does \
+            "{expression}footers show {integer} in the column '{}' (file '{path}'), and {held}. A row with one that it does \
              not hold will be a DataError: .cast({}) holds it{rounded}",
             column.name,
             wider(*integer, *to)

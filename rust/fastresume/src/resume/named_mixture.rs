@@ -80,7 +80,7 @@ impl NamedSource {
                     ": it has more files than then, after those of the state. ParquetDataset(..., on_change='append') \
                      resumes with them"
                 } else {
-                    ""
+                    ": write the same files, rows=, filter= and unit= as then"
                 };
                 let own = named(&self.fingerprint, self.rows) + hint;
                 return foreign("dataset", named(&found.hash, found.rows), own);
