@@ -130,6 +130,7 @@ def test_evaluation_that_restarts_is_proven_each_time(data: Path, logs: Path) ->
     assert_proven(logs, 1)
 
 
+@pytest.mark.filterwarnings("ignore:the dataset has on_iter=.restart.:UserWarning")
 def test_evaluation_that_restarts_a_pass_from_its_middle_is_proven(data: Path, logs: Path) -> None:
     state = Ranks(data, logs).steps(7)
     Ranks(data, logs, on_iter="restart", state=state).finish()

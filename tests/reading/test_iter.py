@@ -149,6 +149,7 @@ def test_restart_of_a_pass_of_one_batch_is_that_batch_every_time(
         assert rows_of(loader) == [list(range(103))]
 
 
+@pytest.mark.filterwarnings("ignore:the dataset has on_iter=.restart.:UserWarning")
 def test_restart_after_a_load_is_the_whole_pass_of_that_epoch(small_dataset: Dataset) -> None:
     training = make(small_dataset)
     list(training)

@@ -71,6 +71,7 @@ def passes(draw: Callable[[], Any]) -> list[list[tuple[int, int]]]:
     return [[(batch.epoch, batch.step) for batch in draw()] for _ in range(3)]
 
 
+@pytest.mark.filterwarnings("ignore:the dataset has on_iter=.restart.:UserWarning")
 @each_of("on_iter", ["continue", "restart"])
 @each_of("kind", [*PLAIN, *MIXED])
 def test_the_next_pass_follows_and_has_batches(root: Path, kind: str, on_iter: str) -> None:
@@ -86,6 +87,7 @@ def test_the_next_pass_follows_and_has_batches(root: Path, kind: str, on_iter: s
     assert second[0][1] == 0
 
 
+@pytest.mark.filterwarnings("ignore:the dataset has on_iter=.restart.:UserWarning")
 @pytest.mark.processes
 @each_of("on_iter", ["continue", "restart"])
 @each_of("kind", ["plain rows", "first rows", "all packed"])

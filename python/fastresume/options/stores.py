@@ -80,6 +80,5 @@ def _text(name: str, value: object) -> str:
     # It may be a secret: its kind says enough.
     instead = "; write value.decode()" if isinstance(value, bytes) else ""
     if isinstance(value, Mapping):
-        each = ", ".join(repr(str(key)) for key in value)
-        instead = f"; write what it holds beside the other options{each and f', as {each}'}"
+        instead = "; write what it holds beside the other options, as 'endpoint_url': 'http://...'"
     raise TypeError(f"{name} must be a string, a number or a bool, found {type(value)}{instead}")
