@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
 import fastresume as fr
@@ -17,6 +18,8 @@ from fastresume.agreement import attendance
 from fastresume.agreement.peers import Peers
 from fastresume.checkpoint import Checkpointer, CheckpointError
 from fastresume.training import Evaluator, Preemption
+from fastresume.training.agreement import Agreement
+from support.each_of import each_of
 from support.forks import in_ranks
 from support.strategies import Dataset
 
@@ -98,6 +101,54 @@ def test_a_rank_that_works_for_the_others_is_not_missing_and_one_rank_speaks(tmp
     assert [text.partition(",")[0] for text in first] == ["rank 2 did not come to work in 0 s"]
 
 
+def come_last(rank: int, prepare: Callable[[Path], Callable[[], Any]], path: Path) -> list[str]:
+    """Rank 3 makes a call once rank 0 has warned; gives what this rank warned of."""
+    said, store = tell_ranks_of_warnings(), attendance._own_store()
+    call = prepare(path)
+    attendance._POLLS = 1  # who is done at once has said nothing
+    dist.barrier()
+    if rank == 3:
+        store.wait(["said 1"], MINUTE)
+    call()
+    return said
+
+
+def to_open(directory: Path) -> Callable[[], Any]:
+    fr.ParquetDataset(directory, batch_size=4)  # the first one is slower
+    return lambda: fr.distributed.open(directory, batch_size=4)
+
+
+def to_ask_the_lead(_: Path) -> Callable[[], Any]:
+    agreement = Agreement()
+    return lambda: agreement.of_lead(3)
+
+
+@each_of("prepare", [to_open, to_ask_the_lead])
+def test_no_rank_is_gone_before_all_have_come_and_called_missing(
+    small_dataset: Dataset, tmp_path: Path, prepare: Callable[[Path], Callable[[], Any]]
+) -> None:
+    first, *others = in_ranks(6, tmp_path / "store", come_last, prepare, small_dataset.directory)
+    assert others == [[]] * 5
+    assert [text.partition(" to ")[0] for text in first] == ["rank 3 did not come"]
+
+
+def test_a_rank_that_came_in_the_last_moment_is_not_missing_and_short_calls_ask_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = dist.HashStore()
+    calls = attendance.Attendance("test", [0, 1, 2])
+    wait = attendance._Wait(calls, 1, "call", "")
+    wait.look()  # which would fail, without a process group
+    monkeypatch.setattr(attendance, "_own_store", lambda: store)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    wait._began -= attendance.WAIT_SECONDS
+    wait.look()
+    store.set(f"{calls.place}1", "1")
+    wait._began -= attendance.WAIT_SECONDS
+    with pytest.warns(UserWarning, match="^rank 2 did not come to call in 10 s"):
+        wait.look()
+
+
 def lose_a_rank(rank: int, data: Dataset, directory: Path) -> list[str]:
     """What rank 0 gets when the group's timeout is over, and rank 1 never came."""
     warnings.simplefilter("ignore")
@@ -106,8 +157,10 @@ def lose_a_rank(rank: int, data: Dataset, directory: Path) -> list[str]:
     loader = fr.Loader(fr.ParquetDataset(data.directory, batch_size=4), threads=1)
     preemption = Preemption(group=short)
     found = []
+    assert attendance.timeout_of_all() == timedelta(minutes=30)
     if rank == 0:
-        dist.distributed_c10d._get_default_store().set_timeout(timedelta(seconds=0.2))
+        backend: Any = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+        backend.options._timeout = timedelta(seconds=0.2)
         for call in (
             lambda: fr.distributed.check_same(loader.state_dict(), short),
             lambda: Checkpointer(directory, timeout_seconds=0.2),
@@ -116,7 +169,7 @@ def lose_a_rank(rank: int, data: Dataset, directory: Path) -> list[str]:
             with pytest.raises(fr.FastresumeError) as failed:
                 call()
             found.append(f"{type(failed.value).__name__}: {failed.value}")
-        dist.distributed_c10d._get_default_store().set_timeout(MINUTE)
+        backend.options._timeout = MINUTE
         store.set("over", "")
     store.wait(["over"], MINUTE)
     del preemption
@@ -143,3 +196,16 @@ def test_a_call_that_is_over_leaves_no_thread_behind() -> None:
         (watcher,) = threads()
     watcher.join(60)
     assert threads() == []
+
+
+def test_a_call_goes_on_where_no_thread_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    watch, calls = attendance._Watch(), attendance.Attendance("test", [0])
+    monkeypatch.setattr(attendance, "_watch", watch)
+    with monkeypatch.context() as ending:
+        ending.setattr(threading.Thread, "start", refuse)
+        with calls.at("call"):
+            pass
+    assert not watch._has_thread

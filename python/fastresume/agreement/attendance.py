@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -27,7 +27,6 @@ WAIT_SECONDS = 10.0
 
 _POLLS = 10
 """How often a wait is looked at in this time."""
-
 
 MOST_NAMED = 8
 """An error names no more ranks than these."""
@@ -62,8 +61,8 @@ class Attendance:
         """
         self._calls += 1
         wait = _Wait(self, self._calls, call, way)
-        _watch.add(wait)
         try:
+            _watch.add(wait)
             yield
         finally:
             _watch.remove(wait)
@@ -82,14 +81,15 @@ class _Wait:
 
     def look(self) -> None:
         """Says in the store that this rank is here, and who is not once they are late."""
-        if self._is_over:
+        waited, poll = time.monotonic() - self._began, WAIT_SECONDS / _POLLS
+        if self._is_over or waited < poll:
             return
         try:
             if not self._is_written:
                 self._store = _own_store()
                 self._store.set(f"{self._place}{torch.distributed.get_rank()}", str(self._number))
                 self._is_written = True
-            if time.monotonic() - self._began < WAIT_SECONDS:
+            if waited < WAIT_SECONDS + 2 * poll:  # who came in time has said so by then
                 return
             self._is_over = True
             present = next(filter(self._has_come, self._members), None)
@@ -162,9 +162,12 @@ def named(ranks: list[int]) -> str:
 
 
 def timeout_of_all() -> timedelta:
-    """How long the default process group's ranks wait for each other, by what made it."""
-    store: Any = torch.distributed.distributed_c10d._get_default_store()
-    timeout: timedelta = store.timeout
+    """How long the default process group's ranks wait for each other."""
+    c10d: Any = torch.distributed.distributed_c10d
+    group = c10d._get_default_group()
+    options = getattr(group._get_backend(group._device_types[0]), "options", None)
+    # A store that a program made itself has its own, which is shorter.
+    timeout: timedelta = getattr(options, "_timeout", None) or c10d._get_default_store().timeout
     return timeout
 
 
@@ -176,7 +179,7 @@ class _Watch:
     """The calls that this process is in, and the thread that looks at them now and then."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal handler may call what the thread that it stopped called
         self._waits: set[_Wait] = set()
         self._has_thread = False
 
@@ -184,8 +187,9 @@ class _Watch:
         with self._lock:
             self._waits.add(wait)
             if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._look, name="fastresume-attendance", daemon=True).start()
+                with suppress(RuntimeError):  # none starts while the interpreter ends: no call fails of it
+                    threading.Thread(target=self._look, name="fastresume-attendance", daemon=True).start()
+                    self._has_thread = True
 
     def remove(self, wait: _Wait) -> None:
         with self._lock:

@@ -61,6 +61,8 @@ def open(  # noqa: A001  (fastresume.distributed.open, as users call it)
     with in_call("fr.distributed.open", group, _WAY):
         if torch.distributed.get_rank(group) == 0:
             mine, shared = _opened(paths, how)
+        # Of the broadcast some ranks are done before all have come, and would be taken for missing.
+        torch.distributed.all_gather_object([None] * torch.distributed.get_world_size(group), None, group)
         source = torch.distributed.get_global_rank(group, 0) if group is not None else 0
         torch.distributed.broadcast_object_list(shared, src=source, group=group)
     if isinstance(mine, ParquetDataset):

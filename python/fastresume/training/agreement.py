@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -30,18 +29,19 @@ class Agreement(Peers):
 
     def any(self, flag: bool) -> bool:
         """Whether any rank passes True: one collective of one number."""
-        largest = torch.distributed.ReduceOp.MAX
-        return bool(self._number(int(flag), torch.distributed.all_reduce, op=largest))
+        return bool(self._number(int(flag), torch.distributed.ReduceOp.MAX))
 
     def of_lead(self, number: int) -> int:
         """The number that rank 0 passes: one collective of one number."""
-        return self._number(number, torch.distributed.broadcast, src=self._lead)
+        # Of a broadcast some ranks are done before all have come, and would be taken for missing.
+        return self._number(number if self.rank == 0 else 0, torch.distributed.ReduceOp.SUM)
 
-    def _number(self, number: int, collective: Callable[..., object], **how: Any) -> int:
+    def _number(self, number: int, op: Any) -> int:
         self.check()
         if self._group is None:
             return number
         shared = torch.tensor([number], dtype=torch.int64)
+        reduce = partial(torch.distributed.all_reduce, shared, op=op, group=self._group)
         with self._in_call("is_due"):
-            self._answer("is_due", lambda: self._talk(partial(collective, shared, group=self._group, **how)))
+            self._answer("is_due", lambda: self._talk(reduce))
         return int(shared)
