@@ -157,6 +157,20 @@ def test_other_types_with_the_same_values_are_cast() -> None:
         pa.table({"x": range(10)}), (10,), answer=lambda rows: rows.cast(pa.schema([("x", pa.int8())]))
     )
     assert numbers_in(fr.ArrowDataset(narrow, **ONE)) == list(range(10))
+    stated = {
+        "x": pa.array([[1], None, [2]], pa.list_(pa.int64())),
+        "m": pa.array([[("a", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        "none": pa.array([[], None, [7]], pa.large_list(pa.int64())),
+    }
+    given = {
+        "x": pa.array([[1], None, [2]], pa.large_list(pa.int8())),
+        "m": pa.array([[("a", 1)], [], None], pa.map_(pa.string(), pa.int8())),
+        "none": pa.array([[], None, [None]]),
+    }
+    nested = Odd(pa.table(stated), (3,), answer=lambda rows: pa.table(given).slice(0, len(rows)))
+    columns = [fr.col(name).mask_null() for name in ("x", "m", "none")]
+    batch = next(iter(fr.ArrowDataset(nested, columns=columns, **ONE)))
+    assert batch["x"].to_list() == [[1], None, [2]]
 
 
 @pytest.mark.parametrize(
@@ -164,6 +178,8 @@ def test_other_types_with_the_same_values_are_cast() -> None:
     [
         (pa.array([1e39, 1.0, None]), pa.float32()),
         (pa.array([70_000.0, 1.0, None]), pa.float16()),
+        (pa.array([[1.0], [2.0, 1e39], None]), pa.list_(pa.float32())),
+        (pa.array([{"a": 1e39}, {"a": 1.0}, None]), pa.struct([("a", pa.float32())])),
         (pa.array([2, 1, None]), pa.bool_()),
         (pa.array([datetime(2026, 1, 1, 23), None, None]), pa.date32()),
     ],
@@ -186,6 +202,9 @@ def test_values_that_the_stated_type_does_not_have_are_an_error(given: pa.Array,
         (pa.array([b"a", b"b", b"c"]), pa.string()),
         (pa.array([True, False, True]), pa.int64()),
         (pa.array([0.5, 1.0, 2.0]), pa.int64()),
+        (pa.array([["12"], [], ["13"]]), pa.list_(pa.int64())),
+        (pa.array([[5.5], [], None]), pa.list_(pa.string())),
+        (pa.array([{"a": "12"}] * 3), pa.struct([("a", pa.int64())])),
     ],
     ids=str,
 )

@@ -159,7 +159,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         return batch
     each = list(zip(schema.names, batch.columns, schema.types, strict=True))
     for name, column, stated in each:
-        if _kind(column.type) not in ("null", _kind(stated)):
+        if not _are_alike(column.type, stated):
             raise _other_type(name, column.type, stated)
     pyarrow = arrow()
     try:
@@ -186,8 +186,19 @@ def _other_type(name: str, found: pa.DataType, stated: pa.DataType, why: str = "
     )
 
 
+def _are_alike(found: pa.DataType, stated: pa.DataType) -> bool:
+    """Whether both have values of one kind, or lists and structs of them: others are never taken for them."""
+    types = arrow().types
+    if types.is_struct(found) and types.is_struct(stated):
+        members = {field.name: field.type for field in stated}
+        return all(_are_alike(field.type, members.get(field.name, field.type)) for field in found)
+    if found.num_fields == stated.num_fields == 1:  # those of lists, and the pairs of maps
+        return _are_alike(found.field(0).type, stated.field(0).type)
+    return _kind(found) in ("null", _kind(stated))
+
+
 def _kind(of_type: pa.DataType) -> str:
-    """What kind of values a type has: those of another kind are never taken for them."""
+    """What kind of values a type has."""
     types = arrow().types
     if types.is_dictionary(of_type) or types.is_run_end_encoded(of_type):
         return _kind(of_type.value_type)
@@ -207,9 +218,20 @@ def _is_lost(before: pa.Array, after: pa.Array) -> bool:
         import pyarrow.compute as compute
 
         return bool(compute.any(compute.not_equal(compute.is_inf(before), compute.is_inf(after))).as_py())
-    if types.is_boolean(after.type) or types.is_date(after.type):
+    if types.is_date(after.type):
         return not after.cast(before.type).equals(before)
-    return False
+    own, its = _members(before), _members(after)
+    return any(_is_lost(own[name], its[name]) for name in own.keys() & its.keys())
+
+
+def _members(array: pa.Array) -> dict[str, pa.Array]:
+    """The values in lists, maps and structs, by the names of members."""
+    types = arrow().types
+    if types.is_struct(array.type):
+        return dict(zip((field.name for field in array.type), array.flatten(), strict=True))
+    if types.is_map(array.type):
+        return {"": array.items}
+    return {"": array.flatten()} if array.type.num_fields == 1 else {}
 
 
 def _check_methods(source: RowSource) -> None:
