@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import io
 import re
 import warnings
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
@@ -377,6 +380,23 @@ def test_decimals_of_tables_are_filtered_before() -> None:
     table = pa.table({"x": pa.array([1, 2], pa.int64()).cast(pa.decimal128(38, 1))})
     with pytest.raises(fr.DataError, match=r"write table\.filter\(pyarrow\.compute\.field\('x'\) == decimal"):
         fr.ArrowDataset(table, batch_size=1, filter=fr.col("x") > 1)
+
+
+def test_the_filter_that_is_advised_for_decimals_chooses_rows(tmp_path: Path) -> None:
+    amounts = [Decimal("0.1"), Decimal("0.2")]
+    table = pa.table({"x": amounts, "s": [{"p": one} for one in amounts], "l": [[one] for one in amounts]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    for name in ("x", "s.p"):
+        for make in (partial(fr.ParquetDataset, tmp_path), partial(fr.ArrowDataset, table)):
+            with pytest.raises(fr.DataError) as caught:
+                make(batch_size=1, columns=["x"], filter=fr.col(name) > 1)
+            ((way, asked),) = re.findall(r"write (filter=|table\.filter\()(.* == .*'\))", str(caught.value))
+            asked = eval(asked, {"pyarrow": pa, "decimal": decimal})  # noqa: S307  (it follows the answer)
+            of_table = way.startswith("table")
+            chosen = table.filter(asked) if of_table else make(batch_size=1, columns=["x"], filter=asked)
+            assert chosen.num_rows == 1
+    with pytest.raises(TypeError, match="'l' of the type list can't be compared"):
+        fr.ParquetDataset(tmp_path, batch_size=1, columns=["x"], filter=fr.col("l") > 1)
 
 
 def test_what_is_no_null_is_valid() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MethodType
 from typing import Any
@@ -205,17 +205,13 @@ def _name(wanted: Any) -> bytes:
 # -------------------------------------------------------------------------------------------- our own filters
 
 
-def _refuse_decimals(manifest: _core.Manifest, types: Mapping[str, str | None]) -> None:
-    """Refuses to compare decimals: a number in a filter is not meant in units of their scale."""
-    for name, type_ in types.items():
-        if type_ is not None and type_.startswith("decimal"):
-            value = "== decimal.Decimal('0.1')"
-            way = f"an expression of pyarrow can filter: write filter=pyarrow.compute.field({name!r}) {value}"
-            if not manifest.has_files:
-                way = (
-                    f"tables are filtered before: write table.filter(pyarrow.compute.field({name!r}) {value})"
-                )
-            raise _core.DataError(f"column '{name}' is {type_}, by which {way}")
+def _refused_decimal(manifest: _core.Manifest, name: str, of_type: str) -> _core.DataError:
+    """The error for a comparison of decimals: a number in a filter is not meant in units of their scale."""
+    asked = f"pyarrow.compute.field({', '.join(map(repr, name.split('.')))}) == decimal.Decimal('0.1')"
+    way = f"an expression of pyarrow can filter: write filter={asked}"
+    if not manifest.has_files:
+        way = f"tables are filtered before: write table.filter({asked})"
+    return _core.DataError(f"column '{name}' is {of_type}, by which {way}")
 
 
 def _resolve(
@@ -237,7 +233,9 @@ def _resolve(
     asked = sorted(wanted.columns - {*compared, *partitions})
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
     in_files = dict(zip(manifest.column_names, manifest.column_types, strict=True))
-    _refuse_decimals(manifest, {name: in_files.get(name) for name in compared})
+    for name in compared:
+        if (of_type := in_files.get(name, "")).startswith("decimal"):
+            raise _refused_decimal(manifest, name, of_type)
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
     types = {
         field.name: (field.dtype, "matrix" if field.shape else field.kind, field.unit)
@@ -253,7 +251,6 @@ def _resolve(
                 f"and is_null() asks where it is null"
             )
         raise ValueError(f"no column '{name}' is compared by a filter")
-    _refuse_decimals(manifest, {name: unit for name, (_, _, unit) in types.items()})
     wanted = wanted.in_units(types)
     wanted.check(types)
     found = decide(manifest, layout, wanted, set(partitions), damaged.are_left_out)
