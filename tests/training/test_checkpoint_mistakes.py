@@ -8,6 +8,7 @@ import signal
 import warnings
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,10 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                         ValueError,
                         r"is inf: .*write None, or str\(value\), which float\(\) reads",
                     ),
-                    (np.float32(1), TypeError, r"found float32: write value\.item\(\)$"),
-                    (np.bool_(True), TypeError, r"write value\.item\(\)$"),
+                    (np.float32(1), TypeError, r"found float32: write value\.tolist\(\)$"),
+                    (np.bool_(True), TypeError, r"write value\.tolist\(\)$"),
+                    (np.arange(3), TypeError, r"found ndarray: write value\.tolist\(\)$"),
+                    (MappingProxyType({"b": 1}), TypeError, r"write dict\(value\)$"),
                     (torch.Generator(), TypeError, r"found Generator: write value\.get_state\(\)"),
                     (Path("a"), TypeError, r"write str\(value\)$"),
                     ((1, 2), TypeError, r"found tuple: write list\(value\)$"),

@@ -200,10 +200,11 @@ def read(directory: Path) -> Manifest | None:
 
 _WAYS = {
     "get_state": "value.get_state(), and value.set_state(...) of it after restore",
-    "item": "value.item()",
+    "tolist": "value.tolist()",
     "isoformat": "value.isoformat()",
     "__fspath__": "str(value)",
     "hex": "value.hex()",
+    "keys": "dict(value)",
     "__iter__": "list(value)",
 }
 """What to write instead of a value that JSON does not have, by an attribute of the value."""
