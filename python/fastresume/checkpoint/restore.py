@@ -47,7 +47,7 @@ class Restored:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Says what to write for what others" classes have."""
+            """Says what to write for what others' classes have."""
             refuse_attribute(self, name, "a Restored", OF_RESTORED)
 
     def restore_random(self) -> None:

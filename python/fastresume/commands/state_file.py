@@ -74,7 +74,7 @@ def named(given: str) -> tuple[str, Cursor]:
         ValueError: if it is no local path, or no JSON.
     """
     if given.lstrip().startswith("{"):
-        return "as given", only_state(json.loads(given), "it")
+        return "as given", _only_state(json.loads(given), "it")
     if given == "-":
         return "standard input", _read(sys.stdin.buffer.read() if sys.stdin else b"", "standard input")
     path = newest(Path(local_path(given)))
@@ -101,10 +101,10 @@ def _read(content: bytes, place: str) -> Cursor:
                 f"{place} is neither JSON nor a file of torch.save that is read without running code "
                 f"({type(cause).__name__}): write the state alone, as json.dump(batch.state_dict(), file)"
             ) from None
-    return only_state(value, place)
+    return _only_state(value, place)
 
 
-def only_state(value: object, place: str) -> Cursor:
+def _only_state(value: object, place: str) -> Cursor:
     """The cursor of the one state in nested mappings.
 
     Raises:

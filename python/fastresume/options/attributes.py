@@ -240,6 +240,13 @@ METHODS_OF_CHECKPOINTERS = {
 MATCH = "filter=pyarrow.compute.match_like(pyarrow.compute.field(name), 'a%')"
 """Rows whose text is like another one."""
 
+_FUNCTIONS = (
+    "abs log log1p log2 log10 sqrt exp expm1 pow sign sin cos tanh sigmoid round floor ceil "
+    "mean sum min max std var quantile rank year month day hour minute weekday lower upper "
+    "strip replace"
+)
+"""What other packages make of a column's values, by their names for it."""
+
 METHODS_OF_COLUMNS = {
     "rename": ".alias(name)",
     "name": ".names",
@@ -281,38 +288,7 @@ METHODS_OF_COLUMNS = {
         "batch[name].lengths, or filter=pyarrow.compute.list_value_length(pyarrow.compute.field(name)) > 0",
     ),
     **dict.fromkeys(
-        (
-            *(
-                "abs",
-                "log",
-                "log1p",
-                "log2",
-                "log10",
-                "sqrt",
-                "exp",
-                "expm1",
-                "pow",
-                "sign",
-                "sin",
-                "cos",
-                "tanh",
-            ),
-            *(
-                "sigmoid",
-                "round",
-                "floor",
-                "ceil",
-                "mean",
-                "sum",
-                "min",
-                "max",
-                "std",
-                "var",
-                "quantile",
-                "rank",
-            ),
-            *("year", "month", "day", "hour", "minute", "weekday", "lower", "upper", "strip", "replace"),
-        ),
+        _FUNCTIONS.split(),
         "dataset.map(function), or filter=pyarrow.compute.abs(pyarrow.compute.field(name)) > 3",
     ),
     "dt": "dataset.map(function); a filter compares with a datetime",

@@ -345,11 +345,11 @@ OF_CALLS = {
         ),
     },
     **{of: {"num_workers": "workers="} for of in ("dataset.plan", "mixture.plan")},
+    "dataset.map": OF_MAP,
     **{
         f"{of}.{name}": hint
         for of in ("dataset", "loader")
         for name, hint in (
-            ("map", OF_MAP),
             ("load_state_dict", OF_STATES),
             ("batch_at", OF_BATCH_AT),
             ("batch_of_row", OF_BATCH_AT),

@@ -135,7 +135,7 @@ def _refuse_name(of: object, name: str) -> NoReturn:
 def _is_of(value: object, annotation: object) -> bool:
     """Whether an annotation names the type of a value; a list is of columns."""
     word = "Columns" if isinstance(value, list | tuple) else type(value).__name__
-    return re.search(rf"\b{word}\b", str(annotation)) is not None
+    return re.search(rf"\b{re.escape(word)}\b", str(annotation)) is not None
 
 
 def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str]) -> NoReturn:

@@ -197,7 +197,7 @@ class Evaluator:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Says what to write for what others" classes have."""
+            """Says what to write for what others' classes have."""
             refuse_attribute(self, name, "an Evaluator", METHODS_OF_EVALUATORS)
 
     def __repr__(self) -> str:

@@ -174,7 +174,7 @@ class Preemption:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            """Says what to write for what others" classes have."""
+            """Says what to write for what others' classes have."""
             refuse_attribute(self, name, "a Preemption", METHODS_OF_PREEMPTIONS)
 
     def __repr__(self) -> str:

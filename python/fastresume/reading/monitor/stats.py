@@ -271,8 +271,7 @@ class Stats:
             parts.append(f"decoding {self.decode_seconds:.1f} s in {self.seconds:.1f} s")
             if transforms := self.transform_seconds:
                 parts.append(f"transforms {transforms:.1f} s")
-            batches, size = self._queued()
-            parts.append(f"ready: {batches} batches of {size:,} bytes")
+            parts.append(f"ready: {self.queued_batches} batches of {self.queued_bytes:,} bytes")
         if self.dropped_rows or self.padded_rows:
             parts.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
         if self.masked_rows:
@@ -369,9 +368,6 @@ class _StatsThen(Stats):
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
-
-    def _queued(self) -> tuple[int, int]:
-        return self._values["queued_batches"], self._values["queued_bytes"]
 
 
 def _value_then(name: str) -> property:
