@@ -18,6 +18,7 @@ from torch import nn
 
 import fastresume as fr
 from fastresume.checkpoint import Checkpointer
+from fastresume.checkpoint.directory import CheckpointDirectory
 from fastresume.training import Evaluator, Preemption, accumulate
 from support.each_of import each_of
 from support.refusals import each_refused
@@ -295,13 +296,31 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
 
 def test_a_save_that_another_thread_has_begun_is_not_thrown_away(directory: Path) -> None:
     checkpointer = Checkpointer(directory)
-    checkpointer._history.draft()  # of a save that is on its way
+    checkpointer._history.draft("a save that is on its way")
     with pytest.raises(fr.StateError, match=r"has begun in this process.*save\(\.\.\., wait=False\)"):
         checkpointer.save(2, model=small())
     with pytest.raises(fr.StateError, match="has begun in this process"):
         Checkpointer(directory).save(2, model=small())
     (draft,) = directory.glob(".writing-*")
-    checkpointer._history.drop(draft)
+    assert draft.is_dir()
+    checkpointer._history.end("a save that is on its way")
+    checkpointer.save(2, model=small())
+    assert [one.step for one in checkpointer.entries()] == [2]
+
+
+def test_a_save_that_is_interrupted_at_any_moment_keeps_no_other_from_saving(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpointer, draft = Checkpointer(directory), CheckpointDirectory.draft
+
+    def interrupted(*given: Any) -> Path:
+        draft(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as signals:
+        signals.setattr(CheckpointDirectory, "draft", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            checkpointer.save(1, model=small())
     checkpointer.save(2, model=small())
     assert [one.step for one in checkpointer.entries()] == [2]
 

@@ -272,10 +272,10 @@ def test_a_job_beside_which_another_one_saves_is_told_by_whom_and_removes_nothin
     with pytest.MonkeyPatch.context() as patch:  # it saves after this one has looked
         draft = CheckpointDirectory.draft
 
-        def draft_late(history: CheckpointDirectory) -> Path:
+        def draft_late(history: CheckpointDirectory, save: object) -> Path:
             patch.undo()
             beside(5)
-            return draft(history)
+            return draft(history, save)
 
         patch.setattr(CheckpointDirectory, "draft", draft_late)
         with pytest.raises(fr.StateError, match="step 5 that process"):

@@ -28,8 +28,8 @@ LINK = ".link-"
 _OWN = re.compile(r"\.metadata(\.tmp)?|__\d+_\d+\.distcp|random-\d+\.json|\.nfs\w+")
 """Names of files that a checkpoint has in addition to its manifest."""
 
-_begun: set[Path] = set()
-"""The directories into which this process saves at this moment."""
+_begun: dict[Path, object] = {}
+"""The directories into which this process saves at this moment, each with its save."""
 
 _LOOKED_AT = 1000
 """If a directory has no checkpoint, at most this many directories below it are searched for some."""
@@ -260,14 +260,17 @@ class CheckpointDirectory:
                 found.append(path)
         return found
 
-    def draft(self) -> Path:
+    def draft(self, save: object) -> Path:
         """A new directory, in which a checkpoint can be written; what earlier jobs left goes.
 
+        Args:
+            save: for which it is; there is no other until `end` is called with it.
+
         Raises:
-            StateError: if there is one that this process has neither committed nor dropped.
+            StateError: if this process is in another save.
             OSError: if it can't be made.
         """
-        if self.directory in _begun:
+        if _begun.setdefault(self.directory, save) is not save:
             raise _core.StateError(
                 f"another save into {self.directory} has begun in this process and is not over: save in one "
                 "thread, and in no signal handler; save(..., wait=False) writes while the job continues"
@@ -282,8 +285,12 @@ class CheckpointDirectory:
                     list(files.remove(place, manifest.NAME))  # what stays is no checkpoint, and is met again
         made = self.directory / f"{WRITING}{os.urandom(8).hex()}"
         made.mkdir()
-        _begun.add(self.directory)
         return made
+
+    def end(self, save: object) -> None:
+        """Lets others save: this one is over, with or without a checkpoint."""
+        if _begun.get(self.directory) is save:
+            del _begun[self.directory]
 
     def commit(self, draft: Path, content: Manifest) -> Entry:
         """Makes a checkpoint of a draft whose files are all durable: the manifest last, then the rename.
@@ -299,12 +306,10 @@ class CheckpointDirectory:
         self._note(files.settle(draft))
         place = self.directory / manifest.directory_name(content.step, content.serial)
         self._note(files.publish(draft, place))
-        _begun.discard(self.directory)
         return Entry(place, content)
 
     def drop(self, draft: Path) -> None:
         """Removes a draft that came to nothing, as far as that goes."""
-        _begun.discard(self.directory)
         list(files.remove(draft, manifest.NAME))
 
     def expire(self, paths: Iterable[Path]) -> Iterator[str]:

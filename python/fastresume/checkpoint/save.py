@@ -77,6 +77,8 @@ class Saving:
         except BaseException:
             attempt.give_up()
             raise
+        finally:
+            self.history.end(attempt)
         return Saved(after, list(attempt.tidy()))
 
 
@@ -122,7 +124,7 @@ class _Attempt:
             )
         self._timeline.check(entries, together.step, past.writer)
         layout = Layout.of(found)
-        self.draft = past.draft()
+        self.draft = past.draft(self)
         return self.draft, layout
 
     def plan(self) -> Any:
