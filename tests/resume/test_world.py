@@ -235,6 +235,13 @@ def test_what_is_no_world_is_refused(init_process_group: Launch) -> None:
     with pytest.raises(ValueError, match=way):
         fr.World.of(hybrid)
     assert fr.World.of(hybrid["replicate", "shard"]._flatten("data_ranks")) == fr.World(2, 4)
+    for names, way in (
+        (("data_parallel", "tensor_parallel"), r"as world=mesh\['data_parallel'\];"),
+        (("tp", "pp"), r"whose ranks share one model, and read the same rows: write world=\(0, 1\)"),
+        (("rep", "step"), r"as world=mesh\['rep', 'step'\]\._flatten"),
+    ):
+        with pytest.raises(ValueError, match=way):
+            fr.World.of(init_device_mesh("cpu", (4, 2), mesh_dim_names=names))
     with pytest.raises(ValueError, match=r"without names: write init_device_mesh\(\.\.\., mesh_dim_names="):
         fr.World.of(init_device_mesh("cpu", (4, 2)))
     with pytest.raises(ValueError, match="not a member of the process group"):

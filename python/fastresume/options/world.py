@@ -28,7 +28,7 @@ _LAUNCHERS = (
 """Launchers that don't set torch's variables: the variables that they set instead."""
 
 _OF_MODELS = ("tp", "pp", "cp", "sp", "ep", "tensor", "pipeline", "context", "sequence", "expert", "model")
-"""How the names of a device mesh's dimensions end whose ranks share a model, and read the same rows."""
+"""The last words in names of a device mesh's dimensions whose ranks share a model, and read the same rows."""
 
 
 def has_process_group() -> bool:
@@ -153,13 +153,17 @@ def _several_dimensions(mesh: Any) -> str:
             f"{found} without names: write init_device_mesh(..., mesh_dim_names=('data', 'model')), and pass "
             "world=mesh['data'], the one over which the rows are divided"
         )
-    divided = [name for name in names if not name.lower().endswith(_OF_MODELS)] or list(names)
+    found += f", {', '.join(names)}"
+    words = {name: name.lower().removesuffix("_parallel").split("_") for name in names}
+    divided = [name for name in names if words[name][-1] not in _OF_MODELS]
+    if not divided:
+        return f"{found}, whose ranks share one model, and read the same rows: write world=(0, 1)"
     if len(divided) == 1:
         way = f"world=mesh[{divided[0]!r}]"
     else:
         way = f"world=mesh[{', '.join(map(repr, divided))}]._flatten('data_ranks'), which is all of them"
     return (
-        f"{found}, {', '.join(names)}: pass those over which the rows are divided, as {way}; ranks that "
+        f"{found}: pass those over which the rows are divided, as {way}; ranks that "
         "differ in another one read the same rows"
     )
 
