@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 
 import fastresume as fr
-from fastresume.agreement import attendance
+from fastresume.agreement import attendance, peers
 from fastresume.agreement.peers import Peers
 from fastresume.checkpoint import Checkpointer, CheckpointError
 from fastresume.training import Evaluator, Preemption
@@ -157,7 +157,7 @@ def lose_a_rank(rank: int, data: Dataset, directory: Path) -> list[str]:
     loader = fr.Loader(fr.ParquetDataset(data.directory, batch_size=4), threads=1)
     preemption = Preemption(group=short)
     found = []
-    assert attendance.timeout_of_all() == timedelta(minutes=30)
+    assert peers._timeout_of_all() == timedelta(minutes=30)
     if rank == 0:
         backend: Any = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
         backend.options._timeout = timedelta(seconds=0.2)

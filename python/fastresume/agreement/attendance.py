@@ -12,7 +12,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from typing import Any
 
 import torch.distributed
@@ -159,16 +158,6 @@ def named(ranks: list[int]) -> str:
     """Ranks in words, a few of them at most."""
     more = ", ..." if len(ranks) > MOST_NAMED else ""
     return f"rank{'s' if len(ranks) > 1 else ''} " + ", ".join(map(str, ranks[:MOST_NAMED])) + more
-
-
-def timeout_of_all() -> timedelta:
-    """How long the default process group's ranks wait for each other."""
-    c10d: Any = torch.distributed.distributed_c10d
-    group = c10d._get_default_group()
-    options = getattr(group._get_backend(group._device_types[0]), "options", None)
-    # A store that a program made itself has its own, which is shorter.
-    timeout: timedelta = getattr(options, "_timeout", None) or c10d._get_default_store().timeout
-    return timeout
 
 
 _made: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)

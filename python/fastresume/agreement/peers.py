@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.agreement.attendance import Attendance, described, lost, timeout_of_all
+from fastresume.agreement.attendance import Attendance, described, lost
 from fastresume.messages import bounded
 from fastresume.options.checks import quoted
 from fastresume.options.world import has_process_group
@@ -98,7 +98,7 @@ class Peers:
                     with self._attendance.at(made):
                         self._group = distributed.new_group(
                             members,
-                            timeout=timeout or timeout_of_all(),
+                            timeout=timeout or _timeout_of_all(),
                             backend="gloo",
                             use_local_synchronization=True,
                         )
@@ -261,3 +261,13 @@ class Peers:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank {self.rank} of {self.world_size})"
+
+
+def _timeout_of_all() -> timedelta:
+    """How long the default process group's ranks wait for each other."""
+    c10d: Any = torch.distributed.distributed_c10d
+    group = c10d._get_default_group()
+    options = getattr(group._get_backend(group._device_types[0]), "options", None)
+    # A store that a program made itself has its own, which is shorter.
+    timeout: timedelta = getattr(options, "_timeout", None) or c10d._get_default_store().timeout
+    return timeout
