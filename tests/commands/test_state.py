@@ -236,6 +236,8 @@ def test_a_state_is_taken_as_text_and_from_standard_input(
         assert cli.main(["state", given, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["file"], found["step"]) == (place, 5)
+    assert cli.main(["state", text.replace('"', "")]) == 2
+    assert "fastresume state: the text is no JSON (Expecting" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", None)
     assert cli.main(["state", "-"]) == 2
     assert "standard input is neither JSON nor" in capsys.readouterr().err

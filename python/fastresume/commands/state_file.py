@@ -69,12 +69,18 @@ def named(given: str) -> tuple[str, Cursor]:
         given: a file or directory, `-` for standard input, or the JSON of a state itself.
 
     Raises:
-        StateError: if there is no state, or more than one.
+        StateError: if there is no state, or more than one; if a text is no JSON.
         OSError: if it can't be read.
-        ValueError: if it is no local path, or no JSON.
+        ValueError: if it is no local path.
     """
     if given.lstrip().startswith("{"):
-        return "as given", _only_state(json.loads(given), "it")
+        try:
+            value = json.loads(given)
+        except ValueError as cause:
+            raise _core.StateError(
+                f"the text is no JSON ({cause}): a shell keeps it whole in '...'"
+            ) from None
+        return "as given", _only_state(value, "the text")
     if given == "-":
         return "standard input", _read(sys.stdin.buffer.read() if sys.stdin else b"", "standard input")
     path = newest(Path(local_path(given)))
