@@ -424,7 +424,7 @@ class _Datasets(dict[str, RowsDataset]):
 
 
 def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
-    """Warns of the first dataset that has two names; logs rows that come by two datasets in one order."""
+    """Warns of the first dataset that has two names, or whose rows come by another one in the same order."""
     names: dict[int, str] = {}
     same: dict[tuple[object, ...], str] = {}
     for name, dataset in datasets.items():
@@ -435,12 +435,15 @@ def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
             continue
         delivered = ((field.name, field.expression, *field.columns) for field in dataset.schema.values())
         if (other := same.setdefault((dataset._spec.start().to_json(), *delivered), name)) != name:
-            message = "sources %r and %r are the same rows in one order: each row comes by both"
-            _log.warning(message, other, name)
+            warn(
+                f"sources {other!r} and {name!r} are the same rows in one order: each row comes by both. "
+                "Name other paths, rows= or filter=, or another seed= if you mean it"
+            )
+            return
 
 
 def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: int) -> None:
-    """Warns of sources that were made for other ranks, and logs other batch sizes: the mixture's count."""
+    """Warns of what sources have and the mixture's own counts for; logs other batch sizes."""
     for name, dataset in datasets.items():
         spec = dataset._spec
         is_named = not (spec.world_was_detected or dataset._is_stream)  # other ranks of a stream are refused
@@ -454,8 +457,10 @@ def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: 
             _log.info(message, name, spec.batch_size, batch_size)
         for option, usual in (("tail", "drop"), ("on_iter", "continue")):
             if (given := getattr(spec, option)) != usual and not dataset._is_stream:
-                message = "source %r has %s=%r, which a mixture does not ask: write it of the Mixture"
-                _log.warning(message, name, option, given)
+                warn(
+                    f"source {name!r} has {option}={given!r}, which a mixture does not ask: write "
+                    f"{option}= of the Mixture"
+                )
 
 
 def _flat(name: str, inner: Mixture, weight: float) -> str:

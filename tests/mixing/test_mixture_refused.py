@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def test_mistakes_with_a_mixture_say_what_to_write(root: Path) -> None:
     with pytest.raises(ValueError, match="stop must be 'first' or 'all' or a number of rows, found 'last'"):
         mixture(root, weights, stop="last")
     few = {"few": (source(root, "web", rows=[[0, 1]]), 1), "code": (source(root, "code"), 1)}
-    with pytest.raises(ValueError, match=r"tail is 'drop'\. stop='first' ends a pass after the 1 row of 'f"):
+    with pytest.raises(ValueError, match=r"or tail='short'\. stop='first' ends a pass after the 1 row of 'f"):
         fr.Mixture(few, batch_size=8, world=(0, 1))
     assert len(fr.Mixture(few, batch_size=8, world=(0, 1), stop="all")) > 0
     with pytest.raises(AttributeError, match=r"no attribute 'read_rows': write mixture.datasets\[name\]"):
@@ -242,24 +243,25 @@ def test_matrices_of_columns_in_another_order_are_refused_and_other_columns_are_
         mixed("other")
 
 
-def test_rows_that_come_by_two_sources_side_by_side_are_logged(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def logged(**how: Any) -> bool:
-        caplog.clear()
+def test_rows_that_come_by_two_sources_side_by_side_are_warned_of(root: Path) -> None:
+    def mixed(**how: Any) -> None:
         sources = {"a": (source(root, "web"), 1), "b": (source(root, "web", **how), 1)}
         fr.Mixture(sources, batch_size=2, world=(0, 1))
-        return "'a' and 'b' are the same rows in one order: each row comes by both" in caplog.text
 
-    assert logged()
-    assert not logged(shuffle=True)
-    assert not logged(rows=[[0, 9]])
+    with pytest.warns(
+        UserWarning, match="'a' and 'b' are the same rows in one order: each row comes by both"
+    ):
+        mixed()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mixed(shuffle=True)
+        mixed(rows=[[0, 9]])
 
 
-def test_options_of_sources_that_a_mixture_does_not_ask_are_logged(
-    root: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_options_of_sources_that_a_mixture_does_not_ask_are_warned_of(root: Path) -> None:
     for option, value in (("tail", "short"), ("on_iter", "restart")):
         web = source(root, "web", **{option: value})
-        fr.Mixture({"web": (web, 1)}, batch_size=2, world=(0, 1))
-        assert f"source 'web' has {option}='{value}', which a mixture does not ask" in caplog.text
+        with pytest.warns(
+            UserWarning, match=f"source 'web' has {option}='{value}', which a mixture does not ask"
+        ):
+            fr.Mixture({"web": (web, 1)}, batch_size=2, world=(0, 1))

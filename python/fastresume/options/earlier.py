@@ -59,7 +59,7 @@ def of_today(args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[tuple[A
                 "block_rows and window_rows are sizes of the shuffled order, of shuffle=True: write "
                 "shuffle=fr.Shuffle(block_rows=, window_rows=)"
             )
-        found["shuffle"] = Shuffle(given.get("block_rows"), given.get("window_rows"))
+        found["shuffle"] = Shuffle(block_rows=given.get("block_rows"), window_rows=given.get("window_rows"))
     if "max_bad_rows" in given:
         masks = checked_bad_rows(found.get("bad_rows") or "error").damaged
         found["bad_rows"] = MaskBadRows(given["max_bad_rows"], masks)

@@ -393,6 +393,7 @@ EXAMPLES = {
     "fr.Stats": "loader.stats()",
     "fr.Cursor": "fr.Cursor.from_state(state)",
     "Mixture": "fr.Mixture({name: (dataset, weight), ...}, batch_size=n)",
+    "fr.Shuffle": "fr.Shuffle(window_rows=n), which is what a buffer is elsewhere",
     "Loader": "fr.Loader(dataset, num_workers=n); batch_size=n and shuffle=True are of the dataset",
     "fr.distributed.open": "fr.distributed.open(paths, batch_size=n)",
     "checkpointer.save": "checkpointer.save(step, model=model, optimizer=optimizer, loader=loader)",

@@ -317,7 +317,7 @@ def _inside(name: str, array: RowArray, total: int) -> RowArray:
 
 
 @takes_no_other("fr.Shuffle", "shuffle")
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shuffle:
     """The sizes of the shuffled order: `shuffle=` of a `ParquetDataset`.
 

@@ -40,7 +40,8 @@ def cu_seqlens(document: Tensor) -> Tensor:
     numbers = begins.cumsum(1, dtype=document.dtype) - 1
     if not bool(((document == numbers) | (document == -1)).all()):
         raise ValueError(
-            "document must be batch['document'], whose rows count documents from 0, found other numbers"
+            "document must be batch['document'], whose rows count documents from 0, found other numbers: of "
+            "inputs tokens[:, :-1] it is document[:, :-1], and never document[:, 1:]"
         )
     places = begins.flatten().nonzero().flatten()
     return torch.cat([places, places.new_tensor([document.numel()])]).to(torch.int32)

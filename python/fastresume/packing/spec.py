@@ -299,7 +299,7 @@ class UnitsSpec(FilesSpec):
 
     def row_text(self) -> str:
         """The number of units, in words."""
-        return f"{self.num_rows} {self.counted} of {self.manifest.num_selected} rows"
+        return f"{self.num_rows} {self.counted}, of {self.manifest.num_selected} rows"
 
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and in which order, in words."""

@@ -415,10 +415,18 @@ class ReadSpec(Rebuilt, ABC):
         tail = f"tail is {self.tail!r}"
         if self.chosen is not None and self.chosen[0] == 2:
             tail += ": rows=[0, 500] is two rows, and rows=[[0, 500]] a range of them"
+        else:
+            tail += ": write a smaller batch_size=, or tail='short'"
+        ranks = "" if self.world.world_size == 1 else f", on {self.world.world_size} ranks together"
         return (
-            f"no batch would come from {rows}: a global batch has {self.global_batch_size} "
-            f"({self.batch_size} rows on each of {self.world.world_size} ranks), and {tail}"
+            f"no batch would come from {rows}: a global batch has {self.global_batch_size} {self.counted}"
+            f"{ranks}, and {tail}"
         )
+
+    @property
+    def counted(self) -> str:
+        """What batches are counted in, in words."""
+        return "rows"
 
     def dropped_text(self, planned: _core.Pass) -> str:
         """The message when a pass ends with rows that make no batch."""
