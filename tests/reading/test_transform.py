@@ -6,11 +6,16 @@ import copy
 import functools
 import itertools
 import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch.utils.data import DataLoader
@@ -344,10 +349,58 @@ def test_workers_that_are_started_anew_run_it(small_dataset: Dataset) -> None:
 def test_a_lambda_can_not_be_sent_to_a_worker_that_is_started_anew(
     small_dataset: Dataset, method: str
 ) -> None:
-    mapped = make(small_dataset).map(lambda batch: batch)
-    loader = DataLoader(mapped, batch_size=None, num_workers=1, multiprocessing_context=method)
-    with pytest.raises(pickle.PicklingError, match="<lambda> can't be sent to a worker process"):
-        iter(loader)
+    for function in (lambda batch: batch, functools.partial(lambda batch, by: batch, by=2)):
+        mapped = make(small_dataset).map(function)
+        loader = DataLoader(mapped, batch_size=None, num_workers=1, multiprocessing_context=method)
+        with pytest.raises(pickle.PicklingError, match="<lambda> can't be sent to a worker process"):
+            iter(loader)
+
+
+OF_A_NOTEBOOK = """
+import functools, pickle, sys
+import fastresume as fr
+
+def double(batch, by=2):
+    return {"x": batch["x"] * by}
+
+class Doubled:
+    def __call__(self, batch):
+        return double(batch)
+
+dataset = fr.ParquetDataset(sys.argv[1], batch_size=5, columns="x", world=(0, 1))
+for method in ("spawn", "forkserver"):
+    for function in (double, functools.partial(double, by=2), functools.partial(map, double), Doubled()):
+        with fr.Loader(dataset.map(function), num_workers=1, multiprocessing_context=method) as loader:
+            try:
+                next(iter(loader))
+            except pickle.PicklingError as error:
+                print(error)
+with fr.Loader(dataset.map(double), num_workers=1, multiprocessing_context="fork") as loader:
+    print(next(iter(loader))["x"].tolist())
+"""
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("program", ["-c", "-"])
+def test_a_function_of_a_notebook_is_refused_before_a_worker_is_started_anew(
+    tmp_path: Path, program: str
+) -> None:
+    pq.write_table(pa.table({"x": range(5)}), tmp_path / "rows.parquet")
+    start = [program, OF_A_NOTEBOOK] if program == "-c" else [program]
+    done = subprocess.run(
+        [sys.executable, *start, str(tmp_path)],
+        input=OF_A_NOTEBOOK,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    *refused, by_fork = done.stdout.splitlines()
+    for name, line in zip(["double", "double", "double", "Doubled"] * 2, refused, strict=True):
+        assert line.startswith(f"{name} can't be sent to a worker process")
+        assert line.endswith("without a file; put it into a module, or write multiprocessing_context='fork'")
+    assert by_fork == "[0, 2, 4, 6, 8]"
+    assert not done.stderr
 
 
 def test_a_mapped_dataset_can_be_copied_and_pickled(small_dataset: Dataset) -> None:
