@@ -82,7 +82,7 @@ impl Layout {
         self.inner.fields().iter().map(Field::from).collect()
     }
 
-    /// What footers show integers that casts do not hold: a text for each column.
+    /// What footers show of integers that casts do not hold: a text for each column.
     #[getter]
     fn misfits(&self) -> &[String] {
         self.inner.misfits()

@@ -33,7 +33,7 @@ pub struct Layout {
     bundles: Vec<Vec<usize>>,
     /// Whether damaged rows are delivered as such, and no error.
     masks_damage: bool,
-    /// What footers show integers that casts do not hold.
+    /// What footers show of integers that casts do not hold.
     misfits: Vec<String>,
 }
 
@@ -121,7 +121,7 @@ impl Layout {
         self.masks_damage
     }
 
-    /// What footers show integers that casts do not hold: a text for each column.
+    /// What footers show of integers that casts do not hold: a text for each column.
     #[must_use]
     pub fn misfits(&self) -> &[String] {
         &self.misfits
