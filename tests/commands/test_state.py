@@ -170,6 +170,9 @@ def test_the_newest_state_of_a_directory_is_shown(
         (run / "kept" / f"{steps}.json").write_text(json.dumps(state_of(files, steps)))
         os.utime(run / "kept" / f"{steps}.json", (steps, steps))
     assert step() == 5
+    for log in (run / "metrics.json", run / "kept" / "config.json"):
+        log.write_text('{"loss": 0.5}')
+    assert step() == 5, "a log is newer"
     dataset = fr.ParquetDataset(files, batch_size=8, world=(0, 1))
     checkpointer = Checkpointer(run / "checkpoints")
     for batch, number in zip(dataset, (7, 9), strict=False):
@@ -186,6 +189,10 @@ def test_the_newest_state_of_a_directory_is_shown(
     (tmp_path / "empty").mkdir()
     assert cli.main(["state", str(tmp_path / "empty")]) == 2
     assert "has no checkpoint" in capsys.readouterr().err
+    for log in ("a.json", "b.json"):
+        (tmp_path / "empty" / log).write_text("{}")
+    assert cli.main(["state", str(tmp_path / "empty")]) == 2
+    assert "none of 2 files, 'b.json' and older ones, has a state" in capsys.readouterr().err
 
 
 def test_a_directory_from_which_restore_takes_nothing_says_why(

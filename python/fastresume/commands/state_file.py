@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.options.checks import local_path
+from fastresume.options.checks import local_path, quoted
 from fastresume.state.cursor import KEY, Cursor
 
 _MANIFEST = "manifest.json"
 """Of a checkpoint, in its directory."""
 
 
-def newest(path: Path) -> Path:
-    """The file itself; for a directory the manifest of what `restore` takes from it, else its newest file.
+def candidates(path: Path) -> list[Path]:
+    """The file itself; for a directory the manifest of what `restore` takes from it, else its files.
+
+    The newest file comes first, and files of the directory itself before those in others.
 
     Raises:
         StateError: if the directory has none, nor has one of those in it; if all its checkpoints are damaged,
@@ -27,17 +29,21 @@ def newest(path: Path) -> Path:
         OSError: if it can't be read.
     """
     if not path.is_dir():
-        return path
+        return [path]
     if (path / _MANIFEST).exists():
-        return path / _MANIFEST
+        return [path / _MANIFEST]
     has_some = any(file for level in ("*/", "*/*/") for file in path.glob(f"{level}{_MANIFEST}"))
     if has_some and (found := _restored(path)) is not None:
-        return found / _MANIFEST
+        return [found / _MANIFEST]
+    kept: list[Path] = []
     for level in ("", "*/", "*/*/"):
-        kept = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
-        if kept:
-            return max(kept, key=lambda file: (file.stat().st_mtime_ns, file.name))
-    raise _core.StateError(f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file")
+        files = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
+        kept += sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
+    if not kept:
+        raise _core.StateError(
+            f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file"
+        )
+    return kept
 
 
 def _restored(directory: Path) -> Path | None:
@@ -82,32 +88,40 @@ def named(given: str) -> tuple[str, Cursor]:
             ) from None
         return "as given", _only_state(value, "the text")
     if given == "-":
-        return "standard input", _read(sys.stdin.buffer.read() if sys.stdin else b"", "standard input")
-    path = newest(Path(local_path(given)))
-    return str(path), _read(path.read_bytes(), str(path))
+        return "standard input", _only_state(
+            _value(sys.stdin.buffer.read() if sys.stdin else b"", "standard input"), "standard input"
+        )
+    paths = candidates(Path(local_path(given)))
+    for path in paths:
+        value = _value(path.read_bytes(), str(path))
+        if len(paths) == 1 or _states(value):  # a log of metrics is newer than the checkpoint
+            return str(path), _only_state(value, str(path))
+    raise _core.StateError(
+        f"{given}: none of {len(paths)} files, {quoted(paths[0].name)} and older ones, has a state under the "
+        f"key '{KEY}': name the file"
+    )
 
 
-def _read(content: bytes, place: str) -> Cursor:
-    """The cursor in the bytes of a file: JSON, or what `torch.save` wrote.
+def _value(content: bytes, place: str) -> object:
+    """What the bytes of a file hold: JSON, or what `torch.save` wrote.
 
     Raises:
-        StateError: if there is none in it, or more than one.
+        StateError: if it is neither.
     """
     try:
-        value = json.loads(content)
+        return json.loads(content)
     except ValueError:
         import torch  # takes seconds, and JSON needs it not
 
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's ask for reports to torch about files of others
-                value = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+                return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         except Exception as cause:  # noqa: BLE001  (torch's own are of many kinds)
             raise _core.StateError(
                 f"{place} is neither JSON nor a file of torch.save that is read without running code "
                 f"({type(cause).__name__}): write the state alone, as json.dump(batch.state_dict(), file)"
             ) from None
-    return _only_state(value, place)
 
 
 def _only_state(value: object, place: str) -> Cursor:
