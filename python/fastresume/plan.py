@@ -130,7 +130,7 @@ class Plan:
 
         def __getattr__(self, name):
             """Says what to write for what there is not."""
-            refuse_attribute(self, name, "a Plan", METHODS_OF_PLANS)
+            refuse_attribute(self, name, "a Plan", METHODS_OF_PLANS, self.keys())
 
     def __getitem__(self, name: str) -> Any:
         """One of them by its name.

@@ -169,10 +169,14 @@ def test_an_attribute_that_a_batch_has_not_says_what_to_write(path: Path, name: 
 
 
 def test_arguments_without_their_names_are_refused_with_a_name_to_write(path: Path) -> None:
-    with pytest.raises(TypeError, match=r"takes paths without a name, found 32 too: .* as batch_size=32$"):
+    with pytest.raises(TypeError, match=r"takes only paths by position, found 32 too: .* as batch_size=32$"):
         fr.ParquetDataset(write(path), 32)  # type: ignore[misc]  # what people write
-    with pytest.raises(TypeError, match=r"^Loader takes dataset without a name, found 'cpu' too: "):
+    with pytest.raises(TypeError, match=r"^Loader takes only dataset by position, found 'cpu' too: "):
         fr.Loader(open_dataset(write(path), batch_size=10), "cpu")  # type: ignore[misc]  # what people write
+    with pytest.raises(TypeError, match=r"only name by position, .*: write fr\.Bins\('tokens', cost=4096\)$"):
+        fr.Bins("tokens", 4096)  # type: ignore[misc]  # what people write
+    with pytest.raises(TypeError, match=r"lacks length: write fr\.Packed\('tokens', length=128\)$"):
+        fr.Packed("tokens", 128)  # type: ignore[call-arg, arg-type]  # what people write
 
 
 PUBLIC = (

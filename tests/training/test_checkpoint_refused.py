@@ -457,7 +457,7 @@ def test_a_wrapper_whose_parameters_torch_does_not_find_is_named_with_what_to_wr
         (
             lambda place: Checkpointer(place / "new").restore(nn.Linear(3, 1)),  # type: ignore[misc]
             TypeError,
-            r"^checkpointer.restore takes nothing without a name, found .* checkpointer.restore\(model=",
+            r"^checkpointer.restore takes nothing by position, found .* checkpointer.restore\(model=",
         ),
         (
             lambda place: Checkpointer(place / "new").save(1, models=nn.Linear(3, 1)),  # type: ignore[call-arg]

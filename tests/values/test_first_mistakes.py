@@ -98,6 +98,9 @@ def test_a_lazy_frame_is_refused_without_a_warning_of_polars() -> None:
     for call in (arrow, fr.ParquetDataset):
         with pytest.raises(TypeError, match=r"frame\.collect\(\)"):
             call(frame)
+    held: Any = pl.DataFrame({"x": [1]})
+    with pytest.raises(TypeError, match=r"fr\.ArrowDataset\(frame\) if it stays in memory"):
+        fr.ParquetDataset(held)
     table: Any = ROWS
     with pytest.raises(TypeError, match=r"write fr\.Loader\(fr\.ArrowDataset\(table, batch_size=n\)\)"):
         fr.Loader(table)
@@ -378,7 +381,7 @@ def test_tables_that_differ_are_joined_by_what_the_error_says() -> None:
 
 def test_decimals_of_tables_are_filtered_before() -> None:
     table = pa.table({"x": pa.array([1, 2], pa.int64()).cast(pa.decimal128(38, 1))})
-    with pytest.raises(fr.DataError, match=r"write table\.filter\(pyarrow\.compute\.field\('x'\) == decimal"):
+    with pytest.raises(fr.DataError, match=r"write table\.filter\(pyarrow\.compute\.field\('x'\) > decimal"):
         fr.ArrowDataset(table, batch_size=1, filter=fr.col("x") > 1)
 
 
@@ -389,8 +392,8 @@ def test_the_filter_that_is_advised_for_decimals_chooses_rows(tmp_path: Path) ->
     for name in ("x", "s.p"):
         for make in (partial(fr.ParquetDataset, tmp_path), partial(fr.ArrowDataset, table)):
             with pytest.raises(fr.DataError) as caught:
-                make(batch_size=1, columns=["x"], filter=fr.col(name) > 1)
-            ((way, asked),) = re.findall(r"write (filter=|table\.filter\()(.* == .*'\))", str(caught.value))
+                make(batch_size=1, columns=["x"], filter=fr.col(name) > 0.1)
+            ((way, asked),) = re.findall(r"write (filter=|table\.filter\()(.* > .*'\))", str(caught.value))
             asked = eval(asked, {"pyarrow": pa, "decimal": decimal})  # noqa: S307  (it follows the answer)
             of_table = way.startswith("table")
             chosen = table.filter(asked) if of_table else make(batch_size=1, columns=["x"], filter=asked)

@@ -7,6 +7,7 @@ import io
 import pickle
 import re
 from collections.abc import Callable
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import pytest
 import torch
 
 import fastresume as fr
+from fastresume.options.attributes import METHODS_OF_COLUMNS
 from support.each_of import each_of
 
 x: Any = fr.col("x")
@@ -97,6 +99,7 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "several values": (lambda: x == [1, 2], TypeError, ".isin([...]) asks for several values"),
     "a decimal": (lambda: x == Decimal("0.1"), TypeError, "field(name) == decimal.Decimal('0.1')"),
+    "a decimal that is less": (lambda: x < Decimal("0.1"), TypeError, "field(name) < decimal.Decimal('0.1')"),
     "a decimal for nulls": (
         lambda: x.fill_null(Decimal("0.5")),
         TypeError,
@@ -117,6 +120,31 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "pandas' texts": (lambda: x.str.contains("a"), AttributeError, "pyarrow.compute.match_like(pyarrow.comp"),
     "a function": (lambda: x.abs() > 1, AttributeError, "or filter=pyarrow.compute.abs(pyarrow.compute.fiel"),
+    "a logarithm": (
+        lambda: x.log() > 1,
+        AttributeError,
+        "filter=pyarrow.compute.ln(pyarrow.compute.field(nam",
+    ),
+    "a year": (
+        lambda: x.year == 2026,
+        AttributeError,
+        "filter=pyarrow.compute.year(pyarrow.compute.field(na",
+    ),
+    "a lower text": (
+        lambda: x.lower(3),
+        AttributeError,
+        "filter=pyarrow.compute.utf8_lower(pyarrow.compute.f",
+    ),
+    "a mean": (lambda: x.mean(3), AttributeError, "'mean': write dataset.map(function)"),
+    "pandas' dropna": (lambda: x.dropna(3), AttributeError, "write filter=fr.col(name).is_valid()"),
+    "one of each": (
+        lambda: x.one_hot(3),
+        AttributeError,
+        "write torch.nn.functional.one_hot(batch[name], n) in",
+    ),
+    "a norm": (lambda: x.normalize(3), AttributeError, "write (batch[name] - mean) / std in dataset.map"),
+    "buckets": (lambda: x.bucketize(3), AttributeError, "write torch.bucketize(batch[name], boundaries) in"),
+    "no NaN": (lambda: x.nan_to_num(3), AttributeError, "write batch[name].nan_to_num() in dataset.map"),
     "arithmetic in a filter": (lambda: x * 2 > 3, TypeError, "as pyarrow.compute.field(name) * 2 > 3"),
     "a condition and pyarrow's": (
         lambda: (x > 3) & (pc.field("x") > 3),
@@ -321,6 +349,36 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
         fr.DataError,
         "is decimal(21, 2), by which an expression of pyarrow can filter: write filter=pyarrow.compute.field",
     ),
+    "a decimal with an operator": (
+        {"filter": (fr.col("label") > 0) & ~(fr.col("price") <= 100.0)},
+        fr.DataError,
+        "write filter=pyarrow.compute.field('price') <= decimal.Decimal('100.0')",
+    ),
+    "a condition as rows": (
+        {"rows": "age > 50"},
+        TypeError,
+        'write filter=fr.col("age") > 50, or rows=fr.Split(',
+    ),
+    "a text as rows": (
+        {"rows": "train"},
+        TypeError,
+        'write filter=fr.col("age") > 50, or rows=fr.Split(0.0, 0.9)',
+    ),
+    "a function as rows": (
+        {"rows": lambda row: True},
+        TypeError,
+        'write filter=fr.col("age") > 50, or rows=fr.S',
+    ),
+    "a frame as rows": (
+        {"rows": pd.DataFrame({"a": [1], "b": [2]})},
+        TypeError,
+        "write rows=frame.index.to_numpy(), which names rows by their numbers",
+    ),
+    "a table as rows": (
+        {"rows": pa.table({"row": [1]})},
+        TypeError,
+        "write rows=frame['row'].to_numpy(), which",
+    ),
     "one term": ({"filter": ("label", ">", 3)}, TypeError, "write [('label', '>', 3)]"),
     "a filter's name": ({"filter": fr.col("lable") > 3}, fr.DataError, "(did you mean 'label'?)"),
     "a number in quotes": ({"filter": fr.col("label") > "3"}, TypeError, "with '3': write a number"),
@@ -370,6 +428,23 @@ def test_a_dataset_says_what_to_write(path: Path, what: str) -> None:
 def test_what_expressions_of_pyarrow_are_named_for_they_do(path: Path, name: str, chosen: Any) -> None:
     dataset = fr.ParquetDataset(path, batch_size=1, columns="label", filter=chosen)
     assert [batch["label"].tolist() for batch in dataset] == [[1]], name
+
+
+def test_what_is_advised_of_pyarrow_can_filter(tmp_path: Path) -> None:
+    table = pa.table({"number": [1.0], "time": pa.array([datetime(2026, 1, 1)]), "text": ["a"]})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    advised = {
+        name: words.partition("or filter=")[2]
+        for name, words in METHODS_OF_COLUMNS.items()
+        if words.startswith("dataset.map(function), or filter=")
+    }
+    assert len(advised) > 20
+    for name, words in advised.items():
+        is_text = "'" in words
+        column = "text" if is_text else "time" if "== 3" in words else "number"
+        chosen = eval(words, {"pyarrow": pa, "name": column})  # noqa: S307  (our own words)
+        dataset = fr.ParquetDataset(tmp_path, columns=["number"], filter=chosen, on_iter="restart")
+        assert dataset.num_rows <= 1, name
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,10 @@ def test_a_plan_is_a_mapping_and_names_what_there_is(rows: Callable[..., fr.Parq
         plan["zzz"]
     with pytest.raises(AttributeError, match=r"a Plan has no attribute 'items': write \.as_dict\(\)"):
         plan.items()  # type: ignore[attr-defined]
+    with pytest.raises(
+        AttributeError, match="a Plan has no attribute 'total_bytes'; there are: epoch, order"
+    ):
+        plan.total_bytes  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -114,6 +118,8 @@ def test_a_copy_of_live_statistics_stays_as_it_was(
         assert repr(one).startswith("Stats(batches=1, rows=5")
         with pytest.raises(AttributeError, match=r"a Stats has no attribute 'items': write \.as_dict\(\)"):
             one.items()
+        with pytest.raises(AttributeError, match=r"'throughput'; there are: batches, rows.*, eta_seconds"):
+            one.throughput  # noqa: B018
     with pytest.raises(KeyError, match="no statistic 'zzz'"):
         made[0]["zzz"]
     loader.close()

@@ -385,8 +385,8 @@ class Both(Condition):
 
 
 @bounds_messages
-def literal(value: object) -> Literal:
-    """The value as one of Python's own types.
+def literal(value: object, op: str = "==") -> Literal:
+    """The value as one of Python's own types; `op` compares it.
 
     Raises:
         TypeError: if no column can be compared with it.
@@ -405,7 +405,7 @@ def literal(value: object) -> Literal:
         if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
             hint = ": write its .item(), or .isin(tensor.tolist()) for several"
         if isinstance(value, Decimal):
-            hint = f": write filter=pyarrow.compute.field(name) == decimal.{value!r}"
+            hint = f": write filter=pyarrow.compute.field(name) {op} decimal.{value!r}"
         if isinstance(value, UUID):
             hint = f": {NO_UUID}"
         raise TypeError(

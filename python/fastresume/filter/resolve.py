@@ -14,6 +14,7 @@ import numpy as np
 import fastresume._core as _core
 from fastresume.buffers import Intervals
 from fastresume.filter.condition import (
+    Both,
     Comparison,
     Condition,
     Membership,
@@ -191,7 +192,7 @@ def _term(given: Sequence[Any]) -> Condition:
             f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {quoted(op)}; an expression of "
             f"pyarrow has more: {MATCH}"
         )
-    return Comparison(column, OPS[op], literal(value))
+    return Comparison(column, OPS[op], literal(value, OPS[op]))
 
 
 def _name(wanted: Any) -> bytes:
@@ -205,13 +206,24 @@ def _name(wanted: Any) -> bytes:
 # -------------------------------------------------------------------------------------------- our own filters
 
 
-def _refused_decimal(manifest: _core.Manifest, name: str, of_type: str) -> _core.DataError:
+def _refused_decimal(manifest: _core.Manifest, wanted: Condition, name: str, of_type: str) -> _core.DataError:
     """The error for a comparison of decimals: a number in a filter is not meant in units of their scale."""
-    asked = f"pyarrow.compute.field({', '.join(map(repr, name.split('.')))}) == decimal.Decimal('0.1')"
+    asked = f"pyarrow.compute.field({', '.join(map(repr, name.split('.')))}) {_compared(wanted, name)}"
     way = f"an expression of pyarrow can filter: write filter={asked}"
     if not manifest.has_files:
         way = f"tables are filtered before: write table.filter({asked})"
     return _core.DataError(f"column '{name}' is {of_type}, by which {way}")
+
+
+def _compared(wanted: Condition, name: str) -> str:
+    """How a condition compares a column, with decimals; some comparison, if it does otherwise."""
+    if isinstance(wanted, Both):
+        return _compared(wanted.left if name in wanted.left.sought else wanted.right, name)
+    if isinstance(wanted, Not):
+        return _compared(wanted.inner, name)
+    op, value = (wanted.op, wanted.value) if isinstance(wanted, Comparison) else ("==", 0.1)
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0.1
+    return f"{op} decimal.Decimal('{number}')"
 
 
 def _resolve(
@@ -235,7 +247,7 @@ def _resolve(
     in_files = dict(zip(manifest.column_names, manifest.column_types, strict=True))
     for name in compared:
         if (of_type := in_files.get(name, "")).startswith("decimal"):
-            raise _refused_decimal(manifest, name, of_type)
+            raise _refused_decimal(manifest, wanted, name, of_type)
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
     types = {
         field.name: (field.dtype, "matrix" if field.shape else field.kind, field.unit)

@@ -240,12 +240,23 @@ METHODS_OF_CHECKPOINTERS = {
 MATCH = "filter=pyarrow.compute.match_like(pyarrow.compute.field(name), 'a%')"
 """Rows whose text is like another one."""
 
-_FUNCTIONS = (
-    "abs log log1p log2 log10 sqrt exp expm1 pow sign sin cos tanh sigmoid round floor ceil "
-    "mean sum min max std var quantile rank year month day hour minute weekday lower upper "
-    "strip replace"
-)
-"""What other packages make of a column's values, by their names for it."""
+_OF_NUMBERS = "abs log1p log2 log10 sqrt exp sign sin cos round floor ceil"
+_OF_TIMES = "year month day hour minute"
+_COMPUTED = {
+    **{name: (name, "", "> 3") for name in _OF_NUMBERS.split()},
+    **{name: (name, "", "== 3") for name in _OF_TIMES.split()},
+    "log": ("ln", "", "> 3"),
+    "pow": ("power", ", 2", "> 3"),
+    "weekday": ("day_of_week", "", "== 3"),
+    **dict.fromkeys(("lower", "to_lowercase"), ("utf8_lower", "", "== 'a'")),
+    **dict.fromkeys(("upper", "to_uppercase"), ("utf8_upper", "", "== 'A'")),
+    "strip": ("utf8_trim_whitespace", "", "== 'a'"),
+    "replace": ("replace_substring", ", 'a', 'b'", "== 'b'"),
+}
+"""What other packages make of a column's values, by their names: pyarrow's function, and a use of it."""
+
+_MADE_BY_MAP = "expm1 tanh sigmoid mean sum min max std var quantile rank"
+"""The same where no filter of pyarrow has it, in each release that is taken."""
 
 METHODS_OF_COLUMNS = {
     "rename": ".alias(name)",
@@ -257,7 +268,10 @@ METHODS_OF_COLUMNS = {
     "bfloat16": ".cast(torch.bfloat16)",
     **dict.fromkeys(("int", "long"), ".cast(torch.int64)"),
     "fillna": ".fill_null(value) for nulls; batch[name].nan_to_num() in dataset.map(function) for NaN",
-    "fill_nan": "batch[name].nan_to_num() in dataset.map(function): .fill_null(value) is of nulls",
+    **dict.fromkeys(
+        ("fill_nan", "nan_to_num"),
+        "batch[name].nan_to_num() in dataset.map(function): .fill_null(value) is of nulls",
+    ),
     **dict.fromkeys(
         ("is_nan", "isnan", "is_not_nan", "drop_nans"),
         "filter=~pyarrow.compute.is_nan(pyarrow.compute.field(name)), which leaves rows with a NaN out",
@@ -268,7 +282,7 @@ METHODS_OF_COLUMNS = {
     "notnull": ".is_valid()",
     "notna": ".is_valid()",
     "is_not_null": ".is_valid()",
-    "drop_nulls": "filter=fr.col(name).is_valid()",
+    **dict.fromkeys(("drop_nulls", "dropna"), "filter=fr.col(name).is_valid()"),
     "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
     "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
     "exclude": "columns=['*', '!name']",
@@ -287,9 +301,21 @@ METHODS_OF_COLUMNS = {
         ("len", "length", "list_len", "size", "num_elements"),
         "batch[name].lengths, or filter=pyarrow.compute.list_value_length(pyarrow.compute.field(name)) > 0",
     ),
+    **{
+        name: "dataset.map(function), or filter=pyarrow.compute."
+        f"{function}(pyarrow.compute.field(name){more}) {compared}"
+        for name, (function, more, compared) in _COMPUTED.items()
+    },
+    **dict.fromkeys(_MADE_BY_MAP.split(), "dataset.map(function)"),
     **dict.fromkeys(
-        _FUNCTIONS.split(),
-        "dataset.map(function), or filter=pyarrow.compute.abs(pyarrow.compute.field(name)) > 3",
+        ("one_hot", "get_dummies", "to_dummies"),
+        "torch.nn.functional.one_hot(batch[name], n) in dataset.map(function)",
+    ),
+    **dict.fromkeys(
+        ("normalize", "standardize", "zscore"), "(batch[name] - mean) / std in dataset.map(function)"
+    ),
+    **dict.fromkeys(
+        ("bucketize", "digitize", "cut"), "torch.bucketize(batch[name], boundaries) in dataset.map(function)"
     ),
     "dt": "dataset.map(function); a filter compares with a datetime",
     "list": ".pad(length) or .fixed(length)",

@@ -174,7 +174,8 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
         TypeError: if some entries are lists and others paths; if it is a table in memory.
     """
     if is_table(paths):  # to iterate over one gives the names of its columns, or their values
-        kept = "frame.collect()" if hasattr(type(paths), "collect_schema") else "table"
+        kept = "frame" if type(paths).__name__.endswith("Frame") else "table"
+        kept += ".collect()" if hasattr(type(paths), "collect") else ""
         raise TypeError(
             f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first, or "
             f"fr.ArrowDataset({kept}) if it stays in memory"

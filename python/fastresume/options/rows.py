@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import reprlib
 from dataclasses import dataclass
 from fractions import Fraction
@@ -14,7 +15,7 @@ import numpy.typing as npt
 import fastresume._core as _core
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
-from fastresume.options.checks import at_least, quoted
+from fastresume.options.checks import at_least, is_table, quoted
 from fastresume.options.unknown import takes_no_other
 
 PARTS = 2**53
@@ -250,16 +251,27 @@ def _check_kind(rows: object, total: int) -> None:
             f"rows= takes one set of rows, found {len(rows)}: write rows=a & b for the rows that both "
             "have, or a | b for the rows of either"
         )
+    found = f"rows must be intervals, a boolean mask, row numbers or a Split, found {quoted(rows)}"
+    if is_table(rows) and not isinstance(rows, type):
+        way = "frame.index" if hasattr(rows, "index") else "frame['row']"
+        raise TypeError(f"{found}: write rows={way}.to_numpy(), which names rows by their numbers")
+    is_slice = isinstance(rows, str) and ":" in rows
+    if (isinstance(rows, str) and not is_slice) or (callable(rows) and not isinstance(rows, type)):
+        raise TypeError(f"{found}: write filter={_as_filter(rows)}, or rows=fr.Split(0.0, 0.9)")
     if isinstance(rows, slice | set | frozenset | str | bytes | int | float | type):
         start, stop, share = 0, total, 0.9
         if isinstance(rows, float) and 0 < rows < 1:
             share = rows
         if isinstance(rows, slice) and all(isinstance(end, int | None) for end in (rows.start, rows.stop)):
             start, stop, _ = slice(rows.start, rows.stop).indices(total)
-        raise TypeError(
-            f"rows must be intervals, a boolean mask, row numbers or a Split, found {reprlib.repr(rows)}: "
-            f"write rows=[[{start}, {stop}]], or fr.Split(0.0, {share})"
-        )
+        raise TypeError(f"{found}: write rows=[[{start}, {stop}]], or fr.Split(0.0, {share})")
+
+
+def _as_filter(rows: object) -> str:
+    """A condition on a column: the one that a text holds, else any."""
+    term = re.fullmatch(r"\s*(\w+)\s*(==|!=|<=|>=|<|>)\s*([\w.+-]+|'[^']*'|\"[^\"]*\")\s*", str(rows))
+    name, op, value = term.groups() if term is not None else ("age", ">", "50")
+    return f'fr.col("{name}") {op} {value}'
 
 
 def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FunctionType
 from typing import Any, NoReturn, TypeVar
 
@@ -108,12 +108,15 @@ def _check_call(
     elif len(args) > len(placed) and inspect.Parameter.VAR_POSITIONAL not in kinds:
         found = quoted(args[len(placed)])
         free = [name for name in there if name not in named]
-        others = " without a name" if len(there) > len(placed) else ""
+        others = " by position" if len(there) > len(placed) else ""
         takes = ", ".join(placed) or ("nothing" if others else "no argument")
+        takes = f"only {takes}" if placed and others else takes
         likely = [each for each in free if _is_of(args[len(placed)], signature.parameters[each].annotation)]
         name = f": write its name, as {likely[0]}={found}" if likely else ""
         if free and not likely:
             name = f": write the name of an argument, of {', '.join(free)}"
+        if likely and signature.parameters[likely[0]].default is inspect.Parameter.empty:
+            example = _named(what, args[: len(placed)], likely[0], found)
         if what in SEVERAL and type(args[1]) is type(args[0]):
             name = f": write {SEVERAL[what]}"
         wrong = f"takes {takes}{others}, found {found} too{example or name}"
@@ -123,8 +126,17 @@ def _check_call(
     else:
         needed = [one.name for one in parameters if one.name in there and one.default is one.empty]
         lacking = [name for name in needed if name not in named]
+        some = [one for one in parameters if one.kind == one.VAR_POSITIONAL]
+        fits = [_is_of(args[-1], one.annotation) for one in (*some, signature.parameters[lacking[0]]) if args]
+        if fits == [False, True]:
+            example = _named(what, args[:-1], lacking[0], quoted(args[-1]))
         wrong = f"lacks {', '.join(lacking)}{example or f': write {lacking[0]}=...'}"
     raise TypeError(f"{what} {wrong}") from None
+
+
+def _named(what: str, args: tuple[Any, ...], name: str, found: str) -> str:
+    """What to write instead of a call whose last argument lacks its name."""
+    return f": write {what}({', '.join([*map(quoted, args), f'{name}={found}'])})"
 
 
 def _refuse_name(of: object, name: str) -> NoReturn:
@@ -138,8 +150,17 @@ def _is_of(value: object, annotation: object) -> bool:
     return re.search(rf"\b{re.escape(word)}\b", str(annotation)) is not None
 
 
-def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str]) -> NoReturn:
+def refuse_attribute(
+    of: object, name: str, what: str, hints: Mapping[str, str], there: Iterable[str] = ()
+) -> NoReturn:
     """Refuses a name that there is not.
+
+    Args:
+        of: what was asked.
+        name: for what.
+        what: what it is, in words.
+        hints: what to write instead, by names.
+        there: the names that there are, which are listed where nothing else is known.
 
     Raises:
         AttributeError: naming it, and what to write instead.
@@ -151,7 +172,9 @@ def refuse_attribute(of: object, name: str, what: str, hints: Mapping[str, str])
         hint = _instead(way)
     elif not name.startswith("_"):
         close = _core.nearest(name, [each for each in dir(of) if each != name and not each.startswith("_")])
-        hint = "" if close is None else f": did you mean .{close}?"
+        listed = ", ".join(there)
+        hint = f"; there are: {listed}" if listed else ""
+        hint = hint if close is None else f": did you mean .{close}?"
     raise AttributeError(bounded(f"{what} has no attribute {name!r}{hint}"), name=name, obj=of)
 
 

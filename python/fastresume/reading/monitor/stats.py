@@ -226,7 +226,7 @@ class Stats:
 
         def __getattr__(self, name):
             """Says what to write for what there is not."""
-            refuse_attribute(self, name, "a Stats", METHODS_OF_STATS)
+            refuse_attribute(self, name, "a Stats", METHODS_OF_STATS, _NAMES)
 
     def __getitem__(self, name: str) -> float | dict[str, int] | None:
         """One of them by its name.
