@@ -554,7 +554,7 @@ def test_what_sources_of_a_mixture_were_made_with_besides_is_told(
             UserWarning, match=r"'a' was made for World\(rank=0, world_size=2\), .* world_size=1\)"
         ) as warned,
     ):
-        fr.Mixture({"a": (rows(world=(0, 2)), 1), "b": (rows(), 1)}, batch_size=4, world=(0, 1))
+        fr.Mixture({"a": (rows(world=(0, 2)), 1), "b": (rows(shuffle=True), 1)}, batch_size=4, world=(0, 1))
     assert len(warned) == 1
     assert "source 'b' has batch_size=5, and the mixture's own counts: 4" in caplog.text
 
