@@ -261,6 +261,7 @@ class Loader:
                 f"a Loader is read in worker {worker.id} of {worker.num_workers} of a DataLoader, and each "
                 "would read all rows: wrap its dataset, whose rows they share, or write num_workers=0"
             )
+        self.dataset._check_saves()
         if self.dataset._is_stream:
             return Rounds(self._follow, self._next_round)
         self._check_accumulation()
@@ -412,7 +413,10 @@ class Loader:
 
         def __getattr__(self, name):
             """Says what to write for a name of another object, or of others' loaders."""
-            refuse_attribute(self, name, "a Loader", METHODS_OF_LOADERS)
+            hints = METHODS_OF_LOADERS
+            if sys._getframe(1).f_code.co_name == "skip_first_batches":  # Accelerate's
+                hints = {name: hints["skip"]}
+            refuse_attribute(self, name, "a Loader", hints)
 
     def _put(self, batch: Batch) -> Batch:
         """The batch on this loader's device."""

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 
 import fastresume as fr
 from fastresume.integrations.accelerate import register
+from fastresume.integrations.resume_state import ResumeState
 from support.rehearsal import BATCH, STEPS, make, run, steps
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
@@ -73,7 +74,7 @@ def test_a_dispatcher_is_refused(live: Any) -> None:
             next(iter(loader))
         plain = make()
         assert accelerator.prepare(plain) is plain
-        with pytest.raises(AttributeError):
+        with pytest.raises(AttributeError, match=r"write loader\.load_state_dict\(state\)"):
             accelerator.skip_first_batches(plain, 2)
 
     live(work)
@@ -157,6 +158,46 @@ def test_a_loader_that_accumulate_knows_not_of_says_so(live: Any) -> None:
         loader = make()
         register(accelerator, loader)
         iter(loader)
+
+    live(work)
+
+
+@pytest.mark.parametrize("prepared", ["Loader", "DataLoader"])
+def test_a_save_without_a_place_says_once_what_to_register(prepared: str, live: Any) -> None:
+    def work() -> None:
+        accelerator = make_accelerator(dispatch_batches=False)
+        loader = accelerator.prepare(make() if prepared == "Loader" else torch_loader())
+        accelerator.save_state("saved")
+        next(iter(loader))
+        with pytest.warns(
+            UserWarning, match=r"row 0\. Before training call .*register\(accelerator, loader\)"
+        ):
+            accelerator.save_state("saved")
+        warnings.simplefilter("error")
+        next(iter(loader))
+        accelerator.save_state("saved")
+
+    live(work)
+
+
+@pytest.mark.parametrize("kept", ["register", "later", "for_checkpointing", "own", "restart", "held out"])
+def test_a_save_with_the_place_or_of_no_place_says_nothing(kept: str, live: Any) -> None:
+    def work() -> None:
+        warnings.simplefilter("error")
+        accelerator = make_accelerator()
+        loader = accelerator.prepare(make(on_iter="restart") if kept == "restart" else make())
+        if kept in ("register", "held out"):
+            register(accelerator, loader)
+        elif kept == "for_checkpointing":
+            accelerator.register_for_checkpointing(loader)
+        elif kept == "own":
+            ResumeState(loader)
+        next(iter(loader))
+        if kept == "later":
+            register(accelerator, loader)
+        elif kept == "held out":
+            next(iter(make()))
+        accelerator.save_state("saved")
 
     live(work)
 

@@ -28,7 +28,12 @@ from fastresume.reading.iterator import BatchIterator
 from fastresume.reading.map_function import Transform
 from fastresume.reading.rounds import Rounds
 from fastresume.reading.spec import ReadSpec
-from fastresume.reading.torch_dataloader.guards import check_caller, check_counter, check_trainer
+from fastresume.reading.torch_dataloader.guards import (
+    check_caller,
+    check_counter,
+    check_trainer,
+    warn_at_saves_of_accelerate,
+)
 from fastresume.reading.torch_dataloader.iterator import WorkerIterator
 from fastresume.reading.torch_dataloader.worker_state import of_worker
 from fastresume.state.cursor import Cursor
@@ -230,6 +235,7 @@ class ResumableDataset(IterableDataset[Batch]):
         worker = get_worker_info()
         if worker is not None:
             return self._of_worker(worker.id, worker.num_workers)
+        self._check_saves()
         if self._is_stream:
             return Rounds(self._follow, lambda: BatchIterator(self._spec, self._shared_cursor, 0, 0))
         return BatchIterator(self._spec, self._shared_cursor, threads=0, prefetch_bytes=0)
@@ -277,6 +283,11 @@ class ResumableDataset(IterableDataset[Batch]):
         """
         is_kept = self.on_iter == "restart" or self._shared_cursor.is_kept
         check_trainer(caller, None if is_kept else self._shared_cursor)
+
+    def _check_saves(self) -> None:
+        """Has Accelerate warn where it saves a job that draws from this, and nothing keeps the place."""
+        if self.on_iter != "restart":
+            warn_at_saves_of_accelerate(self._shared_cursor)
 
     def config(self) -> dict[str, Any]:
         """What was asked for, as a plain mapping of names to numbers, texts, lists and mappings.

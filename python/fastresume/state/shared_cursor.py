@@ -113,6 +113,9 @@ class SharedCursor:
     is_kept = False
     """Whether a `ResumeState` was made, which tracks the batch that was trained last."""
 
+    is_watched = False
+    """Whether Accelerate warns where it saves, and nothing keeps the place."""
+
     def __init__(
         self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int], None] | None = None
     ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -12,6 +15,7 @@ from torch.utils.data import default_collate, get_worker_info
 
 import fastresume._core as _core
 from fastresume.batch.batch import refuse_to_collate
+from fastresume.messages import warn
 from fastresume.state.shared_cursor import SharedCursor
 
 
@@ -148,6 +152,51 @@ def added_up_by_accelerate() -> int:
         return 1
     gradients = state.GradientState()
     return int(gradients.num_steps) if gradients.sync_with_dataloader else 1
+
+
+def warn_at_saves_of_accelerate(cursor: SharedCursor) -> None:
+    """Lets each Accelerator of this process warn if it saves without a place: its `prepare` tells us nothing.
+
+    Args:
+        cursor: whose place nothing keeps yet.
+    """
+    module = sys.modules.get("accelerate.accelerator")
+    if module is None or cursor.is_kept or cursor.is_watched or not module.GradientState._shared_state:
+        return
+    cursor.is_watched = True
+    for found in gc.get_objects():  # Accelerate has no list of them
+        if issubclass(type(found), module.Accelerator):
+            saves = _SavesOfAccelerate(weakref.ref(found), weakref.ref(cursor))
+            saves.handle = found.register_save_state_pre_hook(saves)
+
+
+@dataclass
+class _SavesOfAccelerate:
+    """What an Accelerator calls at `save_state`: it warns once if nothing of ours is saved."""
+
+    accelerator: weakref.ref[Any]
+    cursor: weakref.ref[SharedCursor]
+    handle: Any = None
+
+    def __call__(self, *_: object) -> None:
+        accelerator, cursor = self.accelerator(), self.cursor()
+        if accelerator is None or cursor is None or cursor.is_kept:
+            return
+        if any(type(each).__module__.startswith("fastresume.") for each in _saved_by(accelerator)):
+            return
+        self.handle.remove()
+        warn(
+            "accelerator.save_state saves no place of the data: a job that resumes would start at row 0. "
+            "Before training call resume = fastresume.integrations.accelerate.register(accelerator, loader), "
+            "and resume.trained(batch) after each batch. Where your own code saves batch.state_dict(), make "
+            "a fastresume.integrations.resume_state.ResumeState(loader), and tell that one"
+        )
+
+
+def _saved_by(accelerator: Any) -> list[object]:
+    """What an Accelerator saves the states of, as far as data may be among it."""
+    stateful = [each for each in accelerator._dataloaders if getattr(each, "use_stateful_dataloader", False)]
+    return [*accelerator._custom_objects, *(each.dataset for each in stateful)]
 
 
 _LIGHTNING = {"lightning", "pytorch_lightning", "lightning_fabric"}
