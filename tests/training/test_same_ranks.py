@@ -186,3 +186,64 @@ def test_a_world_of_more_ranks_than_the_process_group_is_refused_with_both_numbe
         assert f"reads as rank {rank} of 4, and the process group has 2 ranks" in text
         assert same_reads.CHECK_RANKS in text
         assert step == 0
+
+
+def read_from(
+    rank: int, data: Dataset, states: list[dict[str, str] | None], options: dict[str, Any]
+) -> tuple[str, int]:
+    """Reads from a state, if this rank has one; rank 0 looks at a batch before it."""
+    attendance.WAIT_SECONDS = 60.0
+    workers = options.get("workers")
+    named = {name: value for name, value in options.items() if name != "workers"}
+    dataset = fr.ParquetDataset(data.directory, batch_size=4, shuffle=True, **named)
+    reader: Any = fr.Loader(dataset, threads=1)
+    if workers is not None:
+        multiprocessing.current_process().daemon = False  # those may have no children
+        reader = DataLoader(dataset, batch_size=None, num_workers=workers)
+    elif rank == 0:
+        reader.peek()
+    if (state := states[rank]) is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a pass that is started over has one
+            dataset.load_state_dict(state)
+    return outcome(lambda: reader), fr.Cursor.from_state(dataset.state_dict())._core.steps
+
+
+def states_of(data: Dataset, *steps: int) -> list[dict[str, str]]:
+    """The states of a rank of two after so many batches."""
+    batches = list(fr.ParquetDataset(data.directory, batch_size=4, shuffle=True, world=(0, 2)))
+    return [batches[step - 1].state_dict() for step in steps]
+
+
+@pytest.mark.parametrize("options", [{}, {"workers": 1}])
+def test_ranks_that_begin_at_other_places_are_told_to_load_the_same_state(
+    small_dataset: Dataset, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    third, fourth = states_of(small_dataset, 3, 4)
+    found = in_ranks(2, tmp_path / "one", read_from, small_dataset, [third, None], options)
+    assert len({text for text, _ in found}) == 1, "all ranks say the same"
+    text = found[0][0]
+    assert "rank 0: place epoch 0, step 3, 24 rows consumed, state " in text
+    assert "rank 1: place epoch 0, step 0, 0 rows consumed, state " in text
+    assert "Load the same state on every rank" in text
+    assert [step for _, step in found] == [3, 0], "no rank has drawn a batch"
+    older = in_ranks(2, tmp_path / "older", read_from, small_dataset, [fourth, third], options)
+    assert ["step 4, 32 rows consumed" in text for text, _ in older] == [True, True]
+
+
+def test_ranks_that_begin_at_one_place_read_on(small_dataset: Dataset, tmp_path: Path) -> None:
+    third, fourth = states_of(small_dataset, 3, 4)
+    merged = fr.Cursor.merge([third, fourth], world_size=2).to_state()
+    for number, (states, options, batches) in enumerate(
+        [
+            ([third, third], {}, 9),
+            ([merged, merged], {}, 9),
+            ([third, third, third], {}, 6),
+            ([third, None], {"world": (0, 1)}, None),
+            ([third, third], {"on_iter": "restart"}, 12),
+            ([third, None], {"on_iter": "restart"}, 12),
+        ]
+    ):
+        found = in_ranks(len(states), tmp_path / f"{number}", read_from, small_dataset, states, options)
+        assert ["batches" in text for text, _ in found] == [True] * len(states), found
+        assert batches is None or found == [(f"{batches} batches", 0)] * len(states)

@@ -31,11 +31,20 @@ _OFF = (
 )
 """The end of its errors."""
 
+PLACE = "place"
+"""By this word ranks say where they begin: it is named only if they read the same otherwise."""
+
 _POLL_SECONDS = 0.02
 
 
 _numbers = itertools.count()
 """Of the datasets of this process that are compared, in the order in which they are read first."""
+
+
+def place_in_words(cursor: _core.Cursor) -> str:
+    """Where reading begins: other places have other words."""
+    state = hashlib.blake2b(cursor.to_json().encode(), digest_size=4).hexdigest()
+    return f"epoch {cursor.epoch}, step {cursor.steps}, {cursor.consumed_rows()} rows consumed, state {state}"
 
 
 class SameReads:
@@ -173,12 +182,17 @@ class _Asked:
         by_text = ranks_by((rank, text) for rank, (_, text) in said.items())
         found = [(ranks, json.loads(text)) for text, ranks in by_text.items()]
         differ = [key for key in found[0][1] if len({str(reads[key]) for _, reads in found}) > 1]
+        differ = [key for key in differ if key != PLACE] or differ
         each = [
             f"{named(ranks)}: " + ", ".join(f"{key} {reads[key]}" for key in differ)
             for ranks, reads in found[:MOST_NAMED]
         ]
-        of_files = {"files", "rows", "dataset", "sources"} & set(differ)
-        way = "List the files once, and give each rank this list" if of_files else "Give all ranks the same"
+        if {"files", "rows", "dataset", "sources"} & set(differ):
+            way = "List the files once, and give each rank this list"
+        elif differ == [PLACE]:
+            way = "Load the same state on every rank, before any rank draws a batch; loader.peek() draws none"
+        else:
+            way = "Give all ranks the same"
         raise _core.FastresumeError(
             f"the ranks do not read the same: {'; '.join(each)}{'; ...' if len(found) > MOST_NAMED else ''}. "
             f"{way}; {_OFF}"

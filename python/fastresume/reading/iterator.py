@@ -113,7 +113,7 @@ class BatchIterator(Iterator[Batch]):
         """The next batch, which is not delivered by this; None at the end."""
         self._enter()
         try:
-            front = self._front()
+            front = self._front(is_drawn=False)
             return None if front is None else self._batch(front)
         finally:
             self._leave()
@@ -133,7 +133,7 @@ class BatchIterator(Iterator[Batch]):
             if self._watchdog is not None:
                 self._watchdog.begin(self._report)
             try:
-                front = self._front()
+                front = self._front(is_drawn=True)
                 if front is None:
                     self._end()
                     raise StopIteration
@@ -280,8 +280,8 @@ class BatchIterator(Iterator[Batch]):
         elif reader is not None:
             reader.close()
 
-    def _front(self) -> Delivered | None:
-        """The first batch after the cursor.
+    def _front(self, is_drawn: bool) -> Delivered | None:
+        """The first batch after the cursor; a rank that draws it is compared with the others.
 
         The reader releases a batch only when the cursor has moved past it. So an exception raised by a signal
         handler, at any moment, can't separate the two.
@@ -293,7 +293,8 @@ class BatchIterator(Iterator[Batch]):
                 self._reader.close()  # and wait for what it is at
             self._go_back(self._shared.cursor)
         reader = self._open()
-        self._shared.compare_ranks(self._workers)
+        if is_drawn:
+            self._shared.compare_ranks(self._workers)
         try:
             front: Delivered | None = reader.front()
             if (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 from torch.utils.data import IterableDataset, get_worker_info
 
 import fastresume._core as _core
-from fastresume.agreement.same_reads import SameReads
+from fastresume.agreement.same_reads import PLACE, SameReads, place_in_words
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Schema
 from fastresume.messages import warn
@@ -58,7 +58,10 @@ class ComparedRanks:
 
     def __call__(self, cursor: _core.Cursor, workers: int) -> None:
         """Refuses to read what other ranks do not."""
-        self.ranks.check(lambda: self.spec.read_by_all(cursor, workers))
+        self.ranks.check(lambda: {**self.spec.read_by_all(cursor, workers), PLACE: self._place(cursor)})
+
+    def _place(self, cursor: _core.Cursor) -> str:
+        return place_in_words(cursor.restarted() if self.spec.on_iter == "restart" else cursor)
 
 
 @takes_no_other("dataset")
