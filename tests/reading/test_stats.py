@@ -125,7 +125,7 @@ def test_the_pace_is_that_of_late(small_dataset: Dataset, monkeypatch: pytest.Mo
     monkeypatch.setattr("fastresume.reading.monitor.stats.time.perf_counter", lambda: clock[0])
     dataset = make(small_dataset)
     stats = Stats(dataset._spec, dataset._shared_cursor)
-    delivered: Any = fr.Loader(make(small_dataset), threads=0)._present()._front()
+    delivered: Any = fr.Loader(make(small_dataset), threads=0)._present()._front(is_drawn=False)
     for seconds, batches in ((1.0, 100), (20.0, 10)):
         for _ in range(batches):
             clock[0] += seconds

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import json
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -212,7 +213,8 @@ class DeliveryLog:
         for name, content in self._spec.descriptions(self._rank):
             self._describe(name, content)
         rank, process = f"rank-{self._rank:05}-of-{self._world_size:05}", os.getpid()
-        path = self._directory / f"{rank}-{process}-{os.urandom(4).hex()}.log"
+        # Runs of one moment have the same time of modification: their names say which one began first.
+        path = self._directory / f"{rank}-{process}-{time.time_ns():x}.log"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
         try:
             return _File(path, os.open(path, flags, 0o666), process)
