@@ -128,9 +128,14 @@ def test_a_killed_elastic_reweighted_packed_job_is_proven(root: Path, data: st.D
         packed = fr.Packed("tokens", length=16, separator=separator, rest=rest)
         unit: Any = data.draw(st.sampled_from((packed, BINS)))
         order = data.draw(st.sampled_from(({}, {"shuffle": False, "block_rows": None, "window_rows": None})))
-        state = None
+        state, before = None, sorted(FILES)
         for _ in range(data.draw(st.integers(1, 4))):
             names = data.draw(st.permutations(sorted(FILES)))[: data.draw(st.integers(1, 3))]
+            if state is not None and set(names) - set(before) and set(before) - set(names):
+                names = sorted(
+                    {*names, *before}
+                )  # sources that left and others that came may be renamed ones
+            before = names
             weights = {name: data.draw(st.integers(1, 3)) for name in names}
             how: dict[str, Any] = {
                 "stop": data.draw(st.sampled_from(("first", "all", 70))),
