@@ -128,7 +128,7 @@ def test_a_killed_elastic_reweighted_packed_job_is_proven(root: Path, data: st.D
         packed = fr.Packed("tokens", length=16, separator=separator, rest=rest)
         unit: Any = data.draw(st.sampled_from((packed, BINS)))
         order = data.draw(st.sampled_from(({}, {"shuffle": False, "block_rows": None, "window_rows": None})))
-        state, before = None, sorted(FILES)
+        state, before = None, set[str]()
         for _ in range(data.draw(st.integers(1, 4))):
             names = data.draw(st.permutations(sorted(FILES)))[: data.draw(st.integers(1, 3))]
             if state is not None and set(names) - set(before) and set(before) - set(names):
