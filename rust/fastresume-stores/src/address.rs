@@ -60,33 +60,26 @@ impl Address {
         let text = address.to_str();
         let text = text.ok_or_else(|| Error::Argument(format!("the address '{}' is no text", shown())))?;
         let (scheme, rest) = text.split_once(AFTER_SCHEME).unwrap_or(("", text));
-        let kind = match meant(address).0 {
-            Some("s3") => StoreKind::S3,
-            Some("gs") => StoreKind::Gcs,
-            Some("az") => StoreKind::Azure,
-            Some("http" | "https") => StoreKind::Http,
-            Some("hf") => StoreKind::Hub,
-            _ => {
-                let instead = OF_OTHERS.iter().find(|(other, _)| *other == scheme);
-                if let Some((_, instead)) = instead {
-                    return Err(Error::Argument(format!(
-                        "nothing reads the address '{}': write {instead}",
-                        shown()
-                    )));
-                }
-                // A path loses the slashes that it ends with.
-                if is_scheme_alone(text) {
-                    return Err(Error::Argument(format!(
-                        "the address '{}//' names no bucket or host",
-                        text.trim_end_matches('/')
-                    )));
-                }
+        let Some(kind) = kind_of(address) else {
+            let instead = OF_OTHERS.iter().find(|(other, _)| *other == scheme);
+            if let Some((_, instead)) = instead {
                 return Err(Error::Argument(format!(
-                    "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https://, hf://, or a \
-                     table alone: delta:// or iceberg://",
+                    "nothing reads the address '{}': write {instead}",
                     shown()
                 )));
             }
+            // A path loses the slashes that it ends with.
+            if is_scheme_alone(text) {
+                return Err(Error::Argument(format!(
+                    "the address '{}//' names no bucket or host",
+                    text.trim_end_matches('/')
+                )));
+            }
+            return Err(Error::Argument(format!(
+                "nothing reads the address '{}': expected a path, s3://, gs://, az://, abfss://, http://, https://, hf://, or a \
+                     table alone: delta:// or iceberg://",
+                shown()
+            )));
         };
         let (host, name) = match kind {
             StoreKind::Hub => Repository::divide(rest).ok_or_else(|| {
@@ -130,14 +123,22 @@ impl Address {
     }
 }
 
+/// The store that reads an address; `None` if none does.
+fn kind_of(address: &Path) -> Option<StoreKind> {
+    match meant(address).0? {
+        "s3" => Some(StoreKind::S3),
+        "gs" => Some(StoreKind::Gcs),
+        "az" => Some(StoreKind::Azure),
+        "http" | "https" => Some(StoreKind::Http),
+        "hf" => Some(StoreKind::Hub),
+        _ => None,
+    }
+}
+
 /// Whether an address is a scheme that is read, and nothing else.
 fn is_scheme_alone(text: &str) -> bool {
     let scheme = text.trim_end_matches('/').strip_suffix(':');
-    let known = ["s3", "gs", "az", "http", "https", "hf"];
-    scheme.is_some_and(|scheme| {
-        let whole = format!("{scheme}{AFTER_SCHEME}bucket");
-        meant(Path::new(&whole)).0.is_some_and(|family| known.contains(&family))
-    })
+    scheme.is_some_and(|scheme| kind_of(Path::new(&format!("{scheme}{AFTER_SCHEME}bucket"))).is_some())
 }
 
 #[cfg(test)]
