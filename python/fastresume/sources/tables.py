@@ -153,7 +153,7 @@ def _hint(given: Any) -> str:
 
 
 def _joined(pyarrow: Any, one: Any, other: Any) -> str:
-    """What makes one table of two that have other columns."""
+    """What to write to make one table of two whose columns differ."""
     try:
         pyarrow.concat_tables([one.empty_table(), other.empty_table()], promote_options="permissive")
     except pyarrow.ArrowException as error:

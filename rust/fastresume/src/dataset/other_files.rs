@@ -10,10 +10,10 @@ use crate::dataset::file_kind::{FileKind, is_left_out};
 use crate::error::shown;
 use crate::format::metadata::lookalike::{LOOKED_AT_BYTES, advice_for_names, looks_like};
 
-/// So many names of a directory are looked at.
+/// The most names of a directory that are looked at.
 const MOST_SEEN: usize = 10_000;
 
-/// So many kinds of files are named.
+/// The most kinds of files that are named.
 const MOST_KINDS: usize = 3;
 
 /// How Parquet files begin and end.
