@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils._pytree import MappingKey, register_pytree_node
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 import fastresume._core as _core
@@ -16,7 +17,7 @@ from fastresume.batch import arrow
 from fastresume.batch.jagged import Jagged, dtype_name
 from fastresume.batch.keyed_jagged import keyed_jagged_tensor
 from fastresume.batch.marks import OpenMarks, add_mark
-from fastresume.batch.origin import Origin, Share, UnitRows, of_a_pass
+from fastresume.batch.origin import Origin, Share, UnitRows, of_a_pass, origin_of_values
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs, of_words
@@ -555,7 +556,33 @@ def refuse_to_collate(*_arguments: object, **_keywords: object) -> None:
     )
 
 
+class _Names(tuple[str, ...]):
+    """The names of a batch's tensors, with its origin: batches of the same names are trees of one form."""
+
+    origin: Origin
+
+
+def as_pytree(kind: type[Batch]) -> None:
+    """Lets `torch.utils._pytree.tree_map` map the tensors of batches of a class, each `Jagged` as a whole."""
+
+    def flatten(batch: Batch) -> tuple[list[Tensor | Jagged], _Names]:
+        names = _Names(batch._tensors)
+        names.origin = batch._origin
+        return list(batch._tensors.values()), names
+
+    def unflatten(values: Iterable[Any], names: _Names) -> Batch:
+        return Batch(dict(zip(names, values, strict=True)), names.origin)
+
+    def with_keys(batch: Batch) -> tuple[list[tuple[Any, Any]], _Names]:
+        values, names = flatten(batch)
+        return list(zip(map(MappingKey, names), values, strict=True)), names
+
+    register_pytree_node(kind, flatten, unflatten, flatten_with_keys_fn=with_keys)
+
+
+as_pytree(Batch)
+
 default_collate_fn_map[Batch] = refuse_to_collate
 
-# What `torch.load` reads of a checkpoint without `weights_only=False`: a `batch.cursor`, and rows of lists.
-torch.serialization.add_safe_globals([cursor_of_text, Jagged])
+# What `torch.load` reads without `weights_only=False`: a batch, its cursor, and rows of lists.
+torch.serialization.add_safe_globals([cursor_of_text, Jagged, Batch, origin_of_values])

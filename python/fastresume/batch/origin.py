@@ -230,15 +230,66 @@ class Origin(NamedTuple):
         return distinct[np.arange(self.num_rows) % max(len(distinct), 1)]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        share, runs = self.share, self.runs
-        if isinstance(share, Planned) and self.step is not None:
+        share, runs, sources, units = self.share, self.runs, self.place_sources, self.units
+        proof = None if units is None or units.proof is None else tuple(units.proof)
+        sent = None
+        if share is not None and self.step is not None:
             step = self.step
-            counts = (share.left(step), share.global_step(step))
-            before, times = share.before(step), share.event_time(runs, self.row_sources)
-            share = Sent(share.rank, share.seed, share.spans(step), *counts, before, times)
-        place = (self.cursor, self.epoch, self.step, self.num_rows, self.valid_rows)
-        extras = (self.damage, self.place_sources, self.units, self.marks)
-        return Origin, (*place, runs, self.masked, share, *extras)
+            place = (share.spans(step).tobytes(), share.left(step), share.global_step(step))
+            times = share.event_time(runs, self.row_sources)
+            sent = (share.rank, share.seed, *place, share.before(step).to_json(), times)
+        return origin_of_values, (
+            None if self.cursor is None else self.cursor.to_json(),
+            (self.epoch, self.step, self.num_rows, self.valid_rows),
+            runs.tobytes(),
+            sorted(self.masked),
+            sent,
+            self.damage,
+            None if sources is None else sources.tobytes(),
+            None if units is None else (units.offsets.tobytes(), units.are_documents, proof),
+            [(mark.places.tobytes(), mark.cause) for mark in self.marks],
+        )
+
+
+def origin_of_values(
+    cursor: str | None,
+    counts: tuple[int | None, int | None, int, int],
+    runs: bytes,
+    masked: Sequence[str],
+    sent: tuple[Any, ...] | None,
+    damage: Damage,
+    sources: bytes | None,
+    units: tuple[Any, ...] | None,
+    marks: Sequence[tuple[bytes, str]],
+) -> Origin:
+    """The origin that was pickled as these plain values, which `torch.load` may call."""
+    share = None
+    if sent is not None:
+        rank, seed, spans, left, of_job, before, times = sent
+        share = Sent(rank, seed, _pairs(spans), left, of_job, _core.Cursor.parse(before), times)
+    of_units = None
+    if units is not None:
+        offsets, are_documents, proof = units
+        of_units = UnitRows(_numbers(offsets), are_documents, None if proof is None else Proof(*proof))
+    return Origin(
+        None if cursor is None else _core.Cursor.parse(cursor),
+        *counts,
+        _pairs(runs),
+        frozenset(masked),
+        share,
+        damage,
+        None if sources is None else _numbers(sources),
+        of_units,
+        tuple(Mark(_numbers(places), cause) for places, cause in marks),
+    )
+
+
+def _numbers(data: bytes) -> npt.NDArray[np.int64]:
+    return np.frombuffer(data, np.int64).copy()
+
+
+def _pairs(data: bytes) -> Intervals:
+    return _numbers(data).reshape(-1, 2)
 
 
 def of_a_pass(value: Value | None) -> Value:

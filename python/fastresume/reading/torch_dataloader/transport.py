@@ -14,7 +14,7 @@ from typing import Any, Self
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 import fastresume._core as _core
-from fastresume.batch.batch import Batch
+from fastresume.batch.batch import Batch, as_pytree
 from fastresume.batch.origin import Origin
 from fastresume.batch.schema import Tensors
 from fastresume.platform import is_alive
@@ -111,6 +111,9 @@ class _Arrived(Departing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Batch, (self._tensors, self._origin)
+
+
+as_pytree(_Arrived)
 
 
 class _Lost(Batch):
