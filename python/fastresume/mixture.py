@@ -443,7 +443,7 @@ def _tell_twice(datasets: Mapping[str, RowsDataset]) -> None:
 
 
 def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: int) -> None:
-    """Warns of what sources have and the mixture's own counts for; logs other batch sizes."""
+    """Warns of what sources have and the mixture's own counts for."""
     for name, dataset in datasets.items():
         spec = dataset._spec
         is_named = not (spec.world_was_detected or dataset._is_stream)  # other ranks of a stream are refused
@@ -452,11 +452,10 @@ def _tell_unused(datasets: Mapping[str, RowsDataset], world: World, batch_size: 
                 f"source {name!r} was made for {spec.world}, and the mixture is for {world}, which counts: "
                 "leave world= out of the source, or write it of the Mixture"
             )
-        if spec.has_batch_size and spec.batch_size != batch_size:
-            message = "source %r has batch_size=%d, and the mixture's own counts: %d"
-            _log.info(message, name, spec.batch_size, batch_size)
-        for option, usual in (("tail", "drop"), ("on_iter", "continue")):
-            if (given := getattr(spec, option)) != usual and not dataset._is_stream:
+        usual: dict[str, Any] = {"batch_size": batch_size if spec.has_batch_size else spec.batch_size}
+        usual |= {} if dataset._is_stream else {"tail": "drop", "on_iter": "continue"}
+        for option, value in usual.items():
+            if (given := getattr(spec, option)) != value:
                 warn(
                     f"source {name!r} has {option}={given!r}, which a mixture does not ask: write "
                     f"{option}= of the Mixture"
