@@ -21,7 +21,7 @@ from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_LOADERS
-from fastresume.options.checks import at_least, is_table, positive, quoted
+from fastresume.options.checks import at_least, is_table, kind_of, positive, quoted
 from fastresume.options.hints import OF_LOADER, SEVERAL_DATASETS
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import default_threads
@@ -575,9 +575,7 @@ def _dataset_itself(given: object) -> ResumableDataset:
         advice = ": write for batch in fr.Loader(dataset), which delivers batches"
     elif isinstance(given, Mapping):
         advice = ": write fr.Loader(fr.Mixture({name: (dataset, weight), ...}, batch_size=n))"
-    found = type(given).__name__
-    if isinstance(given, type):
-        found, advice = f"the class {given.__name__}", f": call it, as {given.__name__}(...)"
     raise TypeError(
-        f"dataset must be a ParquetDataset, ArrowDataset, KafkaDataset or Mixture, found {found}{advice}"
+        "dataset must be a ParquetDataset, ArrowDataset, KafkaDataset or Mixture, found "
+        f"{kind_of(given)}{'' if isinstance(given, type) else advice}"
     )

@@ -135,6 +135,20 @@ def test_a_name_that_no_class_has_is_answered_as_before(program: dict[str, Any])
     assert not hasattr(program["dataset"], "__frobnicate__")
 
 
+ROOMS = ("checkpoint", "distributed", "intervals", "kafka", "maxcompute", "sources", "testing", "training")
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_name_of_a_room_that_is_asked_of_the_package_is_answered_with_the_room(room: str) -> None:
+    there: Any = getattr(fr, room)
+    for name in there.__all__:
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}': write ") as caught:
+            getattr(fr, name)
+        way = str(caught.value).partition("write ")[2]
+        written = way.removeprefix("from fastresume.").replace(" import ", ".")
+        assert written.removeprefix("fr.") == f"{room}.{name}"
+
+
 def test_a_hint_says_more_than_where_a_name_is() -> None:
     own = set().union(*map(names_of, CLASSES))
     assert own & set(METHODS_OF_DATASETS) <= {"watermark", "batch_of_row", "to_arrow", "batches"}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
+import re
 import signal
 import warnings
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -92,6 +95,8 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                     (Path("a"), TypeError, r"write str\(value\)$"),
                     ((1, 2), TypeError, r"found tuple: write list\(value\)$"),
                     (MINUTE, TypeError, "found timedelta$"),
+                    (dict, TypeError, r"found the class dict: call it, as dict\(\.\.\.\)"),
+                    (nn.Linear, TypeError, r"found the class Linear: call it, as Linear\(\.\.\.\)"),
                 )
             ),
             (lambda: made.save(1, model=[small()]), TypeError, r"write torch\.nn\.ModuleList\(models\)$"),
@@ -116,6 +121,20 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                 TypeError,
                 "pass the optimizer itself, and not",
             ),
+            *(
+                (
+                    lambda method=method, part=part, of_class=of_class: method(**{part: of_class}),
+                    TypeError,
+                    rf"^{part} must .*, found the class {of_class.__name__}: call it, as ",
+                )
+                for method in (partial(made.save, 1), made.restore)
+                for part, of_class in (
+                    ("model", nn.Linear),
+                    ("optimizer", torch.optim.SGD),
+                    ("scheduler", torch.optim.lr_scheduler.StepLR),
+                    ("loader", fr.Loader),
+                )
+            ),
             (lambda: made.restore(model=small(), allow=True), TypeError, r"as \{'model'\}, found True$"),
             (lambda: of(directory, save_every=3), TypeError, r"save_every=: write if step % n == 0"),
             (lambda: made.load, AttributeError, r"no attribute 'load': write \.restore\(\.\.\.\)"),
@@ -133,6 +152,25 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
         )
     )
     assert made.entries() == []
+
+
+@each_of(
+    ("of", "draw"),
+    [
+        (random.Random, lambda value: value.random()),
+        (np.random.RandomState, lambda value: value.rand()),
+        (np.random.default_rng, lambda value: value.random()),
+    ],
+)
+def test_a_generator_is_kept_as_the_error_says(directory: Path, of: Any, draw: Any) -> None:
+    checkpointer, value = Checkpointer(directory / of.__name__), of(7)
+    words = "write pickle.dumps(value).hex(), and pickle.loads(bytes.fromhex(...)) of it after restore"
+    with pytest.raises(TypeError, match=re.escape(words)):
+        checkpointer.save(1, extra={"draws": value})
+    checkpointer.save(1, extra={"draws": pickle.dumps(value).hex()})
+    expected, restored = draw(value), checkpointer.restore()
+    assert restored is not None
+    assert draw(pickle.loads(bytes.fromhex(restored.extra["draws"]))) == expected
 
 
 def test_a_model_that_rounds_what_was_saved_is_warned_of_once(directory: Path) -> None:

@@ -175,6 +175,10 @@ def test_what_names_no_rows_says_what_to_write(rows: Opened) -> None:
     ):
         with pytest.raises(TypeError, match=f"write rows={re.escape(way)}"):
             rows(rows=given)
+    frame = pl.DataFrame({"row": [1, 2]})
+    for given, way in ((frame, "frame"), (frame.lazy(), "frame.collect()")):
+        with pytest.raises(TypeError, match=re.escape(f"write rows={way}['row'].to_numpy(), which")):
+            rows(rows=given)
     for given, way in ((slice(3, 9), r"\[\[3, 9\]\]"), (slice(-5, None), r"\[\[15, 20\]\]")):
         with pytest.raises(TypeError, match=f"write rows={way}"):
             rows(rows=given)

@@ -584,6 +584,7 @@ def test_an_import_of_a_name_that_there_is_not_says_what_to_import() -> None:
         ("column", "write fr.col(name)"),
         ("DataLoader", "write fr.Loader(dataset)"),
         ("Preemption", "write fr.training.Preemption"),
+        ("Segment", "write fr.sources.Segment"),
         ("load_dataset", "write fr.ParquetDataset(paths, batch_size=n), whose paths may be 'hf://"),
         ("StatefulDataLoader", "write fr.Loader(dataset)"),
         ("ResumeCallback", "write from fastresume.integrations.lightning"),

@@ -205,6 +205,11 @@ def test_what_rows_are_not_says_what_to_write() -> None:
             (lambda: torch.nn.EmbeddingBag(9, 3)(rows), AttributeError, "include_last_offset=True"),
             (lambda: rows.decode, AttributeError, r"write \.to_strings\(\)"),
             (lambda: rows.float, AttributeError, r"write \.values\.float\(\), or columns="),
+            (
+                lambda: delattr(rows, "values"),
+                AttributeError,
+                r"can't be changed, found del \.values: write del batch\['name'\]",
+            ),
         )
     )
     bag = torch.nn.EmbeddingBag(10, 3, include_last_offset=True)

@@ -539,25 +539,26 @@ def _places(offsets: Tensor, moves: Tensor) -> Iterator[Tensor]:
         yield places
 
 
-def _refuse_setting(rows: Jagged, name: str, value: object) -> NoReturn:
+def _refuse_change(rows: Jagged, name: str, *given: object) -> NoReturn:
     """Refuses to change rows; Lightning, which tries, would show an error of dataclasses by one of its own.
 
     Raises:
         AttributeError: it says what to write.
     """
     caller = str(sys._getframe(1).f_globals.get("__name__"))
-    way = (
-        "under this precision= pass ResumeCallback() to Lightning's Trainer; in Fabric give the model "
-        "tensors, as jagged.values and jagged.offsets"
-        if caller.startswith("lightning")
-        else f"write dataclasses.replace(jagged, {name}=...)"
-    )
-    raise AttributeError(
-        f"a Jagged can't be changed, found .{name} = {quoted(value)}: {way}", name=name, obj=rows
-    )
+    found, way = f"del .{name}", "write del batch['name'] for all of it"
+    if given:
+        found, way = f".{name} = {quoted(given[0])}", f"write dataclasses.replace(jagged, {name}=...)"
+    if caller.startswith("lightning"):
+        way = (
+            "under this precision= pass ResumeCallback() to Lightning's Trainer; in Fabric give the model "
+            "tensors, as jagged.values and jagged.offsets"
+        )
+    raise AttributeError(f"a Jagged can't be changed, found {found}: {way}", name=name, obj=rows)
 
 
-Jagged.__setattr__ = _refuse_setting  # type: ignore[method-assign,assignment]  # dataclass lets no class have it
+# dataclass lets no class have these
+Jagged.__setattr__ = Jagged.__delattr__ = _refuse_change  # type: ignore[method-assign,assignment]
 
 
 def _taken(values: Tensor, offsets: Tensor, moves: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ import fastresume._core as _core
 from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.fit import Fit
+from fastresume.options.checks import kind_of
 from fastresume.reading.resumable import BEHIND, ResumableDataset, dataset_behind
 from fastresume.state.cursor import Cursor
 
@@ -71,7 +72,7 @@ class JobParts:
             way = f": write {holder}(models)" if holder else ""
             if isinstance(model, Mapping) and any(isinstance(one, Tensor) for one in model.values()):
                 way = ": pass the model itself, and not its state"
-            raise TypeError(f"model must be a torch.nn.Module, found {type(model).__name__}{way}")
+            raise TypeError(f"model must be a torch.nn.Module, found {kind_of(model)}{way}")
         if model is not None and any(
             "FullyShardedDataParallel" in type(one).__name__ for one in model.modules()
         ):
@@ -97,12 +98,12 @@ class JobParts:
                 way = ": pass the optimizer itself, and not its state" if isinstance(one, Mapping) else ""
                 raise TypeError(
                     "optimizer must be a torch.optim.Optimizer, or have state_dict and load_state_dict, "
-                    f"found {type(one).__name__}{way}"
+                    f"found {kind_of(one)}{way}"
                 )
         if scheduler is not None and not _is_stateful(scheduler):
             several = ": pass one as scheduler=, and others as extra={'name': scheduler}"
             raise TypeError(
-                f"scheduler must have state_dict and load_state_dict, found {type(scheduler).__name__}"
+                f"scheduler must have state_dict and load_state_dict, found {kind_of(scheduler)}"
                 f"{several if isinstance(scheduler, list | tuple) else ''}"
             )
         _check_data(loader)
@@ -335,7 +336,7 @@ def _check_data(loader: Any) -> None:
     """Refuses a loader whose place can't be saved, or can't be resumed.
 
     Raises:
-        TypeError: for a torch DataLoader.
+        TypeError: for a torch DataLoader, or what is no loader.
         ValueError: for a dataset that restarts the pass at each `iter()`.
     """
     if isinstance(loader, list | tuple):
@@ -343,6 +344,8 @@ def _check_data(loader: Any) -> None:
             f"loader must be one Loader or dataset, found {len(loader)} in a {type(loader).__name__}: pass "
             "one as loader=, and others as extra={'name': loader}"
         )
+    if isinstance(loader, type):
+        raise TypeError(f"loader must be a Loader or dataset, found {kind_of(loader)}")
     if isinstance(loader, Iterator):
         raise TypeError(
             f"loader must be the Loader or dataset itself, found {type(loader).__name__}, an iterator over "
@@ -362,4 +365,6 @@ def _check_data(loader: Any) -> None:
 
 
 def _is_stateful(value: object) -> bool:
-    return all(callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict"))
+    return not isinstance(value, type) and all(
+        callable(getattr(value, name, None)) for name in ("state_dict", "load_state_dict")
+    )

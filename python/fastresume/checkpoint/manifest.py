@@ -17,6 +17,7 @@ import fastresume._core as _core
 from fastresume import files
 from fastresume.checkpoint.layout import Layout
 from fastresume.files import Digest
+from fastresume.options.checks import kind_of
 
 NAME = "manifest.json"
 
@@ -198,7 +199,10 @@ def read(directory: Path) -> Manifest | None:
     return found
 
 
+_PICKLED = "pickle.dumps(value).hex(), and pickle.loads(bytes.fromhex(...)) of it after restore"
+
 _WAYS = {
+    **dict.fromkeys(("getstate", "standard_normal"), _PICKLED),  # generators of Python, and of numpy
     "get_state": "value.get_state(), and value.set_state(...) of it after restore",
     "tolist": "value.tolist()",
     "isoformat": "value.isoformat()",
@@ -211,7 +215,9 @@ _WAYS = {
 
 
 def _has(value: object, name: str) -> bool:
-    is_other = isinstance(value, dict) or hasattr(value, "state_dict") or hasattr(value, "requires_grad")
+    is_other = (
+        isinstance(value, dict | type) or hasattr(value, "state_dict") or hasattr(value, "requires_grad")
+    )
     return hasattr(value, name) and not is_other
 
 
@@ -234,7 +240,7 @@ def plain(name: str, value: object, is_top: bool = True) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: plain(f"{name}[{key!r}]", one, False) for key, one in value.items()}
     expected = f"{name} must be a plain value (None, bool, int, float, str, list, dict of str)"
-    found = type(value).__name__
+    found = kind_of(value)
     if way := next((text for name, text in _WAYS.items() if _has(value, name)), ""):
         raise TypeError(f"{expected}; found {found}: write {way}")
     if is_top:

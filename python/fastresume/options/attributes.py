@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+_IN_ROOMS = {
+    "checkpoint": "CheckpointError Entry Manifest Randomness Record Restored",
+    "distributed": "check_same",
+    "intervals": "max_merge remaining slice_intervals",
+    "kafka": "ArrowIPC Avro JSON",
+    "maxcompute": "MaxComputeSource",
+    "sources": "ArrowStream RowSource Segment lance paimon",
+    "testing": "assert_exact_resume",
+    "training": "Accumulation Evaluator INTERRUPTED Preemption RESUMABLE Window accumulate",
+}
+"""The names of rooms that are asked of the package itself."""
+
 OF_NAMES = {
     "column": "fr.col(name)",
     "field": "fr.col(name)",
     "Checkpointer": "from fastresume.checkpoint import Checkpointer",
     "KafkaDataset": "from fastresume.kafka import KafkaDataset",
-    "Evaluator": "fr.training.Evaluator",
-    "Preemption": "fr.training.Preemption",
-    "accumulate": "fr.training.accumulate",
-    "assert_exact_resume": "fr.testing.assert_exact_resume",
+    **{name: f"fr.{room}.{name}" for room, names in _IN_ROOMS.items() for name in names.split()},
     "ResumeCallback": "from fastresume.integrations.lightning import ResumeCallback, or of .transformers",
     "ResumeState": "from fastresume.integrations.dcp import ResumeState",
     **dict.fromkeys(

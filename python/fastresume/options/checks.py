@@ -54,6 +54,18 @@ def quoted(value: object) -> str:
     return _SHORT.repr(value)
 
 
+def kind_of(value: object) -> str:
+    """The class of what a user passed, for an error; of a class itself, how to make an object of it.
+
+    Examples:
+        >>> kind_of(3), kind_of(dict)
+        ('int', 'the class dict: call it, as dict(...)')
+    """
+    if isinstance(value, type):
+        return f"the class {value.__name__}: call it, as {value.__name__}(...)"
+    return type(value).__name__
+
+
 def integer(name: str, value: object) -> int:
     """The integer.
 

@@ -254,6 +254,7 @@ def _check_kind(rows: object, total: int) -> None:
     found = f"rows must be intervals, a boolean mask, row numbers or a Split, found {quoted(rows)}"
     if is_table(rows) and not isinstance(rows, type):
         way = "frame.index" if hasattr(rows, "index") else "frame['row']"
+        way = "frame.collect()['row']" if hasattr(type(rows), "collect") else way
         raise TypeError(f"{found}: write rows={way}.to_numpy(), which names rows by their numbers")
     is_slice = isinstance(rows, str) and ":" in rows
     if (isinstance(rows, str) and not is_slice) or (callable(rows) and not isinstance(rows, type)):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.options.checks import kind_of
 from fastresume.sources.called import CalledSource
 from fastresume.sources.hub_dataset import HubDataset, is_of_datasets
 from fastresume.sources.ipc_files import IpcFiles, names_files
@@ -42,7 +43,7 @@ def has_session(source: Any) -> bool:
 
 def _opener(source: Any, stores: _core.Stores) -> CalledSource | HubDataset | IpcFiles | Tables:
     if isinstance(source, type):
-        raise TypeError(f"source is the class {source.__name__}: call it, as {source.__name__}(...)")
+        raise TypeError(f"source is {kind_of(source)}")
     if hasattr(type(source), "collect_schema"):  # a lazy frame of polars warns if it is asked what it has
         return Tables.of(source)
     if isinstance(source, RowSource):
