@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from fastresume._core import __version__
 from fastresume.bench import arguments as bench
+from fastresume.commands.command_parser import CommandParser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the command: 0 for success, 1 for a failed check, 2 if the check is impossible."""
     parser = argparse.ArgumentParser(prog="fastresume", description="Tools for fastresume.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND", parser_class=CommandParser)
     add_inspect(
         commands.add_parser(
             "inspect",
@@ -92,6 +93,11 @@ def add_state(command: argparse.ArgumentParser) -> None:
         "- for standard input, or the JSON text itself",
     )
     command.add_argument("path", metavar="PATH", nargs="*", default=[], help="files that it is compared with")
+    command.add_argument(
+        "--key",
+        metavar="KEY",
+        help="which of several states of a file, by the keys that lead to it: train.data",
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run_state)
 

@@ -195,9 +195,12 @@ def test_paths_that_a_shell_expanded_are_inspected_and_pasted_together(
         (["inspect", "a.parquet", "--batch-size", "-5"], "at least 1, found '-5'"),
         (["audit", "logs", "--passes", "-1"], "at least 0, found '-1'"),
         (["audit", "logs", "--passes", "x"], "at least 0, found 'x'"),
+        (["inspect", "d.parquet", "--batch_size", "3"], "did you mean --batch-size?"),
+        (["audit", "logs", "--pases=1"], "usage: fastresume audit"),
+        (["audit", "logs", "--pases=1"], "did you mean --passes?"),
     ],
 )
-def test_a_number_out_of_range_is_an_error_of_the_argument(
+def test_an_argument_that_can_not_be_taken_is_named(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit, match="2"):

@@ -136,11 +136,36 @@ def test_a_state_of_a_table_fits_the_table(tmp_path: Path, capsys: pytest.Captur
     assert "fits     no" in capsys.readouterr().out
 
 
+def test_one_of_several_states_is_chosen_by_its_keys(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "job.pt"
+    torch.save({"train": {"data": state_of(files, 2)}, "validation": state_of(files, 1)}, path)
+    assert cli.main(["state", str(path)]) == 2
+    assert (
+        "2 states, under the keys 'train.data', 'validation': name one, as fastresume state --key train.data"
+        in capsys.readouterr().err
+    )
+    for key, step in (("train.data", 2), ("validation", 1)):
+        assert cli.main(["state", str(path), "--key", key, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["step"] == step
+    assert cli.main(["state", str(path), "--key", "train"]) == 2
+    assert "no state under the keys 'train': there are 'train.data'" in capsys.readouterr().err
+
+
+def test_data_in_place_of_a_state_says_which_comes_first(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["state", str(files)]) == 2
+    assert "the state comes before the data, as fastresume state STATE DATA" in capsys.readouterr().err
+
+
 def test_what_is_no_state_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "state.json"
     pickled = pickle.dumps({"data": collections.Counter()})
     for content, said in (
-        (b"{}", "0 states"),
+        (b"{}", "holds no state, which has the key 'fastresume'"),
+        (b"PAR1", "is a file of Parquet, and no state: the state comes before the data"),
         (b"not JSON", "neither JSON"),
         (b'{"fastresume": 1}', "found int"),
         (pickled, "neither JSON"),

@@ -75,6 +75,7 @@ def test_an_error_in_a_worker_leaves_the_cursor_before_it_and_loses_no_batch(
         notes = "\n".join(error.value.__notes__)
         assert f"raised by Fails on the batch of epoch 0, step {step}" in notes
         assert "in worker " in notes
+        assert notes.count("raised by Fails") == 1
         assert loader.state_dict() == before
         with pytest.raises(ValueError, match="a value of mine"):
             next(iterator)  # the same batch is tried again

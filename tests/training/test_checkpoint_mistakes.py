@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import pickle
 import random
 import re
 import signal
 import warnings
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -29,6 +31,13 @@ from support.strategies import Dataset
 from support.training import small
 
 MINUTE: Any = timedelta(minutes=1)
+
+
+@dataclass
+class Settings:
+    """What a job may keep in `extra`."""
+
+    rate: float = 0.1
 
 
 def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
@@ -97,6 +106,10 @@ def test_what_no_checkpointer_can_be_made_of_or_save_says_what_to_write(
                     (MINUTE, TypeError, "found timedelta$"),
                     (dict, TypeError, r"found the class dict: call it, as dict\(\.\.\.\)"),
                     (nn.Linear, TypeError, r"found the class Linear: call it, as Linear\(\.\.\.\)"),
+                    (argparse.Namespace(lr=1), TypeError, r"found Namespace: write vars\(value\)$"),
+                    (Settings(), TypeError, r"write dataclasses\.asdict\(value\)$"),
+                    ({0: "cat"}, TypeError, r"the key 0, .* write \[\[key, one\] for"),
+                    ({"b": {0: "cat"}}, TypeError, r"extra\['a'\]\['b'\] has the key 0"),
                 )
             ),
             (lambda: made.save(1, model=[small()]), TypeError, r"write torch\.nn\.ModuleList\(models\)$"),
@@ -291,6 +304,11 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
             (lambda: Evaluator(dataset, score, group="gloo"), TypeError, "found 'gloo'"),  # type: ignore[arg-type]
             (nested, fr.FastresumeError, "within the block of another one"),
             (alone, TypeError, r"write with accumulation\(batch\) as window:"),
+            (
+                lambda: windows(batch).size,
+                AttributeError,
+                r"no attribute 'size': write with accumulation\(batch\)",
+            ),
             (windows, TypeError, r"lacks batch: write with accumulation\(batch\) as window"),
             (
                 lambda: over(model, gradient_accumulation_steps=4),
@@ -321,6 +339,27 @@ def test_a_checkpointer_for_each_save_is_refused_with_where_to_make_one(director
     Checkpointer(directory).save(1, model=small())
     with pytest.raises(fr.StateError, match=r"by another Checkpointer: make one for the whole job$"):
         Checkpointer(directory).save(2, model=small())
+
+
+@pytest.mark.parametrize("name", ["step-0000000001-000001", "step-0000000009-000009", "manifest.json"])
+def test_a_path_within_a_checkpoint_is_no_directory_for_others(directory: Path, name: str) -> None:
+    Checkpointer(directory).save(1, model=small())
+    with pytest.raises(ValueError, match=r"name (its parent|the directory that has the checkpoints), and"):
+        Checkpointer(directory / name)
+    assert len(list(directory.glob("step-*"))) == 1
+
+
+def test_a_part_is_asked_of_a_checkpoint_that_is_there(directory: Path) -> None:
+    with pytest.raises(fr.StateError, match=r"no checkpoint, and restore\(partial=True\) asks for one"):
+        Checkpointer(directory).restore(model=small(), partial=True)
+    assert Checkpointer(directory).restore(model=small(), partial=True, required=False) is None
+
+
+def test_a_loss_that_has_a_graph_is_a_metric(directory: Path) -> None:
+    model = small()
+    loss = sum(each.sum() for each in model.parameters())
+    Checkpointer(directory).save(1, model=model, metrics={"loss": loss})
+    assert Checkpointer(directory).entries()[0].manifest.metrics == {"loss": float(loss.detach())}
 
 
 def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:

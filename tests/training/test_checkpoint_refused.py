@@ -290,7 +290,7 @@ def test_arguments_that_mean_nothing_are_refused(data: Dataset, directory: Path)
         ({"extra": {"a": {"b": [1, (2,)]}}}, TypeError, r"extra\['a'\]\['b'\]\[1\] must be a plain value"),
         ({"extra": {1: 2}}, TypeError, "extra has the key 1: its names must be texts"),
         ({"extra": [1]}, TypeError, "extra must be a mapping from names to values, found list"),
-        ({"extra": {"a": {1: 2}}}, TypeError, r"extra\['a'\] must be a plain value"),
+        ({"extra": {"a": {1: 2}}}, TypeError, r"extra\['a'\] has the key 1"),
         ({"extra": {"a": float("nan")}}, ValueError, r"extra\['a'\] is nan: JSON has no such number"),
         ({"metrics": {"auc": "high"}}, TypeError, r"metrics\['auc'\] must be a number, found str"),
         ({"step": -1}, ValueError, "step"),

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from fastresume.checkpoint.manifest import Record
 from fastresume.messages import bounds_messages
 from fastresume.options.checks import quoted
@@ -99,7 +101,7 @@ def numbers(metrics: Mapping[str, Any] | None) -> dict[str, float]:
         try:
             if isinstance(value, str | bytes | bytearray):
                 raise TypeError  # which float() would read
-            found[str(name)] = float(value)
+            found[str(name)] = float(value.detach() if isinstance(value, Tensor) else value)
         except (TypeError, ValueError, RuntimeError):
             raise TypeError(
                 f"metrics[{name!r}] must be a number, found {type(value).__name__}: write "

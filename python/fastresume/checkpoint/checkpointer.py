@@ -216,7 +216,7 @@ class Checkpointer:
         partial: bool = False,
         allow: Collection[str] = (),
         random: bool = True,
-        required: bool = False,
+        required: bool | None = None,
     ) -> Restored | None:
         """Resumes from a checkpoint: the latest, the one of a step, or the best one; None if there is none.
 
@@ -245,7 +245,7 @@ class Checkpointer:
                 another number of ranks, all take the lowest rank's value of what differed).
             random: if False, the random generators are not changed; `Restored.restore_random` sets them.
             required: raise an error instead of returning None if there is no checkpoint: for a job that must
-                resume.
+                resume. None for what `partial` says, because a part is asked of a checkpoint that is there.
 
         Warns:
             RuntimeWarning: if something there has the name of a checkpoint but isn't one, and others are
@@ -279,9 +279,10 @@ class Checkpointer:
             warn(f"{path} is not whole, and is passed over", RuntimeWarning)
         chosen = restoring.choose(step, self._timeline.since, surveys[0] if surveys else None)
         if chosen is None:
-            if required:
+            if partial if required is None else required:
+                asked = "required" if required else "partial"
                 raise _core.StateError(
-                    f"{self.directory} has no checkpoint, and restore(required=True) asks for one: is it the "
+                    f"{self.directory} has no checkpoint, and restore({asked}=True) asks for one: is it the "
                     "directory that the job saved into?"
                 )
             return None
@@ -419,6 +420,11 @@ class Checkpointer:
             renamed = "" if needed is None else f"rename it to {needed}, "
             raise ValueError(
                 f"{self.directory} is itself a checkpoint: {renamed}name its parent, and restore(step=...)"
+            )
+        if self.directory.name == manifest.NAME or manifest.parse_name(self.directory.name) is not None:
+            raise ValueError(
+                f"{self.directory} has the name of a checkpoint or a file of one, and is none: name the "
+                "directory that has the checkpoints, and restore(step=...)"
             )
         if self.directory.is_symlink() and not self.directory.exists():
             raise ValueError(

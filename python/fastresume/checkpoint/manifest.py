@@ -17,7 +17,7 @@ import fastresume._core as _core
 from fastresume import files
 from fastresume.checkpoint.layout import Layout
 from fastresume.files import Digest
-from fastresume.options.checks import kind_of
+from fastresume.options.checks import kind_of, quoted
 
 NAME = "manifest.json"
 
@@ -209,6 +209,8 @@ _WAYS = {
     "__fspath__": "str(value)",
     "hex": "value.hex()",
     "keys": "dict(value)",
+    "__dataclass_fields__": "dataclasses.asdict(value)",
+    "_get_kwargs": "vars(value)",
     "__iter__": "list(value)",
 }
 """What to write instead of a value that JSON does not have, by an attribute of the value."""
@@ -239,6 +241,12 @@ def plain(name: str, value: object, is_top: bool = True) -> Any:
         return [plain(f"{name}[{place}]", one, False) for place, one in enumerate(value)]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {key: plain(f"{name}[{key!r}]", one, False) for key, one in value.items()}
+    if isinstance(value, dict):
+        key = next(key for key in value if not isinstance(key, str))
+        raise TypeError(
+            f"{name} has the key {quoted(key)}, and JSON has texts alone as keys: write "
+            "[[key, one] for key, one in value.items()], and dict(...) of it after restore"
+        )
     expected = f"{name} must be a plain value (None, bool, int, float, str, list, dict of str)"
     found = kind_of(value)
     if way := next((text for name, text in _WAYS.items() if _has(value, name)), ""):

@@ -21,7 +21,7 @@ FITS, FITS_NOT, UNUSABLE = 0, 1, 2
 def run(given: argparse.Namespace) -> int:
     """The exit status: 0 if it is a state, and fits; 1 if it does not fit; 2 if it is none."""
     try:
-        place, cursor = named(given.file)
+        place, cursor = named(given.file, given.key)
         found = {"file": place, **described(cursor)}
         if given.path:
             found |= compared(cursor, given.path)

@@ -6,7 +6,7 @@ import io
 import json
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,11 @@ from fastresume.state.cursor import KEY, Cursor
 
 _MANIFEST = "manifest.json"
 """Of a checkpoint, in its directory."""
+
+_ORDER = "the state comes before the data, as fastresume state STATE DATA"
+
+_NAMED = 8
+"""An error names at most this many states."""
 
 
 def candidates(path: Path) -> list[Path]:
@@ -40,9 +45,8 @@ def candidates(path: Path) -> list[Path]:
         files = [file for end in ("json", "pt", "pth", "ckpt") for file in path.glob(f"{level}*.{end}")]
         kept += sorted(files, key=lambda file: (file.stat().st_mtime_ns, file.name), reverse=True)
     if not kept:
-        raise _core.StateError(
-            f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: name the file"
-        )
+        way = f"it has files of Parquet: {_ORDER}" if any(path.glob("**/*.parquet")) else "name the file"
+        raise _core.StateError(f"{path} has no checkpoint and no *.json, *.pt, *.pth or *.ckpt: {way}")
     return kept
 
 
@@ -68,11 +72,12 @@ def _restored(directory: Path) -> Path | None:
     return entries[-1].path
 
 
-def named(given: str) -> tuple[str, Cursor]:
+def named(given: str, key: str | None = None) -> tuple[str, Cursor]:
     """Where the state is that an argument names, in words, and its cursor.
 
     Args:
         given: a file or directory, `-` for standard input, or the JSON of a state itself.
+        key: the keys that lead to the state, with dots between them; None for the only one.
 
     Raises:
         StateError: if there is no state, or more than one; if a text is no JSON.
@@ -86,16 +91,15 @@ def named(given: str) -> tuple[str, Cursor]:
             raise _core.StateError(
                 f"the text is no JSON ({cause}): a shell keeps it whole in '...'"
             ) from None
-        return "as given", _only_state(value, "the text")
+        return "as given", _only_state(value, "the text", key)
     if given == "-":
-        return "standard input", _only_state(
-            _value(sys.stdin.buffer.read() if sys.stdin else b"", "standard input"), "standard input"
-        )
+        value = _value(sys.stdin.buffer.read() if sys.stdin else b"", "standard input")
+        return "standard input", _only_state(value, "standard input", key)
     paths = candidates(Path(local_path(given)))
     for path in paths:
         value = _value(path.read_bytes(), str(path))
-        if len(paths) == 1 or _states(value):  # a log of metrics is newer than the checkpoint
-            return str(path), _only_state(value, str(path))
+        if len(paths) == 1 or any(_states(value)):  # a log of metrics is newer than the checkpoint
+            return str(path), _only_state(value, str(path), key)
     raise _core.StateError(
         f"{given}: none of {len(paths)} files, {quoted(paths[0].name)} and older ones, has a state under the "
         f"key '{KEY}': name the file"
@@ -111,6 +115,8 @@ def _value(content: bytes, place: str) -> object:
     try:
         return json.loads(content)
     except ValueError:
+        if content.startswith(b"PAR1"):
+            raise _core.StateError(f"{place} is a file of Parquet, and no state: {_ORDER}") from None
         import torch  # takes seconds, and JSON needs it not
 
         try:
@@ -124,22 +130,34 @@ def _value(content: bytes, place: str) -> object:
             ) from None
 
 
-def _only_state(value: object, place: str) -> Cursor:
-    """The cursor of the one state in nested mappings.
+def _only_state(value: object, place: str, key: str | None) -> Cursor:
+    """The cursor of the only state in nested mappings, or of the one to which keys lead.
 
     Raises:
         StateError: if there is none, or more than one; says where.
     """
-    states = list(_states(value))
-    if len(states) != 1:
-        raise _core.StateError(f"{place} holds {len(states)} states under the key '{KEY}', expected one")
-    return Cursor.from_state(states[0])
+    there = dict(_states(value))
+    chosen = list(there) if key is None else [name for name in there if name == key]
+    if len(chosen) == 1:
+        return Cursor.from_state(there[chosen[0]])
+    names = ", ".join(map(quoted, list(there)[:_NAMED])) + (", ..." if len(there) > _NAMED else "")
+    if not there:
+        found = f"no state, which has the key '{KEY}'"
+    elif key is None:
+        found = (
+            f"{len(there)} states, under the keys {names}: name one, as fastresume state --key {min(there)}"
+        )
+    else:
+        found = f"no state under the keys {quoted(key)}: there {'is' if len(there) == 1 else 'are'} {names}"
+    raise _core.StateError(f"{place} holds {found}")
 
 
-def _states(value: object) -> list[Mapping[str, Any]]:
-    """All states in nested mappings."""
+def _states(value: object, above: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """All states in nested mappings, each after the keys that lead to it, with dots between them."""
     if not isinstance(value, Mapping):
-        return []
+        return
     if KEY in value:
-        return [value]
-    return [state for inner in value.values() for state in _states(inner)]
+        yield above, value
+        return
+    for key, inner in value.items():
+        yield from _states(inner, f"{above}.{key}" if above else str(key))

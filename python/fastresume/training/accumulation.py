@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from torch import nn
 
@@ -34,6 +35,32 @@ class Window:
         return self.index + 1 == self.size
 
 
+class Block(AbstractContextManager[Window]):
+    """The context of a micro-batch, which gives its `Window`."""
+
+    def __init__(self, context: AbstractContextManager[Window]) -> None:
+        self._context = context
+
+    def __enter__(self) -> Window:
+        return self._context.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return self._context.__exit__(kind, error, trace)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says that a window is had within the block."""
+            raise AttributeError(
+                f"the context of a micro-batch has no attribute {name!r}: write "
+                "with accumulation(batch) as window:",
+                name=name,
+                obj=self,
+            )
+
+
 @takes_no_other("fr.training.Accumulation", "accumulation")
 class Accumulation:
     """Windows of micro-batches: all but the last of each run backward without a reduction over the ranks.
@@ -54,8 +81,7 @@ class Accumulation:
         self._cursor: Cursor | None = None
         self._is_in_block = False
 
-    @contextmanager
-    def __call__(self, batch: Batch) -> Iterator[Window]:
+    def __call__(self, batch: Batch) -> AbstractContextManager[Window]:
         """The context of a micro-batch's forward and backward; it counts if the block ends without an error.
 
         The gradients are reduced over the ranks only in the backward of a window's last micro-batch. A window
@@ -71,6 +97,10 @@ class Accumulation:
                 micro-batch failed, and the gradients are not those of a window. Call `reset()`. Also inside
                 the block of another micro-batch.
         """
+        return Block(self._block(batch))
+
+    @contextmanager
+    def _block(self, batch: Batch) -> Iterator[Window]:
         if not isinstance(batch, Batch):
             raise TypeError(
                 "a micro-batch must be a Batch, which knows its place in the pass, found "
@@ -133,7 +163,8 @@ class Accumulation:
         if (batch.epoch, batch.step) != (epoch, step + 1):
             raise _core.FastresumeError(
                 f"a window holds {self._done} of {self._size} micro-batches, the last of epoch {epoch}, "
-                f"step {step}, which epoch {batch.epoch}, step {batch.step} does not follow: after a "
+                f"step {step}, which epoch {batch.epoch}, step {batch.step} does not follow: give "
+                "each batch its `with accumulation(batch)`, without backward for one that you skip; after a "
                 "state was loaded or a micro-batch failed, call reset(), and set the gradients to zero"
             )
 

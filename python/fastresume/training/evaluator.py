@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import torch
 from torch import Tensor, nn
 
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
+from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_EVALUATORS
 from fastresume.options.checks import at_least, integer, positive, quoted
 from fastresume.options.unknown import refuse_attribute, takes_no_other
@@ -64,6 +66,9 @@ class Evaluator:
             that continues (`on_iter="continue"`), does not deliver all rows (`tail="drop"`, "short"), or is a
             stream without an end.
 
+    Warns:
+        UserWarning: at the second `run`, if `is_due` was never asked and `every` or `seconds` is set.
+
     Examples:
         >>> import fastresume as fr
         >>> columns = ["label", fr.stack("i_*", name="dense")]
@@ -99,6 +104,7 @@ class Evaluator:
         self.every = None if every is None else at_least(1, "every", every)
         self.seconds = None if seconds is None else positive("seconds", seconds)
         self._last = time.monotonic()
+        self._runs_unasked: int | None = 0
 
     def is_due(self, step: int) -> bool:
         """Whether to evaluate now: rank 0 decides, and one collective of one number tells all ranks.
@@ -114,6 +120,7 @@ class Evaluator:
             FastresumeError: if it was made before the process group; see `Agreement`.
         """
         step = integer("step", step)
+        self._runs_unasked = None
         if self.every is None and self.seconds is None:
             raise ValueError("is_due needs every= or seconds= of the Evaluator")
         due = self.every is not None and step > 0 and step % self.every == 0
@@ -134,11 +141,24 @@ class Evaluator:
             FastresumeError: on all ranks, if anything else failed on one; there it has the cause. Ranks that
                 wait in a collective of the model get it when that collective ends.
         """
+        self._warn_if_unasked()
         metrics = {name: _fresh(name, metric) for name, metric in self._metrics.items()}
         with _as_it_was(model), untouched(), torch.no_grad():
             sums, states = self._agreement.together("evaluation", lambda: self._own(model, metrics), _joined)
         self._last = time.monotonic()
         return self._agreement.lead("evaluation", lambda: _results(sums, _by_key(metrics), states))
+
+    def _warn_if_unasked(self) -> None:
+        """Warns at the second run without a question whose answer `every` and `seconds` are."""
+        if self._runs_unasked is None or (self.every, self.seconds) == (None, None):
+            return
+        self._runs_unasked += 1
+        if self._runs_unasked == 2:
+            option = "seconds" if self.every is None else "every"
+            warn(
+                f"{option}= has no effect, because is_due was never called: write "
+                "if evaluator.is_due(step): evaluator.run(model)"
+            )
 
     def _own(self, model: Any, metrics: _Metrics) -> tuple[_Sums, dict[str, Any]]:
         """The sums and states of this rank's rows."""
@@ -172,7 +192,7 @@ class Evaluator:
                     for each in (value if isinstance(value, tuple) else (value,))
                 ]
                 if name in metrics:
-                    _update(metrics[name], own)
+                    _update(name, metrics[name], own)
                 elif len(own) > 2:
                     raise ValueError(f"score gave {len(own)} tensors for {name!r}, which is no metric")
                 else:
@@ -300,12 +320,19 @@ def _by_key(metrics: _Metrics) -> dict[str, Any]:
     return {key: one for of_name in metrics.values() for key, one in of_name.items()}
 
 
-def _update(metrics: dict[str, Any], own: list[Tensor]) -> None:
+def _update(name: str, metrics: dict[str, Any], own: list[Tensor]) -> None:
     if not len(own[0]):
         return  # a rank without rows of its own: most metrics refuse empty batches
     wide = [each.double() if each.is_floating_point() else each for each in own]
     for metric in metrics.values():
-        metric.to(wide[0].device).update(*wide)
+        try:
+            metric.to(wide[0].device).update(*wide)
+        except Exception as error:
+            error.add_note(
+                f"raised by the metric {name!r}, which got {plural(len(wide), 'tensor')} of score: one "
+                "that takes more gets a tuple, as (preds, target)"
+            )
+            raise
 
 
 def _state_of(metric: Any) -> dict[str, Any] | None:

@@ -138,5 +138,7 @@ class Failure(NamedTuple):
             error = _core.FastresumeError(
                 "a worker process raised what can't be sent; its traceback is below"
             )
-        error.add_note(f"in worker {self.worker} (process {self.process}):\n{self.trace}")
+        notes = "".join(f"{note}\n" for note in getattr(error, "__notes__", ()))
+        trace = self.trace.removesuffix(notes)  # they are shown once
+        error.add_note(f"in worker {self.worker} (process {self.process}):\n{trace}")
         return error
