@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import operator
 import pickle
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -20,6 +23,7 @@ from golden import make_selections
 from support import oracle
 from support.each_of import each_of
 from support.jobs import FEWER, THREADS, data_loader, fields_of, make, make_reader, rows_delivered
+from support.refusals import each_refused
 from support.strategies import Dataset, DatasetSpec, dataset_specs, written
 from support.topologies import Shuffle, orders, selections
 
@@ -67,8 +71,7 @@ def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
     ]
     both = fr.Intervals([[0, 3], [60, 70]]) | fr.Intervals([[2, 9]])
     assert make(small_dataset, 5, rows=both).selection.tolist() == [[0, 9], [60, 70]]
-    with pytest.raises(TypeError, match="joins a Split or Intervals with another"):
-        _ = both | [[0, 3]]
+    assert make(small_dataset, 5, rows=fr.Intervals([[2, 9]]) | [[0, 3]]).selection.tolist() == [[0, 9]]
     assert make(small_dataset, 5, rows=~fr.Intervals(bad)).num_rows == 75
     assert make(small_dataset, 5, rows=~fr.Intervals([])).selection is None
 
@@ -133,7 +136,13 @@ def test_what_names_no_rows_is_refused(
     ("given", "said"),
     [
         ([[5, 4]], r"fr.Intervals takes .* an interval ends before it starts: \[5, 4\)"),
-        (MASK, r"fr.Intervals takes \[\[start, stop\], ...\]"),
+        (
+            MASK,
+            r"start, stop\], ...\], .* by a mask need no Intervals: write rows=rows, or rows & fr.S",
+        ),
+        ([0, 3, 9], r"rows by numbers need no Intervals: .*; ~\(fr.Split\(0, 1\) & rows\) is all other rows"),
+        ((0, 100), r"found \(0, 100\): write \[\[0, 100\]\] for one interval"),
+        ([[0, 1], [2]], "fr.Intervals takes"),
         ((range(3, 5),), r"write \[3, 5\] for range\(3, 5\)"),
         (3, "fr.Intervals takes"),
     ],
@@ -150,8 +159,49 @@ def test_sets_of_rows_are_values() -> None:
     assert repr(~one) == "~fr.Intervals([[2, 5], [8, 9]])"
     assert pickle.loads(pickle.dumps(~one & fr.Split(0, 1))).rows(12).tolist() == [[0, 2], [5, 8], [9, 12]]
     assert (~~one).rows(20).tolist() == one.rows(20).tolist()
-    with pytest.raises(TypeError, match="& joins a Split or Intervals"):
-        _ = one & [[3, 4]]
+    joined = pickle.loads(pickle.dumps(one & MASK))
+    assert joined.rows(103).tolist() == [[3, 4]]
+    assert len(repr(joined)) < 99
+
+
+@each_of("kind", [np.array, list, torch.tensor, pd.Series, pa.array])
+def test_a_mask_and_numbers_are_joined_with_a_split_from_both_sides(
+    small_dataset: Dataset, kind: Any
+) -> None:
+    split, numbers = fr.Split(0.0, 0.5, 3), np.flatnonzero(MASK)
+    chosen = set(oracle.positions_of(split.rows(103).tolist()))
+    for rows in (kind(MASK), kind(numbers)):
+        for joined, expected in (
+            (split & rows, chosen & set(numbers)),
+            (split | rows, chosen | set(numbers)),
+            (~(fr.Split(0, 1) & rows), set(range(103)) - set(numbers)),
+            *([] if kind is pa.array else [(rows & split, chosen & set(numbers))]),
+            *([] if kind is pa.array else [(rows | split, chosen | set(numbers))]),
+        ):
+            found = make(small_dataset, 1, rows=joined)
+            assert oracle.positions_of(found.selection.tolist()) == sorted(expected)
+    with pytest.raises(ValueError, match=r"a mask of rows must have the shape \[103\]"):
+        make(small_dataset, 1, rows=split & kind(MASK[1:]))
+
+
+def test_what_no_set_of_rows_is_joined_with_says_what_to_write(small_dataset: Dataset) -> None:
+    split, mask, condition = fr.Split(0.0, 0.5), pd.Series(MASK), fr.col("row") > 50
+    cases: tuple[tuple[Any, type[Exception], str], ...] = (
+        (lambda: split & {1, 2}, TypeError, r"found \{1, 2\}: write rows=sorted\(rows\)"),
+        (lambda: 10 & split, TypeError, r"found 10: write rows=\[\[0, 10\]\]"),
+        (lambda: split | slice(5, None), TypeError, r"write rows=\[\[5, num_rows\]\]"),
+        (lambda: split | None, TypeError, "found None: leave it out"),
+        (lambda: split & condition, TypeError, "write filter= for it, beside rows= for others"),
+    )
+    each_refused(cases)
+    for left, right in ((condition, split), (condition, mask), (mask, condition), (MASK, condition)):
+        for join in (operator.and_, operator.or_):
+            with pytest.raises(
+                TypeError, match=r"joins conditions, found .* write filter=condition beside rows"
+            ):
+                join(left, right)
+    both = make(small_dataset, 1, rows=split, filter=condition)
+    assert both.num_rows == sum(row > 50 for row in oracle.positions_of(split.rows(103).tolist()))
 
 
 # ----------------------------------------------------------------------------------------------------- splits

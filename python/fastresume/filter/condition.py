@@ -22,6 +22,7 @@ from fastresume.filter.truth import Facts, Sought, Text, Truth, Values, may_equa
 from fastresume.messages import bounds_messages
 from fastresume.options.attributes import METHODS_OF_CONDITIONS
 from fastresume.options.checks import of_arrow, quoted
+from fastresume.options.rows import RowSet
 from fastresume.options.unknown import refuse_attribute
 
 Literal = bool | int | float | str | bytes | Fraction | Time
@@ -70,11 +71,14 @@ class Condition:
     def __or__(self, other: object) -> Condition:
         return _joined("|", self, other)
 
-    def __rand__(self, _other: object) -> NoReturn:
-        refuse_operator("&")
+    def __rand__(self, other: object) -> NoReturn:
+        refuse_operator("&", other)
 
-    def __ror__(self, _other: object) -> NoReturn:
-        refuse_operator("|")
+    def __ror__(self, other: object) -> NoReturn:
+        refuse_operator("|", other)
+
+    __array_ufunc__ = None  # so that numpy's masks leave & and | to this class
+    __pandas_priority__ = 5000  # and those of pandas: a frame has 4000
 
     def __invert__(self) -> Condition:
         return Not(self)
@@ -426,12 +430,25 @@ def _joined(op: str, left: Condition, right: object) -> Condition:
         way = "write a comparison there, in parentheses"
         if is_of_arrow(right):
             way = "write both with fr.col, or both with pyarrow.compute.field"
+        if _are_rows(right):
+            way = BESIDE_ROWS
         raise TypeError(f"{op} joins conditions, found {quoted(right)}: {way}")
     return Both(op, left, right)
 
 
-def refuse_operator(op: str) -> NoReturn:
-    """Refuses a column or value that an operator met before a comparison did."""
+BESIDE_ROWS = "write filter=condition beside rows=rows: the rows that both have are kept"
+"""What to write instead of a condition joined with a mask or a Split."""
+
+
+def _are_rows(given: object) -> bool:
+    """Whether it is a mask, or another set of rows."""
+    return isinstance(given, RowSet) or getattr(given, "ndim", 0) > 0
+
+
+def refuse_operator(op: str, other: object = None) -> NoReturn:
+    """Refuses a column or value that an operator met before a comparison did; or a mask on the other side."""
+    if _are_rows(other):
+        raise TypeError(f"{op} joins conditions, found {quoted(other)}: {BESIDE_ROWS}")
     raise TypeError(
         f"{op} binds more tightly than ==: put parentheses around comparisons, as "
         f"(fr.col('a') == 1) {op} (fr.col('b') == 2)"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 import reprlib
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -23,7 +25,10 @@ PARTS = 2**53
 
 
 class RowSet:
-    """Some of the rows of any dataset: `~` is all others, `&` what two have in common, `|` what is in one."""
+    """Some of the rows of any dataset: `~` is all others, `&` what two have in common, `|` what is in one.
+
+    The other side of `&` and `|` may be whatever `rows=` takes, a mask or numbers of rows too.
+    """
 
     def rows(self, num_rows: int) -> RowArray:
         """The rows among `num_rows`, as intervals: int64 `[n, 2]`, half open, sorted, coalesced."""
@@ -44,6 +49,8 @@ class RowSet:
     def __or__(self, other: object) -> RowSet:
         return ~_Common(~self, ~_row_set("|", other))
 
+    __rand__, __ror__ = __and__, __or__
+
     def _count(self, *_index: object) -> NoReturn:
         raise TypeError(
             "a Split or Intervals is no list: write .rows(num_rows), which gives an array of intervals, "
@@ -51,7 +58,8 @@ class RowSet:
         )
 
     __len__ = __getitem__ = _count
-    __array_ufunc__ = None
+    __array_ufunc__ = None  # so that numpy's masks leave & and | to this class
+    __pandas_priority__ = 5000  # and those of pandas: a frame has 4000
 
     def _compute(self, _other: object) -> NoReturn:
         raise TypeError(
@@ -63,12 +71,27 @@ class RowSet:
 
 
 def _row_set(op: str, other: object) -> RowSet:
-    if not isinstance(other, RowSet):
-        raise TypeError(
-            f"{op} joins a Split or Intervals with another, found {reprlib.repr(other)}: write "
-            f"{op} fr.Intervals([[start, stop], ...])"
-        )
-    return other
+    if isinstance(other, RowSet):
+        return other
+    if other is None:
+        raise TypeError(f"{op} joins a Split or Intervals with other rows, found None: leave it out")
+    _check_kind(other, None)
+    return _Named(other)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Named(RowSet):
+    """Rows as `rows=` takes them: a mask of all rows, numbers of rows, or intervals."""
+
+    given: Any
+
+    def rows(self, num_rows: int) -> RowArray:
+        """Those that are named, among `num_rows`."""
+        others = _core.remaining(_rows(self.given, num_rows), num_rows)
+        return of_buffer(_core.remaining(of_buffer(others), num_rows))
+
+    def __repr__(self) -> str:
+        return quoted(self.given)
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +150,8 @@ class Intervals(RowSet):
             kept = of_buffer(_core.remaining(of_buffer(_core.remaining(array, most)), most)).copy()
         except (TypeError, ValueError) as cause:
             raise ValueError(
-                f"fr.Intervals takes [[start, stop], ...], found {reprlib.repr(intervals)}: {cause}"
+                f"fr.Intervals takes [[start, stop], ...], found {reprlib.repr(intervals)}: "
+                f"{_way(intervals) or cause}"
             ) from None
         kept.flags.writeable = False
         self._array = kept
@@ -240,11 +264,29 @@ def _rows(rows: Rows, total: int) -> RowArray:
     return of_buffer(_core.marked(np.ascontiguousarray(array).view(np.uint8)))
 
 
-def _check_kind(rows: object, total: int) -> None:
-    """Refuses what numpy would make an array of, though it names no rows."""
+def _way(given: object) -> str | None:
+    """What to write instead of intervals made of a mask, of numbers of rows or of two bounds."""
+    try:
+        array = np.asarray(given)
+    except ValueError:  # lists of several lengths
+        return None
+    is_mask = array.dtype == np.bool_
+    if array.ndim != 1 or not (is_mask or np.issubdtype(array.dtype, np.integer)) or isinstance(given, range):
+        return None
+    if len(array) == 2 and not is_mask:
+        return f"write [{array.tolist()}] for one interval"
+    return (
+        f"rows by {'a mask' if is_mask else 'numbers'} need no Intervals: write rows=rows, or rows & "
+        "fr.Split(0.0, 0.9); ~(fr.Split(0, 1) & rows) is all other rows"
+    )
+
+
+def _check_kind(rows: object, total: int | None) -> None:
+    """Refuses what numpy would make an array of, though it names no rows; `total` is how many there are."""
     if hasattr(rows, "of_rows"):  # a condition, which `filter` has
         raise TypeError(
-            f"rows= takes row numbers, intervals or a mask, found {quoted(rows)}: write filter= for it"
+            f"rows= takes row numbers, intervals or a mask, found {quoted(rows)}: write filter= for it, "
+            "beside rows= for others"
         )
     if isinstance(rows, list | tuple) and any(isinstance(one, RowSet) for one in rows):
         raise TypeError(
@@ -256,16 +298,29 @@ def _check_kind(rows: object, total: int) -> None:
         way = "frame.index" if hasattr(rows, "index") else "frame['row']"
         way = "frame.collect()['row']" if hasattr(type(rows), "collect") else way
         raise TypeError(f"{found}: write rows={way}.to_numpy(), which names rows by their numbers")
+    if isinstance(rows, AbstractSet):
+        raise TypeError(f"{found}: write rows=sorted(rows)")
+    if isinstance(rows, Iterator):
+        raise TypeError(f"{found}: write rows=list(rows)")
     is_slice = isinstance(rows, str) and ":" in rows
     if (isinstance(rows, str) and not is_slice) or (callable(rows) and not isinstance(rows, type)):
         raise TypeError(f"{found}: write filter={_as_filter(rows)}, or rows=fr.Split(0.0, 0.9)")
-    if isinstance(rows, slice | set | frozenset | str | bytes | int | float | type):
-        start, stop, share = 0, total, 0.9
-        if isinstance(rows, float) and 0 < rows < 1:
-            share = rows
-        if isinstance(rows, slice) and all(isinstance(end, int | None) for end in (rows.start, rows.stop)):
+    if isinstance(rows, slice | str | bytes | float | int | np.integer | type):
+        share = rows if isinstance(rows, float) and 0 < rows < 1 else 0.9
+        raise TypeError(f"{found}: write rows={_as_interval(rows, total)}, or fr.Split(0.0, {share})")
+
+
+def _as_interval(rows: object, total: int | None) -> str:
+    """An interval: the one that a slice or a number of rows means, else all rows."""
+    most = "num_rows" if total is None else total
+    if isinstance(rows, int | np.integer) and not isinstance(rows, bool) and rows > 0:
+        return f"[[0, {int(rows) if total is None else min(int(rows), total)}]]"
+    if isinstance(rows, slice) and all(isinstance(end, int | None) for end in (rows.start, rows.stop)):
+        if total is not None:
             start, stop, _ = slice(rows.start, rows.stop).indices(total)
-        raise TypeError(f"{found}: write rows=[[{start}, {stop}]], or fr.Split(0.0, {share})")
+            return f"[[{start}, {stop}]]"
+        return f"[[{rows.start or 0}, {most if rows.stop is None else rows.stop}]]"
+    return f"[[0, {most}]]"
 
 
 def _as_filter(rows: object) -> str:
