@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.kafka.json_columns import JsonColumns, parsed
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.sources.schema import arrow
@@ -239,10 +239,13 @@ class _Alike(NamedTuple):
 class JSON(Value):
     """Each value is a JSON object, which is a row, or a list of objects.
 
-    Keys without a column are ignored, and columns without a key are null.
+    A value that its type can't have, such as 1.7 of an int64, is an error: decimals alone are rounded, to the
+    nearest float. So is a row that lacks a column. Keys without a column are ignored.
 
     Args:
         schema: the columns, as a `pyarrow.Schema`.
+        optional: the columns that a row may lack: they are null there. They are names or patterns, as
+            "meta.city" for a field in an object, or "*" for all.
 
     Examples:
         >>> import pyarrow as pa
@@ -250,23 +253,37 @@ class JSON(Value):
         JSON(schema of 1 columns)
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, *, optional: str | Sequence[str] = ()) -> None:
         if schema is None:
             raise TypeError("JSON needs a schema: write fr.kafka.JSON(pa.schema([('user', pa.int64())]))")
         self.schema: pa.Schema = _checked_schema(schema)
+        self._columns = JsonColumns(self.schema, optional)
 
     def decoded(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values."""
         rows, counts = [], []
         for value in values:
-            found = json.loads(value)
+            found = parsed(value)
             each = found if isinstance(found, list) else [] if found is None else [found]
             if any(not isinstance(row, dict) for row in each):
                 raise ValueError(f"a row must be a JSON object, found {quoted(found)}")
             rows += each
             counts.append(len(each))
-        table = arrow().Table.from_pylist(rows, schema=self.schema)
+        try:
+            table = self._columns.table(rows)
+        except _core.DataError:
+            self._find_bad(rows, np.repeat(np.arange(len(values)), counts))
+            raise
         return Decoded(table, np.array(counts, np.int64))
+
+    def _find_bad(self, rows: Sequence[dict[str, Any]], of: Counts) -> None:
+        """Raises what is wrong with the first bad row, and says which of several values has it."""
+        for row, number in zip(rows, of, strict=True):
+            try:
+                self._columns.table([row])
+            except _core.DataError as error:
+                where = "" if of[-1] == 0 else f"value {number}: "
+                raise _core.DataError(f"{where}{error}") from error.__cause__
 
     def _text(self) -> str:
         """What it is."""
