@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
+import math
 import pickle
 import re
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -145,7 +148,7 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a norm": (lambda: x.normalize(3), AttributeError, "write (batch[name] - mean) / std in dataset.map"),
     "buckets": (lambda: x.bucketize(3), AttributeError, "write torch.bucketize(batch[name], boundaries) in"),
     "no NaN": (lambda: x.nan_to_num(3), AttributeError, "write batch[name].nan_to_num() in dataset.map"),
-    "arithmetic in a filter": (lambda: x * 2 > 3, TypeError, "as pyarrow.compute.field(name) * 2 > 3"),
+    "arithmetic in a filter": (lambda: x * 2 > 3, TypeError, "as pyarrow.compute.field('x') * 2 > 3"),
     "a condition and pyarrow's": (
         lambda: (x > 3) & (pc.field("x") > 3),
         TypeError,
@@ -203,6 +206,46 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "write fr.Mixture({name: (dataset",
     ),
     "None": (lambda: x == None, TypeError, "ask is_null()"),  # noqa: E711
+    "polars' names": (lambda: ANY.col.price, AttributeError, "no attribute 'price': write fr.col('price')"),
+    "pyspark's names": (lambda: ANY.col["a", "b"], TypeError, "fr.col has no items: write fr.col('a', 'b')"),
+    "a member of a struct": (lambda: x["a"], TypeError, "so write fr.col('x.a')"),
+    "polars' member": (lambda: x.struct.field("a"), AttributeError, "write fr.col('struct.member')"),
+    "a slice": (lambda: x[:-1], TypeError, "write batch[name][:, :-1]"),
+    "numpy's function": (
+        lambda: np.log1p(x) > 1,
+        TypeError,
+        "log1p finds none: write dataset.map(function), or filter=pyarrow.compute.log1p(pyarrow",
+    ),
+    "torch's function": (
+        lambda: torch.log(x),
+        TypeError,
+        "filter=pyarrow.compute.ln(pyarrow.compute.field('x",
+    ),
+    "a function of several": (lambda: torch.stack([x, x]), TypeError, "as of batch['x']"),
+    "numpy's choice": (lambda: np.where(x, 1, 2), TypeError, "where finds none: write dataset.map(function)"),
+    "numpy's clip": (lambda: np.clip(x, 0, 1), TypeError, "write fr.col('x').clip(...)"),
+    "torch's clip": (lambda: torch.clamp(x, min=0), TypeError, "write .clip(low, high)"),
+    "torch's NaN": (
+        lambda: torch.isnan(x),
+        TypeError,
+        "filter=~pyarrow.compute.is_nan(pyarrow.compute.field('x",
+    ),
+    "Python's function": (lambda: round(x, 2), TypeError, "expressions have no arithmetic"),
+    "Python's logarithm": (lambda: math.log(x), TypeError, "expressions have no arithmetic"),
+    "a number of numpy": (lambda: np.float64(2) * x > 3, TypeError, "pyarrow.compute.field('x') * 2 > 3"),
+    "a tensor behind": (lambda: torch.tensor(2) - x, TypeError, "pyarrow.compute.field('x') - 2 > 3"),
+    "an array behind": (lambda: np.arange(3) == x, TypeError, ".isin([...]) asks for several values"),
+    "a power": (lambda: x**2 > 3, TypeError, "as pyarrow.compute.power(pyarrow.compute.field('x'), 2) > 3"),
+    "a power behind": (
+        lambda: 2**x > 3,
+        TypeError,
+        "as pyarrow.compute.power(pyarrow.compute.field('x'), 2)",
+    ),
+    "an amount": (lambda: abs(x) > 3, TypeError, "as pyarrow.compute.abs(pyarrow.compute.field('x')) > 3"),
+    "a rest": (lambda: x % 7 == 0, TypeError, "file_rows))['x'] and mask = values % 7 == 0"),
+    "a quotient": (lambda: np.floor_divide(x, 7), TypeError, "file_rows))['x'] and mask = values // 7 == 0"),
+    "arithmetic of a member": (lambda: fr.col("a.b") + 1, TypeError, "pyarrow.compute.field('a', 'b') + 2"),  # type: ignore[operator]
+    "a mask and a column": (lambda: np.ones(3, bool) & x, TypeError, "write filter=condition beside rows="),
 }
 
 
@@ -213,6 +256,45 @@ def test_an_expression_says_what_to_write(what: str) -> None:
         function()
     assert words in str(caught.value)
     assert type(caught.value) is kind
+
+
+def test_what_is_advised_instead_of_arithmetic_chooses_rows(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": range(-5, 45), "y": [0] * 50}), tmp_path / "rows.parquet")
+    opened = partial(fr.ParquetDataset, tmp_path, batch_size=1, columns=["x"])
+    numbers = np.arange(-5, 45)
+    for computed, expected in (
+        (lambda: x + 1, numbers + 2 > 3),
+        (lambda: x - 1, numbers - 2 > 3),
+        (lambda: x * 9, numbers * 2 > 3),
+        (lambda: x / 9, numbers / 2 > 3),
+        (lambda: -x, -numbers > 3),
+        (lambda: abs(x), np.abs(numbers) > 3),
+        (lambda: x**3, numbers**2 > 3),
+    ):
+        with pytest.raises(TypeError) as caught:
+            computed()
+        chosen = eval(str(caught.value).partition(", as ")[2], {"pyarrow": pa})  # noqa: S307  (our own words)
+        assert opened(filter=chosen).num_rows == expected.sum()
+    dataset = opened(rows=[[0, 9]])
+    for computed, expected in ((lambda: x % 10, numbers % 10 == 0), (lambda: x // 7, numbers // 7 == 0)):
+        with pytest.raises(TypeError) as caught:
+            computed()
+        values, mask = re.findall(r"values = (.*) and mask = (.*)", str(caught.value))[0]
+        made = eval(mask, {"values": eval(values, {"dataset": dataset})})  # noqa: S307  (our own words)
+        assert [int(batch["x"]) for batch in opened(rows=made)] == numbers[expected].tolist()
+
+
+def test_fr_col_is_a_function_for_all_that_ask() -> None:
+    assert pickle.loads(pickle.dumps(fr.col)) is copy.deepcopy(fr.col) is fr.col
+    assert inspect.signature(fr.col).parameters.keys() == {"names"}
+    assert "columns=" in str(fr.col.__doc__)
+    assert not hasattr(fr.col, "price")
+
+
+def test_numbers_of_numpy_are_compared_from_both_sides() -> None:
+    for number in (np.int64(3), np.float32(3)):
+        assert repr(number < x) == repr(x > 3).replace("3)", f"{number.item()!r})")
+        assert repr(number == x) == repr(x == number.item())
 
 
 def test_expressions_are_copied_pickled_and_asked_for_attributes_as_before() -> None:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from fastresume.columns.refusals import Refusals, checked_name, checked_names, listed
+from fastresume.columns.refusals import Refusals, checked_name, checked_names, listed, takes_names
 from fastresume.columns.rules import Rules, dtype_name
 from fastresume.filter.condition import (
     Comparison,
@@ -528,6 +528,7 @@ def _made(names: tuple[str, ...], rules: Rules, tensor_name: str | None) -> Colu
     return made
 
 
+@takes_names("fr.col")
 @takes_no_other("fr.col")
 def col(*names: str | Sequence[str]) -> Column:
     """Columns by names and patterns, for `columns=` (with rules) and for `filter=` (in a comparison).

@@ -255,6 +255,7 @@ _COMPUTED = {
     **{name: (name, "", "> 3") for name in _OF_NUMBERS.split()},
     **{name: (name, "", "== 3") for name in _OF_TIMES.split()},
     "log": ("ln", "", "> 3"),
+    "absolute": ("abs", "", "> 3"),
     "pow": ("power", ", 2", "> 3"),
     "weekday": ("day_of_week", "", "== 3"),
     **dict.fromkeys(("lower", "to_lowercase"), ("utf8_lower", "", "== 'a'")),
@@ -328,6 +329,9 @@ METHODS_OF_COLUMNS = {
     ),
     "dt": "dataset.map(function); a filter compares with a datetime",
     "list": ".pad(length) or .fixed(length)",
+    **dict.fromkeys(("struct", "field", "get_field", "getField", "getItem"), "fr.col('struct.member')"),
+    **dict.fromkeys(("clamp", "clamp_min", "maximum"), ".clip(low, high), or .clip(low)"),
+    **dict.fromkeys(("clamp_max", "minimum"), ".clip(high=high)"),
 }
 
 METHODS_OF_CONDITIONS = {
