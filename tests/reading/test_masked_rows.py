@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -157,6 +158,17 @@ def test_a_mask_is_of_a_function_alone(path: Path) -> None:
         ([0.5], TypeError, "integers"),
         ("all", TypeError, "integers"),
         ([[0], [1]], TypeError, "integers"),
+        (
+            [0, 1] * 4,
+            ValueError,
+            "a mask has the type bool, so write batch.mask(numpy.asarray(rows, bool)",
+        ),
+        ([1] * 8, ValueError, "all of them 0 or 1, for 8 rows"),
+        (torch.tensor([0, 1] * 4), ValueError, "so write batch.mask(rows.bool(), reason)"),
+        (np.array([0, 1] * 4, np.uint8), ValueError, "all of them 0 or 1, for 8 rows"),
+        ([1, 1, 2], ValueError, "has row 1 twice: write batch.mask(numpy.unique(rows), reason)"),
+        (torch.tensor([5, 2, 5]), ValueError, "has row 5 twice: write batch.mask(rows.unique(), reason)"),
+        (pd.Series([True] * 8, index=range(8, 16)), ValueError, "write batch.mask(rows.to_numpy(), reason)"),
     ],
 )
 def test_rows_that_are_none_are_refused(path: Path, rows: Any, kind: type[Exception], words: str) -> None:
@@ -167,6 +179,17 @@ def test_rows_that_are_none_are_refused(path: Path, rows: Any, kind: type[Except
     with pytest.raises(kind) as caught:
         next(iter(open_dataset(path).map(wrong)))
     assert words in str(caught.value)
+
+
+def test_a_mask_of_pandas_is_of_the_rows_that_its_index_names(path: Path) -> None:
+    mask = pd.Series([True, False, True, False, False, False, False, False], index=[7, 6, 5, 4, 3, 2, 1, 0])
+
+    def masked(batch: fr.Batch) -> fr.Batch:
+        batch.mask(mask, "a reason")
+        return batch
+
+    batch = next(iter(open_dataset(path).map(masked)))
+    assert (~batch.valid).nonzero().flatten().tolist() == [5, 7]
 
 
 def test_a_reason_is_a_text_and_no_rows_are_none(path: Path) -> None:

@@ -60,6 +60,51 @@ def test_rows_are_named_in_any_form(small_dataset: Dataset, rows: Any) -> None:
     assert rows_delivered(named) == list(range(0, 103, 3))
 
 
+REORDERED = np.random.default_rng(4).permutation(103)
+"""The row numbers of a frame that was sorted."""
+
+
+def of_index(index: Any, dtype: str = "bool") -> pd.Series:
+    return pd.Series(np.arange(len(index)) % 3 == 0, index=index, dtype=dtype)
+
+
+@each_of("dtype", ["bool", "boolean", "bool[pyarrow]"])
+@each_of("index", [REORDERED, range(102, -1, -1), REORDERED.astype("uint8"), range(103)])
+def test_a_mask_of_pandas_is_of_the_rows_that_its_index_names(
+    small_dataset: Dataset, index: Any, dtype: str
+) -> None:
+    mask = of_index(index, dtype)
+    expected = sorted(mask.index[mask.to_numpy(bool)])
+    assert rows_delivered(make(small_dataset, 1, rows=mask)) == expected
+    assert rows_delivered(make(small_dataset, 1, rows=mask & fr.Split(0, 1))) == expected
+
+
+@each_of(
+    "index",
+    [[*range(53), *range(50)], range(1, 104), np.arange(103) + 0.0, [f"user {row}" for row in range(103)]],
+)
+def test_a_mask_of_pandas_whose_index_names_no_rows_is_refused(small_dataset: Dataset, index: Any) -> None:
+    mask, as_array = of_index(index), "write rows=mask.to_numpy() if the mask has the order of the rows"
+    for call in (
+        lambda: make(small_dataset, 1, rows=mask),
+        lambda: make(small_dataset, 1, rows=fr.Split(0, 1) | mask),
+    ):
+        with pytest.raises(ValueError, match="index of a mask must number its rows, 0 to 102") as caught:
+            call()
+        assert as_array in str(caught.value)
+    assert make(small_dataset, 1, rows=mask.to_numpy()).num_rows == 35
+    with pytest.raises(ValueError, match=r"write numpy.flatnonzero\(mask.to_numpy\(\)\) if"):
+        make(small_dataset, 1).read_rows(mask)
+
+
+def test_what_reads_rows_by_numbers_says_how_a_mask_of_pandas_names_them(small_dataset: Dataset) -> None:
+    mask, dataset = of_index(REORDERED), make(small_dataset, 1)
+    with pytest.raises(TypeError, match=r"write numpy.flatnonzero\(mask.sort_index\(\)\)"):
+        dataset.read_rows(mask)
+    expected = sorted(mask.index[mask])
+    assert dataset.read_rows(np.flatnonzero(mask.sort_index())).rows().tolist() == expected
+
+
 def test_rows_to_skip_are_left_out(small_dataset: Dataset) -> None:
     bad = [[90, 103], [5, 7], [6, 20]]
     assert make(small_dataset, 5, rows=~fr.Intervals(bad)).selection.tolist() == [[0, 5], [20, 90]]

@@ -454,7 +454,7 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a frame as rows": (
         {"rows": pd.DataFrame({"a": [1], "b": [2]})},
         TypeError,
-        "write rows=frame.index.to_numpy(), which names rows by their numbers",
+        "write rows=frame.index.to_numpy(), if it counts the rows of all files",
     ),
     "a table as rows": (
         {"rows": pa.table({"row": [1]})},

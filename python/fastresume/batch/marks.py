@@ -12,6 +12,7 @@ from torch import Tensor
 import fastresume._core as _core
 from fastresume.messages import bounded
 from fastresume.options.checks import quoted
+from fastresume.options.masks import in_order, refuse_ones
 
 
 class Mark(NamedTuple):
@@ -77,7 +78,10 @@ def mark_of(rows: object, reason: object, num_rows: int) -> Mark:
     """
     if not isinstance(reason, str) or not reason:
         raise TypeError(f"batch.mask(rows, reason) takes the reason as a text, found {quoted(reason)}")
-    given = np.atleast_1d(rows.detach().cpu().numpy() if isinstance(rows, Tensor) else np.asarray(rows))
+    is_tensor, given = isinstance(rows, Tensor), rows
+    if isinstance(rows, Tensor):
+        given = rows.detach().cpu().numpy()
+    given = np.atleast_1d(np.asarray(in_order(given, "batch.mask(rows.to_numpy(), reason)")))
     if given.size == 0 and given.ndim == 1 and given.dtype != np.bool_:
         given = given.astype(np.int64)
     if given.ndim != 1 or given.dtype.kind not in "biu":
@@ -95,4 +99,12 @@ def mark_of(rows: object, reason: object, num_rows: int) -> Mark:
     outside = given[(given < 0) | (given >= num_rows)]
     if outside.size:
         raise IndexError(f"row {outside[0]} is not in [0, {num_rows}), the places of the batch's rows")
-    return Mark(np.unique(given).astype(np.int64), bounded(reason))
+    as_mask = "rows.bool()" if is_tensor else "numpy.asarray(rows, bool)"
+    refuse_ones("batch.mask(rows, reason)", given, num_rows, f"batch.mask({as_mask}, reason)")
+    places, counts = np.unique(given, return_counts=True)
+    if len(places) < len(given):
+        raise ValueError(
+            f"batch.mask(rows, reason) has row {places[counts > 1][0]} twice: write "
+            f"batch.mask({'rows' if is_tensor else 'numpy'}.unique({'' if is_tensor else 'rows'}), reason)"
+        )
+    return Mark(places.astype(np.int64), bounded(reason))

@@ -18,6 +18,7 @@ import fastresume._core as _core
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
 from fastresume.options.checks import at_least, is_table, quoted
+from fastresume.options.masks import in_order, refuse_ones
 from fastresume.options.unknown import takes_no_other
 
 PARTS = 2**53
@@ -251,7 +252,7 @@ def _rows(rows: Rows, total: int) -> RowArray:
             f"rows={rows} may mean two rows or an interval: write rows=[[{start}, {stop}]] for the interval, "
             f"or rows=[{start}, {stop}] for the two"
         )
-    array = np.asarray(rows)
+    array = np.asarray(in_order(rows, "rows=mask.to_numpy()"))
     if array.ndim == 1 and np.issubdtype(array.dtype, np.integer):
         return _numbered(array, total)
     if array.dtype != np.bool_:
@@ -295,9 +296,15 @@ def _check_kind(rows: object, total: int | None) -> None:
         )
     found = f"rows must be intervals, a boolean mask, row numbers or a Split, found {quoted(rows)}"
     if is_table(rows) and not isinstance(rows, type):
-        way = "frame.index" if hasattr(rows, "index") else "frame['row']"
-        way = "frame.collect()['row']" if hasattr(type(rows), "collect") else way
-        raise TypeError(f"{found}: write rows={way}.to_numpy(), which names rows by their numbers")
+        way = "frame['row'].to_numpy(), which names rows by their numbers"
+        if hasattr(type(rows), "collect"):
+            way = f"frame.collect(){way.removeprefix('frame')}"
+        elif hasattr(rows, "index"):
+            way = (
+                "frame.index.to_numpy(), if it counts the rows of all files: that of "
+                "pandas.concat(frames, ignore_index=True) does"
+            )
+        raise TypeError(f"{found}: write rows={way}")
     if isinstance(rows, AbstractSet):
         raise TypeError(f"{found}: write rows=sorted(rows)")
     if isinstance(rows, Iterator):
@@ -337,11 +344,7 @@ def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:
             raise ValueError(f"rows must be numbers from 0 to {total - 1}, found {number}")
     numbers = given.astype(np.int64)
     steps = np.diff(numbers)
-    if len(given) == total > 2 and given.max() <= 1:
-        raise ValueError(
-            f"rows= has {total} numbers, all of them 0 or 1, for {total} rows: a mask has the type bool, so "
-            "write rows=numpy.asarray(rows, bool)"
-        )
+    refuse_ones("rows=", given, total, "rows=numpy.asarray(rows, bool)")
     if (steps <= 0).any():
         raise ValueError(
             "rows= chooses rows, each once, in the order of the files: write rows=numpy.unique(rows); "

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.buffers import of_runs, of_words
+from fastresume.options.masks import in_order, is_series
 from fastresume.options.rows import RowSet
 
 RowNumbers = npt.NDArray[np.int64]
@@ -35,11 +36,15 @@ def checked_numbers(manifest: _core.Manifest, given: SomeRows) -> RowNumbers:
         TypeError: if they are not integers.
         IndexError: if a row number is not in the files.
     """
-    numbers = of_runs(given.rows(manifest.num_rows)) if isinstance(given, RowSet) else np.asarray(given)
+    if isinstance(given, RowSet):
+        numbers = of_runs(given.rows(manifest.num_rows))
+    else:
+        numbers = np.asarray(in_order(given, "numpy.flatnonzero(mask.to_numpy())"))
     if numbers.size == 0 and numbers.ndim == 1:
         return np.empty(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        way = ": write numpy.flatnonzero(mask)" if numbers.ndim == 1 and numbers.dtype.kind == "b" else ""
+        mask = "mask.sort_index()" if is_series(given) else "mask"
+        way = f": write numpy.flatnonzero({mask})" if numbers.ndim == 1 and numbers.dtype.kind == "b" else ""
         found = f"{numbers.dtype} {list(numbers.shape)}, {reprlib.repr(given)}"
         raise TypeError(f"row numbers must be a list or an array [n] of integers, found {found}{way}")
     total = manifest.num_rows
