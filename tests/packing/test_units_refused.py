@@ -100,7 +100,19 @@ def test_a_struct_costs_what_one_of_its_columns_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: fr.Packed(length=3), "write fr.Packed"),
+        (lambda: fr.Packed(length=3), r"found \(\): write fr.Packed\('tokens', length=3\)"),
+        (lambda: fr.Packed(["a", "b"], length=3), r"write fr.Packed\('a', 'b', length=3\)$"),  # type: ignore[arg-type]
+        (lambda: fr.Packed(fr.col("a"), "b", length=3), r"write fr.Packed\('a', 'b', length=3\)$"),  # type: ignore[arg-type]
+        (
+            lambda: fr.Packed(fr.col("a").fill_null(0).alias("c"), "b", length=3),  # type: ignore[arg-type]
+            r"write fr.Packed\('c', 'b', length=3\) for unit=, and columns=\[fr.col\('a'\).*\('c'\), 'b'\]$",
+        ),
+        (lambda: fr.Bins(["a"], cost=1), r"found \['a'\]: write fr.Bins\('a', cost=1\)$"),  # type: ignore[arg-type]
+        (lambda: fr.Packed("a", length=3, separator="</s>"), "as tokenizer.eos_token_id"),  # type: ignore[arg-type]
+        (
+            lambda: fr.Packed("a", "b", length=3, separator=(0, -100)),  # type: ignore[arg-type]
+            r"write separator=0, and batch\['b'\].masked_fill\(batch\['a'\] == 0, -100\) in dataset.map",
+        ),
         (lambda: fr.Packed("a", "a", length=3), "twice"),
         (lambda: fr.Packed("position", length=3), "can't be called 'position'"),
         (lambda: fr.Packed("a", length=0), "length must be at least 1"),
@@ -113,6 +125,25 @@ def test_a_struct_costs_what_one_of_its_columns_says(tmp_path: Path) -> None:
 def test_a_unit_that_is_none_is_refused_where_it_is_written(make: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         make()
+
+
+def test_what_is_advised_instead_of_a_list_or_an_expression_packs(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [[1, None], [3]], "b": [[1, 2], [3]]}), tmp_path / "rows.parquet")
+    with pytest.raises(TypeError) as caught:
+        fr.Packed(fr.col("a").fill_null(9).alias("c"), "b", length=5, separator=(0, -100))  # type: ignore[arg-type]
+    unit, columns = str(caught.value).partition(": write ")[2].split(" for unit=, and columns=")
+    dataset = fr.ParquetDataset(
+        tmp_path,
+        batch_size=1,
+        unit=eval(unit.replace("5)", "5, separator=0)"), {"fr": fr}),  # noqa: S307  (our own words)
+        columns=eval(columns, {"fr": fr}),  # noqa: S307  (our own words)
+    )
+    with pytest.raises(TypeError) as caught:
+        fr.Packed("c", "b", length=5, separator=(0, -100))  # type: ignore[arg-type]
+    made = str(caught.value).partition(", and ")[2].removesuffix(" in dataset.map(function)")
+    mapped = dataset.map(lambda batch: {**batch, "b": eval(made, {"batch": batch})})  # noqa: S307
+    assert mapped.peek()["c"].tolist() == [[1, 9, 0, 3, 0]]
+    assert mapped.peek()["b"].tolist() == [[1, 2, -100, 3, -100]]
 
 
 def test_rows_without_values_are_said_to_have_none_whatever_chose_them(tmp_path: Path) -> None:

@@ -162,6 +162,71 @@ def test_what_is_no_condition_says_what_to_write(rows: Opened) -> None:
             rows(filter=condition)
 
 
+TERMS: dict[str, tuple[tuple[Any, ...], str, int]] = {
+    "a null of SQL": (("t", "is", None), "filter=fr.col('t').is_null()", 1),
+    "a null of words": (("t", "IS NULL"), "filter=fr.col('t').is_null()", 1),
+    "a value of SQL": (("t", "is not", None), "filter=fr.col('t').is_valid()", 5),
+    "a value of words": (("t", "is_not_null"), "filter=fr.col('t').is_valid()", 5),
+    "an equal null": (("t", "==", None), "filter=fr.col('t').is_null()", 1),
+    "another than null": (("t", "<>", pd.NA), "filter=fr.col('t').is_valid()", 5),
+    "in a null": (("t", "in", None), "filter=fr.col('t').is_null()", 1),
+    "a range": (("x", "between", (2, 4)), "[('x', '>=', 2), ('x', '<=', 4)]", 3),
+    "a range in four": (("x", "BETWEEN", 2, 4), "[('x', '>=', 2), ('x', '<=', 4)]", 3),
+    "no range": (("x", "not between", [2, 4]), "[[('x', '<', 2)], [('x', '>', 4)]]", 3),
+    "capitals": (("t", "IN", ["a", "b"]), "('t', 'in', ['a', 'b'])", 2),
+    "pandas' isin": (("t", "isin", ["a", "b"]), "('t', 'in', ['a', 'b'])", 2),
+    "one word": (("t", "not_in", ["a", "b"]), "('t', 'not in', ['a', 'b'])", 3),
+    "one of one": (("t", "in", "a"), "('t', 'in', ['a'])", 1),
+    "a list with a null": (("t", "in", ["a", None]), "fr.col('t').isin(['a']) | fr.col('t').is_null()", 2),
+    "not in a list with a null": (("t", "not in", ["a", None]), "('t', 'not in', ['a'])", 4),
+    "SQL's other": (("x", "<>", 3), "('x', '!=', 3)", 5),
+    "a word": (("x", "gte", 3), "('x', '>=', 3)", 3),
+}
+
+
+@pytest.mark.parametrize("what", TERMS)
+def test_a_term_of_another_language_says_the_one_that_keeps_its_rows(tmp_path: Path, what: str) -> None:
+    term, way, kept = TERMS[what]
+    pq.write_table(pa.table({"x": range(6), "t": ["a", "b", None, "c", "d", "e"]}), tmp_path / "rows.parquet")
+    opened = partial(fr.ParquetDataset, tmp_path, batch_size=1, columns="x")
+    with pytest.raises((TypeError, ValueError)) as caught:
+        opened(filter=[term])
+    assert str(caught.value).partition(": write ")[2].removesuffix(", and join conditions by &") == way
+    chosen = eval(way.removeprefix("filter="), {"fr": fr})  # noqa: S307  (our own words)
+    assert opened(filter=[chosen] if isinstance(chosen, tuple) else chosen).num_rows == kept
+
+
+def test_terms_of_no_language_say_their_form(rows: Opened) -> None:
+    for term, words in (
+        (("x",), r"\(name, op, value\), found \('x',\)$"),
+        (("x", ">", 1, 2), r"\(name, op, value\), found \('x', '>', 1, 2\)$"),
+        (("t", "like", "a%"), r"match_like\(pyarrow\.compute\.field\('t'\), 'a%'\)"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            rows(filter=[term])
+    with pytest.raises(TypeError, match=r"write fr\.col\('x'\)\.isin\(\[1\]\) \| fr\.col\('x'\)\.is_null"):
+        fr.col("x").isin(pa.array([1, None]))
+
+
+def test_arguments_that_gather_or_sort_rows_say_how_files_are_written(rows: Opened, tmp_path: Path) -> None:
+    for name, way in (
+        ("group_by", r"frame\.groupby\(name, as_index=False\)\.agg\(list\)\.to_parquet\(path\)"),
+        ("session", r"frame\.groupby\(name"),
+        ("sort_by", r"frame\.sort_values\(name\)\.to_parquet\(path\)"),
+        ("stratify", r"rows=fr\.Split\(0\.0, 0\.9\)"),
+        ("group_by_length", r"unit=fr\.Bins\(name, cost=n\)"),
+        ("weight", r"fr\.Mixture\("),
+    ):
+        with pytest.raises(TypeError, match=f"has no argument {name}=: write .*{way}"):
+            rows(**{name: "x"})
+    for name in ("sort", "groupby"):
+        with pytest.raises(AttributeError, match=r"\.to_parquet\(path\)"):
+            getattr(rows(), name)
+    frame, path, name = pd.DataFrame({"user": [2, 1, 2], "x": [1, 2, 3]}), tmp_path / "lists.parquet", "user"
+    frame.groupby(name, as_index=False).agg(list).to_parquet(path)
+    assert fr.ParquetDataset(path, batch_size=2).peek()["x"].to_list() == [[2], [1, 3]]  # type: ignore[union-attr]
+
+
 def test_what_names_no_rows_says_what_to_write(rows: Opened) -> None:
     for given, way in (
         ("0:50", "rows=[[0, 20]], or fr.Split"),

@@ -410,7 +410,7 @@ class Column(Refusals):
         """The condition that the value is one of these."""
         if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
             raise TypeError(f"{self._shown}.isin takes a list of values, found {quoted(values)}")
-        return Membership(self._asked("isin"), tuple(literal(value) for value in values))
+        return Membership.of(self._asked("isin"), values)
 
     def is_null(self) -> Condition:
         """The condition that there is no value."""

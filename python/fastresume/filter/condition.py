@@ -220,6 +220,36 @@ class Membership(ColumnCondition):
     column: Named
     values: tuple[Literal, ...]
 
+    @classmethod
+    def of(cls, column: Named, values: Iterable[object]) -> Membership:
+        """The condition that the value is one of these.
+
+        Raises:
+            TypeError: if no column can be compared with one.
+        """
+        given, others = _with_and_without_nulls(values)
+        if len(others) < len(given):
+            raise TypeError(
+                f"a null equals nothing, found one among {quoted(given)}: write {column!r}.isin("
+                f"{quoted(others)}) | {column!r}.is_null()"
+            )
+        return cls(column, tuple(map(literal, given)))
+
+    @classmethod
+    def of_others(cls, column: Named, values: Iterable[object]) -> Not:
+        """The condition that there is a value, which is none of these.
+
+        Raises:
+            TypeError: if no column can be compared with one.
+        """
+        given, others = _with_and_without_nulls(values)
+        if len(others) < len(given):
+            raise TypeError(
+                f"'not in' leaves nulls out, found one among {quoted(given)}: write "
+                f"({column.name!r}, 'not in', {quoted(others)})"
+            )
+        return Not(cls(column, tuple(map(literal, given))))
+
     @property
     def sought(self) -> dict[str, set[Sought]]:
         """Its column and its values."""
@@ -400,7 +430,7 @@ def literal(value: object, op: str = "==") -> Literal:
         return value
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
-        hint = ": ask is_null()" if value is None or type(value).__name__ == "NAType" else ""
+        hint = ": ask is_null()" if is_no_value(value) else ""
         if hasattr(value, "__len__"):
             hint = ": .isin([...]) asks for several values"
         if isinstance(value, Mapping) and value:
@@ -416,6 +446,16 @@ def literal(value: object, op: str = "==") -> Literal:
             f"a column is compared with a number, bool, string, bytes or time, found {quoted(value)}{hint}"
         )
     return value
+
+
+def _with_and_without_nulls(values: Iterable[object]) -> tuple[list[object], list[object]]:
+    given = [of_arrow(value) for value in values]
+    return given, [value for value in given if not is_no_value(value)]
+
+
+def is_no_value(value: object) -> bool:
+    """Whether it is what Python, or pandas, has for a null."""
+    return value is None or type(value).__name__ == "NAType"
 
 
 def is_of_arrow(given: object) -> bool:

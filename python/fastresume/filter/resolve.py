@@ -20,6 +20,7 @@ from fastresume.filter.condition import (
     Membership,
     Named,
     Not,
+    is_no_value,
     is_of_arrow,
     literal,
 )
@@ -178,21 +179,64 @@ def _hint(given: object) -> str:
 
 
 def _term(given: Sequence[Any]) -> Condition:
-    if len(given) != 3:
-        raise ValueError(f"a term of a filter is (name, op, value), found {quoted(given)}")
+    op = given[1] if len(given) > 1 else None
+    way = _other_way(given) if isinstance(op, str) else None
+    if way is not None or len(given) != 3 or not isinstance(op, str):
+        instead = "" if way is None else f": write {way}"
+        raise ValueError(f"a term of a filter is (name, op, value), found {quoted(tuple(given))}{instead}")
     name, op, value = given
     column = Named(name)
     if op in ("in", "not in"):
         if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
-            raise TypeError(f"a term with {op!r} takes a list of values, found {quoted(value)}")
-        found = Membership(column, tuple(literal(one) for one in value))
-        return found if op == "in" else Not(found)
+            raise TypeError(
+                f"a term with {op!r} takes a list of values, found {quoted(value)}: write "
+                f"{quoted((name, op, [value]))}"
+            )
+        return Membership.of(column, value) if op == "in" else Membership.of_others(column, value)
     if op not in OPS:
         raise ValueError(
             f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {quoted(op)}; an expression of "
-            f"pyarrow has more: {MATCH}"
+            f"pyarrow has more: {MATCH.replace('(name)', f'({name!r})')}"
         )
     return Comparison(column, OPS[op], literal(value, OPS[op]))
+
+
+def _other_way(given: Sequence[Any]) -> str | None:
+    """What to write instead of a term whose operator is another language's; None of those that there are."""
+    name, spelled, *values = given
+    words = " ".join(spelled.lower().replace("_", " ").split())
+    value = values[0] if len(values) == 1 else None
+    is_null = not values or (len(values) == 1 and is_no_value(value))
+    if is_null and words in _OF_NULLS:
+        of_nulls = "is_valid" if words in ("!=", "<>") or "not" in words else "is_null"
+        return f"filter=fr.col({name!r}).{of_nulls}(), and join conditions by &"
+    bounds = value if isinstance(value, list | tuple) else values
+    if words in ("between", "not between") and len(bounds) == 2:
+        low, high = (quoted(bound) for bound in bounds)
+        if words == "between":
+            return f"[({name!r}, '>=', {low}), ({name!r}, '<=', {high})]"
+        return f"[[({name!r}, '<', {low})], [({name!r}, '>', {high})]]"
+    known = _SPELLED.get(words, words)
+    return quoted((name, known, *values)) if known != spelled and known in (*OPS, "in", "not in") else None
+
+
+_OF_NULLS = (
+    *("=", "==", "!=", "<>", "in", "not in", "is", "is not"),
+    *("null", "not null", "is null", "is not null", "isnull", "notnull", "isna", "notna"),
+)
+"""How others ask whether there is a value."""
+
+_SPELLED = {
+    **dict.fromkeys(("eq", "is"), "=="),
+    **dict.fromkeys(("ne", "<>", "is not"), "!="),
+    "lt": "<",
+    "gt": ">",
+    **dict.fromkeys(("le", "lte"), "<="),
+    **dict.fromkeys(("ge", "gte"), ">="),
+    **dict.fromkeys(("isin", "is in"), "in"),
+    **dict.fromkeys(("notin", "nin", "is not in"), "not in"),
+}
+"""How others spell the operators of terms."""
 
 
 def _name(wanted: Any) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fastresume.options.hints import SEQUENCES, SORTED
+
 _IN_ROOMS = {
     "checkpoint": "CheckpointError Entry Manifest Randomness Record Restored",
     "distributed": "check_same",
@@ -73,6 +75,8 @@ METHODS_OF_DATASETS = {
     ),
     "cache": "ParquetDataset(paths, cache=fr.Cache(manifest=file, data=directory))",
     "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
+    **dict.fromkeys(("sort", "sort_by", "sort_values", "order_by"), SORTED),
+    **dict.fromkeys(("group_by", "groupby"), SEQUENCES),
     "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
     "select_columns": "ParquetDataset(paths, columns=[...])",
     "remove_columns": "ParquetDataset(paths, columns=['*', '!name'])",

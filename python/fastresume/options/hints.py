@@ -37,7 +37,33 @@ OF_LOADERS = {
     "threads": "fr.Loader(dataset, threads=n)",
 }
 
+SEQUENCES = (
+    "lists into files once, as frame.groupby(name, as_index=False).agg(list).to_parquet(path): a row is a "
+    "sequence then"
+)
+"""What to write instead of what gathers the rows of one user or session."""
+
+SORTED = (
+    "the files in that order once, as frame.sort_values(name).to_parquet(path): rows come in their order "
+    "without shuffle=True"
+)
+"""What to write instead of what sorts rows."""
+
 ANYWHERE = {
+    **dict.fromkeys(
+        ("group_by", "groupby", "group", "by", "key", "session", "session_id", "sequence_id", "user"),
+        SEQUENCES,
+    ),
+    **dict.fromkeys(("sort_by", "order_by", "sort", "sort_values", "orderby", "sort_key"), SORTED),
+    **dict.fromkeys(
+        ("stratify", "stratify_by", "stratify_by_column", "balance", "class_weights"),
+        "rows=fr.Split(0.0, 0.9), which has nearly that share of each value; weights of a fr.Mixture, of one "
+        "dataset for each value by filter=, choose shares",
+    ),
+    **dict.fromkeys(
+        ("group_by_length", "bucket_by_length", "bucket_boundaries", "length_column_name"),
+        "unit=fr.Bins(name, cost=n): rows whose lengths together are at most n",
+    ),
     **dict.fromkeys(
         ("drop_last", "drop_remainder"), "tail='drop' (the default), 'short' or 'pad' of ParquetDataset"
     ),
@@ -108,8 +134,7 @@ OF_DATASETS = {
         "table.load_as_version(time) of a deltalake.DeltaTable, which is taken as paths",
     ),
     "revision": "the address, 'hf://datasets/owner/name@revision/path'; of a table, 'delta://path?version=12'",
-    "weights": "fr.Mixture({name: (dataset, weight), ...})",
-    "probabilities": "fr.Mixture({name: (dataset, weight), ...})",
+    **dict.fromkeys(("weight", "weights", "probabilities"), "fr.Mixture({name: (dataset, weight), ...})"),
     "order_paths": "[[path] for path in paths] as the first argument, which keeps the order of the list",
     "max_page_bytes": "nothing: a page may take 1 GiB when it is decompressed",
     "engine": "nothing: there is one",

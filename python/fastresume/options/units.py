@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from fastresume.options.checks import at_least, integer, one_of, quoted
 from fastresume.options.unknown import takes_no_other
@@ -79,14 +79,14 @@ class Packed(Unit):
         rest: Literal["drop", "pad"] = "drop",
     ) -> None:
         if not names or not all(isinstance(name, str) for name in names):
-            raise TypeError(f"write fr.Packed('tokens', length=2048), found the columns {quoted(names)}")
+            raise _unnamed("Packed", names, f"length={quoted(length)}")
         if len(set(names)) < len(names):
             raise ValueError(f"fr.Packed names a column twice: {quoted(names)}")
         if taken := {"document", "position"} & set(names):
             raise ValueError(f"a packed column can't be called {min(taken)!r}, as a tensor beside it is")
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "length", at_least(1, "length", length))
-        object.__setattr__(self, "separator", None if separator is None else integer("separator", separator))
+        object.__setattr__(self, "separator", _separator(names, separator))
         object.__setattr__(self, "rest", one_of("rest", rest, ("drop", "pad")))
 
     @property
@@ -147,7 +147,7 @@ class Bins(Unit):
         oversized: Literal["alone", "error"] = "alone",
     ) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"write fr.Bins('tokens', cost=8192), found the column {quoted(name)}")
+            raise _unnamed("Bins", (name,), f"cost={quoted(cost)}")
         object.__setattr__(self, "name", name)
         object.__setattr__(self, "cost", at_least(1, "cost", cost))
         object.__setattr__(self, "rows", None if rows is None else at_least(1, "rows", rows))
@@ -178,6 +178,44 @@ class Bins(Unit):
         parts += [] if self.rows is None else [f"rows={self.rows}"]
         parts += [] if self.oversized == "alone" else [f"oversized={self.oversized!r}"]
         return f"fr.Bins({', '.join(parts)})"
+
+
+def _unnamed(unit: str, given: tuple[object, ...], size: str) -> TypeError:
+    """The error for what names no columns, or does so in a list or in expressions; what to write."""
+    flat: list[Any] = [one for each in given for one in (each if isinstance(each, list | tuple) else [each])]
+    tensors = [getattr(one, "tensor_name", None) or getattr(one, "names", one) for one in flat]
+    names = [name for one in tensors for name in (one if isinstance(one, tuple) else [one])]
+    if not names or not all(isinstance(name, str) for name in names):
+        names = ["tokens"]
+    elif unit == "Bins":
+        names = names[:1]
+    have_rules = any("." in repr(one).removeprefix("fr.col(") for one in flat if hasattr(one, "rules"))
+    beside = f" for unit=, and columns=[{', '.join(map(repr, flat))}]" if have_rules else ""
+    found = quoted(given if unit == "Packed" else given[0])
+    return TypeError(
+        f"fr.{unit} takes names of columns, found {found}: write "
+        f"fr.{unit}({', '.join(map(repr, names))}, {size}){beside}"
+    )
+
+
+def _separator(names: tuple[str, ...], given: object) -> int | None:
+    """The value between lists, checked."""
+    if isinstance(given, list | tuple) and 1 < len(given) == len(names):
+        (first, *_), (value, *others) = names, given
+        filled = " and ".join(
+            f"batch[{name!r}].masked_fill(batch[{first!r}] == {quoted(value)}, {quoted(other)})"
+            for name, other in zip(names[1:], others, strict=True)
+        )
+        raise TypeError(
+            f"separator is one integer, for all columns, found {quoted(given)}: write "
+            f"separator={quoted(value)}, and {filled} in dataset.map(function)"
+        )
+    if isinstance(given, str):
+        raise TypeError(
+            f"separator must be an integer, found {quoted(given)}: write its number, as "
+            "tokenizer.eos_token_id"
+        )
+    return None if given is None else integer("separator", given)
 
 
 def check_unit(unit: object) -> None:
