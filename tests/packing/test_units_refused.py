@@ -16,7 +16,13 @@ from support.documents import opened, write
 def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     directory = write(tmp_path / "data", [[[1, 2], [3], [4]]])
     other = tmp_path / "other.parquet"
-    table = {"tokens": [[1, 2], [3]], "labels": [[1, 2], [3, 4]], "gap": [[1, None], [2]], "big": [5, 2]}
+    table = {
+        "tokens": [[1, 2], [3]],
+        "labels": [[1, 2], [3, 4]],
+        "gap": [[1, None], [2]],
+        "big": [5, 2],
+        "part": [0.5, 1.0],
+    }
     pq.write_table(pa.table(table), other)
     negative = tmp_path / "negative.parquet"
     pq.write_table(
@@ -40,6 +46,12 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
         ),
         (other, fr.Bins("text", cost=2), fr.DataError, "'text'"),
         (directory, fr.Bins("text", cost=2), fr.DataError, "a row costs the length of a list or an integer"),
+        (
+            other,
+            fr.Bins("part", cost=2),
+            fr.DataError,
+            r"write integers to the file, as frame\.astype\(\{'part': 'Int64'\}\): a cast comes later",
+        ),
         (
             other,
             fr.Bins("big", cost=3, oversized="error"),

@@ -340,6 +340,14 @@ def test_a_cache_and_an_audit_take_such_names(odd: Path, tmp_path: Path) -> None
 # ------------------------------------------------------------------------------ one file under two names
 
 
+def test_a_name_of_the_hub_is_told_its_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path, address in (("lab/texts", "'hf://datasets/lab/texts'"), ("a/b/c", ""), ("a/b.parquet", "")):
+        with pytest.raises(fr.SourceError, match="no such file") as refused:
+            fr.ParquetDataset(path, batch_size=1)
+        assert str(refused.value).partition("; on the hub it is ")[2] == address
+
+
 def test_a_file_under_two_names_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     first = write(tmp_path / "a.parquet")
     write(tmp_path / "b.parquet")

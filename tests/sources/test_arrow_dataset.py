@@ -335,6 +335,9 @@ def test_tables_that_are_added_behind_others_are_read_in_the_pass() -> None:
     grown.load_state_dict(first.state_dict())
     seen += numbers_in(grown)
     assert seen == list(range(150))
+    joined = fr.ArrowDataset(pa.concat_tables(days), **asked)
+    with pytest.raises(fr.StateError, match=r"A table that grew is \[old, new\], two tables$"):
+        joined.load_state_dict(first.state_dict())
 
 
 def test_arrow_stands_beside_parquet_in_a_mixture(tmp_path: Path) -> None:
@@ -380,6 +383,12 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
     for source in (7, {"x": [1]}, [1, 2], None, []):
         with pytest.raises((TypeError, ValueError), match="source"):
             fr.ArrowDataset(source, **ONE)
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+    square = pandas.DataFrame({"x": [np.ones((2, 2))] * 3})
+    with pytest.raises(TypeError, match=r"write frame\[name\]\.map\(lambda array: array\.tolist\(\)\)$"):
+        fr.ArrowDataset(square, **ONE)
+    square["x"] = square["x"].map(lambda array: array.tolist())
+    assert fr.ArrowDataset(square, **ONE).peek().num_rows == 3
     months = pa.array([pa.scalar((1, 2, 3), pa.month_day_nano_interval())])
     with pytest.raises(fr.DataError, match=r"drop_columns\(\['m'\]\)"):
         fr.ArrowDataset(pa.table({"x": [1], "m": months}), **ONE)

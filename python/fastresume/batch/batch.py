@@ -294,6 +294,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         Matrices become lists of fixed size. A `Jagged` becomes a large_list (of large_lists, ...),
         large_string or large_binary. A mask (`name + "_valid"`) becomes the nulls of `name`, not a column.
         Numbers are not copied; bools and masks are copied to bits, and tensors of other devices are copied.
+        Times and decimals are the integers that their tensors hold: `dataset.schema` has their units.
 
         Raises:
             ModuleNotFoundError: if pyarrow is not installed.

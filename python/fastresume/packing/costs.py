@@ -60,9 +60,9 @@ def numbers_of(manifest: _core.Manifest, name: str) -> _core.Layout | None:
     if field.kind == "list":
         return None
     if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
-        found = f"{field.dtype} of shape {list(field.shape)}"
+        way = f"; write integers to the file, as frame.astype({{{name!r}: 'Int64'}}): a cast comes later"
+        found = TEXTS if field.kind == "string" else f"{field.dtype} of shape {list(field.shape)}{way}"
         raise _core.DataError(
-            f"column '{name}': a row costs the length of a list or an integer, found "
-            f"{TEXTS if field.kind == 'string' else found}"
+            f"column '{name}': a row costs the length of a list or an integer, found {found}"
         )
     return layout

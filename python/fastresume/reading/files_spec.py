@@ -159,7 +159,7 @@ class FilesSpec(ReadSpec):
             hint += "" if self.table is None else f". {self.table.hint}"
             if self.door.part == "segment" and error.differs_in == "dataset":
                 hint += ". Files are the segments here: other names or rows of them, other columns, or what "
-                hint += "snapshot() returns of a source of rows"
+                hint += "snapshot() returns of a source of rows. A table that grew is [old, new], two tables"
             error.args = (f"{error}{hint}",)
             raise
 

@@ -114,6 +114,8 @@ def _table(given: Any) -> pa.Table:
                 f"source must have columns, and {kind} has none: write pyarrow.table({{'x': values}})"
             ) from None
         text = " ".join(map(str, error.args))
+        if "1-dimensional array" in text:  # of arrays of arrays
+            text += ": write frame[name].map(lambda array: array.tolist())"
         raise TypeError(f"Arrow has no columns of what this {kind} holds: {text}") from None
     if reader is not None:
         # It is read once, and kept: some streams can't be read again.

@@ -172,14 +172,18 @@ fn expand(entry: &Path, kind: FileKind, tables: &mut Tables, stop: &AtomicBool) 
     if entry.as_os_str().is_empty() {
         return Err(Error::Argument("a path is empty".into()));
     }
-    let entry = absolute(entry)?;
+    let (given, entry) = (entry, absolute(entry)?);
     let base = match std::fs::metadata(&entry) {
         Ok(status) if !status.is_dir() => return Ok(vec![entry]),
         Ok(_) => entry.clone(),
         // A link that leads nowhere is there, and says so when it is opened.
         Err(_) if is_there(&entry)? => return Ok(vec![entry]),
         Err(_) if is_pattern(&entry) => base_of(&entry)?,
-        Err(cause) => return Err(Error::Missing(format!("no such file: '{}': {cause}", shown(&entry)))),
+        Err(cause) => {
+            let hub =
+                hub_address(given).map_or(String::new(), |address| format!("; on the hub it is '{address}'"));
+            return Err(Error::Missing(format!("no such file: '{}': {cause}{hub}", shown(&entry))));
+        }
     };
     let found =
         if base == entry { below(&entry, kind, tables, stop)? } else { matches(&entry, kind, tables, stop)? };
@@ -191,6 +195,14 @@ fn expand(entry: &Path, kind: FileKind, tables: &mut Tables, stop: &AtomicBool) 
         }
     }
     Ok(found)
+}
+
+/// The address of what may be meant as a dataset of the Hugging Face hub: `owner/name`.
+fn hub_address(given: &Path) -> Option<String> {
+    let parts: Vec<_> = given.components().collect();
+    let is_name = parts.iter().all(|part| matches!(part, Component::Normal(_)));
+    (parts.len() == 2 && is_name && given.extension().is_none())
+        .then(|| format!("hf://datasets/{}", shown(given)))
 }
 
 /// The scheme of an address as `pathlib` writes it, `s3:/bucket`, with one slash.
