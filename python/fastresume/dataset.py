@@ -26,6 +26,7 @@ from fastresume.reading.deleted_rows import live_rows
 from fastresume.reading.files_dataset import FilesDataset
 from fastresume.reading.files_spec import OF_FILES, FilesSpec
 from fastresume.rows_dataset import Asked, Found, RowsDataset
+from fastresume.sources.saved_dataset import folder_of_rows
 from fastresume.tables.file_orders import FileOrders
 from fastresume.tables.named_table import open_files, open_table
 from fastresume.tables.snapshot import Snapshot
@@ -225,7 +226,16 @@ class ParquetDataset(RowsDataset):
         if storage_options and not any("://" in address for address in addresses):
             warn("storage_options= is for addresses, as 's3://bucket/data/': paths are local")
         stores = stores_of(reached_by, credentials, read_bytes, asked.cache)
-        opened = open_files(named_paths, stores, asked.kept_in, verify_checksums, table)
+        try:
+            opened = open_files(named_paths, stores, asked.kept_in, verify_checksums, table)
+        except (_core.SourceError, _core.DataError):
+            folder = folder_of_rows(path for generation in named_paths for path in generation)
+            if folder is None:
+                raise
+            raise _core.DataError(
+                f"paths names a folder of datasets.Dataset.save_to_disk, whose files are Arrow's: write "
+                f"fr.ArrowDataset({folder!r})"
+            ) from None
 
         def found(opened: _core.Manifest, table: Snapshot | None) -> Found:
             live = opened if table is None else live_rows(opened, table)

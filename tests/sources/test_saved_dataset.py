@@ -94,3 +94,21 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     (folder / "data-00000-of-00002.arrow").unlink()
     with pytest.raises(fr.SourceError, match=r"no such file: .*data-00000-of-00002\.arrow"):
         fr.ArrowDataset(folder, **ONE)
+
+
+def test_a_saved_folder_given_to_a_parquet_dataset_is_refused_by_the_dataset_that_reads_it(
+    tmp_path: Path,
+) -> None:
+    one, splits = saved(tmp_path / "hf", range(5)), saved_splits(tmp_path / "hfd")
+    for paths, folder in (
+        (one, one),
+        (f"{one}/", f"{one}/"),
+        ([splits], splits / "train"),
+        (splits / "test",) * 2,
+    ):
+        with pytest.raises(fr.DataError, match=rf"save_to_disk.*: write fr\.ArrowDataset\('{folder}'\)$"):
+            fr.ParquetDataset(paths, **ONE)  # type: ignore[arg-type]
+        assert fr.ArrowDataset(folder, **ONE).num_rows in (3, 5, 10)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(fr.SourceError, match="has no file at all"):
+        fr.ParquetDataset(tmp_path / "other", **ONE)

@@ -35,6 +35,15 @@ def test_rows_are_deleted_however_the_path_of_the_table_is_written(root: Path) -
         assert id_list(opened(f"delta://{path}")) == [0, 2, 3], path
 
 
+def test_the_log_of_a_table_is_refused_by_the_table(root: Path) -> None:
+    append(root, ids(0, 5))
+    log = root / "_delta_log"
+    for path in (log, next(log.glob("*.json")), f"{log}/*.json"):
+        with pytest.raises((fr.DataError, fr.SourceError), match="of the log of a Delta table") as caught:
+            fr.ParquetDataset(path, batch_size=1)
+        assert id_list(opened(eval(str(caught.value).partition(": write ")[2]))) == list(range(5))  # noqa: S307
+
+
 @pytest.mark.parametrize("written", ["file:", "file://", ""])
 def test_files_of_a_clone_lie_elsewhere(root: Path, written: str) -> None:
     append(root, ids(0, 3))

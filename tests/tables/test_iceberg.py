@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pyiceberg.catalog
+import pyiceberg.table
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
@@ -61,6 +62,19 @@ def test_a_snapshot_is_named_by_its_id(catalog: SqlCatalog) -> None:
         assert id_list(found) == list(range(3 * number + 3))
     with pytest.raises(fr.SourceError, match=r"'lake/ns\.t' has no snapshot 7"):
         opened(f"iceberg://{CATALOG}/ns.t?version=7")
+
+
+def test_the_metadata_of_a_table_is_refused_by_what_reads_it(catalog: SqlCatalog) -> None:
+    location = made(catalog, ids(0, 3), ids(3, 3)).metadata_location
+    path = Path(location.removeprefix("file://"))
+    for named in (location, path, [str(path)], path.parent):
+        with pytest.raises(
+            (fr.DataError, fr.SourceError), match="the metadata of an Iceberg table"
+        ) as caught:
+            fr.ParquetDataset(named, batch_size=1)  # type: ignore[arg-type]
+        way = str(caught.value).partition(": write ")[2].removesuffix(" instead of a path")
+        table = eval(way, {"pyiceberg": pyiceberg})  # noqa: S307  (our own words)
+        assert id_list(opened(table)) == list(range(6))
 
 
 PARTITIONS = {

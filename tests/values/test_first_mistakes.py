@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader, TensorDataset, default_collate
 
 import fastresume as fr
 
@@ -70,6 +70,7 @@ def test_what_is_no_table_says_how_to_make_one(tmp_path: Path) -> None:
         (Lazy(), r"frame\.collect\(\)"),
         ((one for one in [ROWS]), r"list\(tables\)"),
         ([[ROWS], [ROWS]], r"one flat list of tables"),
+        ([1, 2], r"pyarrow\.table\(\{'x': values\}\) of the list"),
         (pa.array([1, 2]), r"Int64Array has none: write pyarrow\.table"),
         (pd.Series([1, 2]), r"Series has none: write pyarrow\.table"),
         (pd.DataFrame({"x": [1j]}), "no columns of what this DataFrame holds: .*complex"),
@@ -83,6 +84,7 @@ def test_what_is_no_table_says_how_to_make_one(tmp_path: Path) -> None:
     ("kind", "of", "way"),
     [
         ("IterableDataset", object, "load it without streaming=True"),
+        ("Column", object, r"write dataset\.select_columns\('x'\)"),
         ("DatasetDict", dict, r"name one of its splits, as source\['train'\]"),
         ("IterableDatasetDict", dict, r"source\['train'\] and load it without streaming=True"),
     ],
@@ -91,6 +93,44 @@ def test_a_stream_or_splits_of_the_hub_say_how_to_load_them(kind: str, of: type,
     source = type(kind, (of,), {"__module__": "datasets.made"})()
     with pytest.raises(TypeError, match=rf"found a datasets\.{kind}: (name .*)?{way}$"):
         arrow(source)
+    with pytest.raises(TypeError, match=rf"found a datasets\.{kind}: write fr\.ArrowDataset\(dataset[.\[)]"):
+        fr.ParquetDataset(source, batch_size=2)
+
+
+VALUES: dict[str, tuple[Any, str]] = {
+    "numbers": (np.arange(4), "array"),
+    "a matrix": (np.arange(12.0).reshape(4, 3), "array"),
+    "a cube": (np.arange(24).reshape(4, 3, 2), "array"),
+    "a part of a matrix": (np.arange(12.0).reshape(4, 3)[:, 1:], "array"),
+    "named numbers": (np.zeros(4, [("a", "i4"), ("b", "f4")]), "array"),
+    "a series": (pd.Series([1, 2, 3, 4]), "array"),
+    "a tensor": (torch.arange(4), "tensor"),
+    "a tensor of two dimensions": (torch.ones(4, 3), "tensor"),
+    "weights": (torch.ones(4, 3, requires_grad=True), "tensor"),
+    "halves": (torch.ones(4, dtype=torch.bfloat16), "tensor"),
+    "torch's dataset": (TensorDataset(torch.ones(4, 3), torch.arange(4)), "dataset"),
+    "pandas' groups": (pd.DataFrame({"u": [1, 2, 3, 4, 4], "x": [1, 2, 3, 4, 5]}).groupby("u"), "groups"),
+    "polars' groups": (pl.DataFrame({"u": [1, 2, 3, 4, 4], "x": [1, 2, 3, 4, 5]}).group_by("u"), "groups"),
+}
+
+
+@pytest.mark.parametrize("what", VALUES)
+def test_values_in_memory_are_refused_by_the_table_that_has_them(what: str) -> None:
+    value, name = VALUES[what]
+    with pytest.raises(TypeError) as caught:
+        fr.ParquetDataset(value, batch_size=2)
+    way = str(caught.value).partition(": write fr.ArrowDataset(")[2].removesuffix(")")
+    assert arrow(eval(way, {"pyarrow": pa, "polars": pl, name: value})).num_rows == 4  # noqa: S307  (our words)
+    if not isinstance(value, pd.Series):  # which is a stream of Arrow itself
+        with pytest.raises(TypeError, match=f": write {re.escape(way)}$"):
+            arrow(value)
+
+
+def test_paths_may_be_in_an_array_or_a_series(rows: Opened, tmp_path: Path) -> None:
+    rows()
+    path = str(tmp_path / "rows.parquet")
+    for paths in (np.array([path]), np.array([path], object), pd.Series([path])):
+        assert fr.ParquetDataset(paths, batch_size=5, world=(0, 1)).num_rows == 20  # type: ignore[arg-type]
 
 
 def test_a_lazy_frame_is_refused_without_a_warning_of_polars() -> None:

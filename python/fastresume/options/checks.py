@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import os
 import pathlib
@@ -9,7 +10,7 @@ import re
 import reprlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
 import numpy as np
@@ -185,13 +186,21 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
     Raises:
         TypeError: if some entries are lists and others paths; if it is a table in memory.
     """
+    given: object = paths
+    kind = type(paths).__name__
+    if _package(paths) == "datasets":
+        way = "dataset['train']" if isinstance(given, Mapping) else "dataset"
+        way += f".select_columns({quoted(getattr(paths, 'column_name', 'x'))})" * kind.endswith("Column")
+        raise TypeError(f"paths must name files, found a datasets.{kind}: write fr.ArrowDataset({way})")
     if is_table(paths):  # to iterate over one gives the names of its columns, or their values
-        kept = "frame" if type(paths).__name__.endswith("Frame") else "table"
+        kept = "frame" if kind.endswith("Frame") else "table"
         kept += ".collect()" if hasattr(type(paths), "collect") else ""
         raise TypeError(
-            f"paths must name files, found a {type(paths).__name__}: write it to a Parquet file first, or "
+            f"paths must name files, found a {kind}: write it to a Parquet file first, or "
             f"fr.ArrowDataset({kept}) if it stays in memory"
         )
+    if (made := table_of(paths)) is not None:
+        raise TypeError(f"paths must name files, found {quoted(paths)}: write fr.ArrowDataset({made})")
     if isinstance(paths, (str, os.PathLike)):
         return [path_list(paths)]
     entries = _sequence("paths", paths)  # once: it may be a generator
@@ -206,10 +215,45 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
     return [path_list(cast("Sequence[Path]", entry)) for entry in entries if entry] or [[]]
 
 
+def _package(value: object) -> str:
+    """The package that the class of a value is of, or a class that it extends."""
+    packages = [of.__module__.partition(".")[0] for of in type(value).__mro__]
+    return "datasets" if "datasets" in packages else packages[0]
+
+
 def is_table(value: object) -> bool:
     """Whether it is a table in memory, a frame, or a dataset of the hub's package."""
     # Its class is asked: a lazy frame of polars warns if it is.
     return any(hasattr(type(value), name) for name in ("columns", "column_names"))
+
+
+def table_of(value: object) -> str | None:
+    """What makes a table of arrays, tensors or groups in memory, as code; None of others, and of texts."""
+    tensors = getattr(value, "tensors", None)
+    if isinstance(tensors, tuple) and tensors:  # a TensorDataset
+        some = list(enumerate(tensors[:4]))
+        each = [f"'x{number}': {_column_of(f'dataset.tensors[{number}]', one)}" for number, one in some]
+        return f"pyarrow.table({{{', '.join([*each, *['...'] * (len(tensors) > len(some))])}}})"
+    if hasattr(value, "agg") and hasattr(value, "__iter__") and not hasattr(value, "dtypes"):
+        is_polars = type(value).__module__.startswith("polars")
+        return "groups.agg(polars.all())" if is_polars else "groups.agg(list).reset_index()"
+    kind = str(getattr(getattr(value, "dtype", None), "kind", ""))
+    if not hasattr(value, "__array__") or kind in ("O", "U", "S", "T") or not getattr(value, "ndim", 0):
+        return None
+    if getattr(value.dtype, "names", None):  # type: ignore[attr-defined]
+        return "pyarrow.table({name: array[name] for name in array.dtype.names})"
+    return f"pyarrow.table({{'x': {_column_of('tensor' if hasattr(value, 'detach') else 'array', value)}}})"
+
+
+def _column_of(name: str, value: Any) -> str:
+    """What makes a column of an array or tensor, as code: lists of one length of what has more dimensions."""
+    if hasattr(value, "detach"):
+        name += ".detach()" * bool(value.requires_grad) + ".cpu()" * (value.device.type != "cpu")
+        name += ".float()" * (str(value.dtype) == "torch.bfloat16") + ".numpy()"
+    if value.ndim < 2:
+        return name
+    size = math.prod(value.shape[1:])
+    return f"pyarrow.FixedSizeListArray.from_arrays({name}.reshape(-1), {size})"
 
 
 def path_list(paths: Path | Sequence[Path]) -> list[str]:

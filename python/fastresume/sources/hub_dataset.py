@@ -46,7 +46,10 @@ class HubDataset:
             kind = type(dataset).__name__
             is_dict = isinstance(dataset, dict)
             ways = ["name one of its splits, as source['train']"] * is_dict
-            ways += ["load it without streaming=True"] * (kind.startswith("Iterable") or not is_dict)
+            if "Column" in kind:
+                ways += [f"write dataset.select_columns({quoted(getattr(dataset, 'column_name', 'x'))})"]
+            elif kind.startswith("Iterable") or not is_dict:
+                ways += ["load it without streaming=True"]
             raise TypeError(
                 f"source must be a datasets.Dataset, found a datasets.{kind}: {' and '.join(ways)}"
             )

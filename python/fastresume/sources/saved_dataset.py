@@ -26,6 +26,17 @@ def data_files(path: str) -> list[str]:
     return [path] if files is None else list(map(str, files))
 
 
+def folder_of_rows(paths: Iterable[str]) -> str | None:
+    """The first path that is a folder of `save_to_disk`: of several splits, that of the first one."""
+    for path in paths:
+        splits = _said(Path(path, "dataset_dict.json")).get("splits")
+        if isinstance(splits, list) and splits:
+            return str(Path(path, str(splits[0])))
+        if _files_of_rows(Path(path)) is not None:
+            return path
+    return None
+
+
 def check_met(paths: Iterable[os.PathLike[str]], named: Sequence[str]) -> None:
     """Refuses what a pattern or a directory meets by the way: files that `map` kept, and several splits.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import fastresume._core as _core
-from fastresume.options.checks import quoted
+from fastresume.options.checks import quoted, table_of
 from fastresume.sources.part import Part, groups
 from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
 
@@ -24,7 +24,6 @@ WAYS = (
     ("read", "its path, or pyarrow.ipc.open_file(file).read_all()"),
     ("decode", "pyarrow.ipc.open_file(content).read_all(), or open_stream"),
     ("to_pybytes", "pyarrow.ipc.open_file(content).read_all(), or open_stream"),
-    ("__array__", "pyarrow.table({'x': array})"),
     ("__iter__", "list(tables)"),
 )
 """What to write instead of what has no columns yet, by what it has."""
@@ -150,7 +149,9 @@ def _hint(given: Any) -> str:
         return ": write pyarrow.table(columns), or pyarrow.Table.from_pylist([row, ...])"
     if isinstance(given, list | tuple):
         return ": write one flat list of tables, as [*tables, *others]"
-    way = next((way for name, way in WAYS if hasattr(given, name)), None)
+    if isinstance(given, int | float | bool):
+        return ": write pyarrow.table({'x': values}) of the list"
+    way = table_of(given) or next((way for name, way in WAYS if hasattr(given, name)), None)
     return "" if way is None else f": write {way}"
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import fastresume._core as _core
 from fastresume.messages import warn
 from fastresume.options.checks import at_least, quoted
 from fastresume.tables.delta import open_delta
+from fastresume.tables.delta_log import LOG
 from fastresume.tables.iceberg import of_scan, open_iceberg
 from fastresume.tables.snapshot import Snapshot
 
@@ -24,6 +26,9 @@ file may state 2 GiB. Writers end a page after a megabyte, or after a thousand c
 
 BRACES = re.compile(r"\{[^{}]*(?:,|\.\.)[^{}]*\}")
 """Several files in one text, as shells and WebDataset write them: part-{0,1} or part-{000..127}."""
+
+_METADATA = ".metadata.json"
+"""How the names end of what Iceberg says of a table."""
 
 TABLES = {
     "deltalake": ("deltalake.DeltaTable", "table_uri"),
@@ -106,8 +111,15 @@ def open_files(
     """
     try:
         manifest = _core.Manifest.open(paths, stores, cache, verifies_checksums, MOST_PAGE_BYTES, table)
+    except _core.DataError:
+        log = None if table is not None else _log_of(path for generation in paths for path in generation)
+        if log is None:
+            raise
+        raise _core.DataError(log) from None
     except _core.SourceError as error:
         if table is None:
+            if (log := _log_of(path for generation in paths for path in generation)) is not None:
+                raise _core.SourceError(log) from None
             way = _listed(path for generation in paths for path in generation) if error.is_missing else None
             if way is None:
                 raise
@@ -128,6 +140,31 @@ def open_files(
     if (names := manifest.second_names()) is not None:  # some link files in order to read them twice
         _log.warning(names)
     return manifest
+
+
+def _log_of(paths: Iterable[str]) -> str | None:
+    """What to write instead of the log of a table, which has no rows; None if no path is one."""
+    for name in paths:
+        path = Path(name)
+        absolute = path.absolute()
+        log = next((one for one in (absolute, *absolute.parents) if one.name == LOG), None)
+        if log is not None:
+            way = f"write {quoted(DELTA + str(log.parent))}"
+            return f"'{name}' is of the log of a Delta table, which has no rows: {way}"
+        newest = name if name.endswith(_METADATA) else _newest(path)
+        if newest is not None:
+            way = f"write pyiceberg.table.StaticTable.from_metadata({newest!r}) instead of a path"
+            return f"'{name}' is the metadata of an Iceberg table, which has no rows: {way}"
+    return None
+
+
+def _newest(folder: Path) -> str | None:
+    """The file of an Iceberg table's metadata that is the newest of a folder; None if it has none."""
+    try:
+        found = [(one.stat().st_mtime_ns, str(one)) for one in folder.glob(f"*{_METADATA}")]
+    except (OSError, ValueError):
+        return None
+    return max(found)[1] if found else None
 
 
 def _listed(paths: Iterable[str]) -> str | None:
