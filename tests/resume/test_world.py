@@ -17,6 +17,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 import fastresume as fr
 from fastresume import _core
 from fastresume.agreement import attendance
+from fastresume.training import Evaluator
 from support.each_of import each_of
 from support.strategies import Dataset
 
@@ -76,11 +77,11 @@ def test_the_environment_of_torchrun_is_read(
 @pytest.mark.parametrize(
     ("rank", "world_size", "named"),
     [
-        ("4", "4", ["rank 4", "[0, 4)"]),
-        ("7", "4", ["rank 7", "[0, 4)"]),
-        ("-1", "4", ["rank -1", "[0, 4)"]),
-        ("0", "0", ["world_size", "0"]),
-        ("0", "-2", ["world_size", "-2"]),
+        ("4", "4", ["RANK", "from 0 to 3", "'4'"]),
+        ("7", "4", ["RANK", "from 0 to 3", "'7'"]),
+        ("-1", "4", ["RANK", "from 0 to 3", "'-1'"]),
+        ("0", "0", ["WORLD_SIZE", "at least 1", "'0'"]),
+        ("0", "-2", ["WORLD_SIZE", "at least 1", "'-2'"]),
         ("one", "4", ["RANK", "'one'"]),
         ("", "4", ["RANK", "''"]),
         ("1.0", "4", ["RANK", "'1.0'"]),
@@ -253,6 +254,9 @@ def test_what_is_no_world_is_refused(init_process_group: Launch) -> None:
     for nothing in (None, "1/4", (1, 4, 2), {"rank": 1}):
         with pytest.raises(TypeError, match=f"found {type(nothing).__name__}"):
             fr.World.of(nothing)  # type: ignore[arg-type]
+    for group, way in ((mesh, r"mesh\[name\]"), (mesh["data"], "mesh")):
+        with pytest.raises(TypeError, match=rf"found DeviceMesh.*: write group={way}\.get_group\(\)$"):
+            Evaluator(None, lambda *_: {}, group=group)  # type: ignore[arg-type]
 
 
 def test_a_process_group_that_says_otherwise_at_iter_is_an_error_that_names_both(
@@ -291,9 +295,16 @@ def test_a_world_is_a_value() -> None:
 @each_of(
     ("rank", "world_size", "error", "message"),
     [
-        (4, 4, ValueError, r"rank 4 is not in \[0, 4\)"),
-        (-1, 4, ValueError, r"rank -1 is not in \[0, 4\)"),
-        (0, 0, ValueError, "world_size must be at least 1, found 0"),
+        (
+            4,
+            4,
+            ValueError,
+            r"rank 4 is not in \[0, 4\), .*: ranks count from 0, so the last one is \(3, 4\)$",
+        ),
+        (4, 2, ValueError, r"rank 4 is not in \[0, 2\), .*: it is \(rank, world_size\), .* \(2, 4\)\?$"),
+        (2, 0, ValueError, r"world_size must be at least 1, found 0: it is .*, did you mean \(0, 2\)\?$"),
+        (-1, 4, ValueError, r"rank -1 is not in \[0, 4\), the range that world_size gives$"),
+        (0, 0, ValueError, "world_size must be at least 1, found 0$"),
         (0, -1, ValueError, "world_size must be at least 1, found -1"),
         (0.5, 2, TypeError, "rank.*0.5"),
         (0, 2.0, TypeError, "world_size.*2.0"),

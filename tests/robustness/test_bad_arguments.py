@@ -295,9 +295,9 @@ def test_a_rank_outside_of_its_world_is_refused(path: Path, rank: int, world_siz
 @pytest.mark.parametrize(
     ("rank", "world_size", "words"),
     [
-        ("2", "2", ["2"]),
-        ("-1", "2", ["-1", "2"]),
-        ("0", "0", ["0"]),
+        ("2", "2", ["RANK", "from 0 to 1", "'2'"]),
+        ("-1", "2", ["RANK", "from 0 to 1", "'-1'"]),
+        ("0", "0", ["WORLD_SIZE", "'0'"]),
         ("one", "2", ["RANK", "'one'"]),
         ("0", "two", ["WORLD_SIZE", "'two'"]),
         ("0", "", ["WORLD_SIZE", "''"]),
@@ -369,4 +369,5 @@ def test_every_argument_of_a_dataset_has_words_where_a_loader_is_given_it() -> N
     of_dataset, of_loader = (set(inspect.signature(of).parameters) for of in (fr.ParquetDataset, fr.Loader))
     assert of_dataset - of_loader - {"paths"} <= set(OF_LOADER)
     assert OF_LOADER["on_iter"] == "ParquetDataset(paths, on_iter='restart')"
+    assert OF_LOADER["num_shards"] == "ParquetDataset(paths, world=(rank, world_size))"
     assert (OF_LOADER["workers"], OF_LOADER["num_threads"]) == ("num_workers=", "threads=")

@@ -302,6 +302,11 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
             ),
             (lambda: Evaluator(dataset, score, seconds=MINUTE), TypeError, "write seconds=60$"),
             (lambda: Evaluator(dataset, score, group="gloo"), TypeError, "found 'gloo'"),  # type: ignore[arg-type]
+            (
+                lambda: given(mesh="dp"),
+                TypeError,
+                r"no argument mesh=: write group=mesh\[name\]\.get_group\(\)$",
+            ),
             (nested, fr.FastresumeError, "within the block of another one"),
             (alone, TypeError, r"write with accumulation\(batch\) as window:"),
             (

@@ -78,7 +78,7 @@ def test_no_rank_waits_for_one_that_met_an_error_of_any_kind(small_dataset: Data
     assert of_rank_1 == [
         "FastresumeError: rank 0 met OddError: 1 and 2",
         "FastresumeError: rank 0 met BaseException: a panic",
-        "world_size must be at least 1, found 0",
+        "world_size must be at least 1, found 0: it is (rank, world_size), did you mean (0, 5)?",
     ]
 
 

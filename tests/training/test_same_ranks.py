@@ -57,6 +57,9 @@ def test_ranks_that_list_other_files_are_told_before_the_first_batch(
         error = found[0][0]
         assert "ranks 0, 2: files 3, rows 103, dataset " in error
         assert "rank 1: files 1, rows 53, dataset " in error
+        assert (
+            "Give every rank all rows, and not files[rank::world_size] or a shard: the ranks divide" in error
+        )
         assert same_reads.CHECK_RANKS in error
         assert "\n" not in error
         assert [step for _, step in found] == [0, 0, 0]
@@ -81,7 +84,9 @@ def test_what_differs_is_named_and_nothing_else(
     assert said in found[0][0].split("rank 1: ")[1]
     differences, _, way = found[0][0].partition(". ")
     assert "dataset " not in differences
-    assert way.startswith("List the files once" if "rows" in options else "Give all ranks the same;")
+    assert way.startswith(
+        "Give every rank the same rows=" if "rows" in options else "Give all ranks the same;"
+    )
 
 
 def test_ranks_that_read_the_same_are_asked_once(small_dataset: Dataset, tmp_path: Path) -> None:

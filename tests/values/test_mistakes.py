@@ -478,6 +478,9 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "pandas' columns": ({"usecols": ["label"]}, TypeError, "write columns=[...]"),
     "polars' rows": ({"n_rows": 3}, TypeError, "write rows=[[0, n]]"),
     "torch's ranks": ({"num_replicas": 2}, TypeError, "write world=(rank, world_size)"),
+    "torch's mesh": ({"mesh": None}, TypeError, "write world=mesh[name], the dimension"),
+    "a pair that is swapped": ({"world": (2, 0)}, ValueError, "(rank, world_size), did you mean (0, 2)?"),
+    "ranks from 1": ({"world": (2, 2)}, ValueError, "count from 0, so the last one is (1, 2)"),
     "another case of an argument": ({"BATCH_SIZE": 3}, TypeError, "did you mean batch_size=?"),
     "a share as rows": ({"rows": 0.8}, TypeError, "write rows=[[0, 2]], or fr.Split(0.0, 0.8)"),
     "what is not needed": (

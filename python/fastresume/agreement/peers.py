@@ -18,8 +18,7 @@ import torch.distributed
 import fastresume._core as _core
 from fastresume.agreement.attendance import Attendance, described, lost
 from fastresume.messages import bounded
-from fastresume.options.checks import quoted
-from fastresume.options.world import has_process_group
+from fastresume.options.world import check_group, has_process_group
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -81,11 +80,7 @@ class Peers:
         self._lost: str | None = None
         self._attendance: Attendance | None = None
         self.rank, self.world_size = 0, 1
-        if group is not None and not callable(getattr(group, "size", None)):
-            raise TypeError(
-                f"group must be a process group, found {quoted(group)}: write "
-                "torch.distributed.new_group(ranks), or leave it out for all ranks"
-            )
+        check_group(group, "write torch.distributed.new_group(ranks), or leave it out for all ranks")
         self._is_before_group = not has_process_group()
         if not self._is_before_group:
             members = sorted(distributed.get_process_group_ranks(group))

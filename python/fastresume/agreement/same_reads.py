@@ -26,7 +26,7 @@ CHECK_RANKS = "FASTRESUME_CHECK_RANKS"
 """The environment variable that turns the comparison of ranks off, if it is 0."""
 
 _OFF = (
-    "a dataset that a rank reads alone takes world=(0, 1); "
+    "a dataset that a rank reads alone takes world=(0, 1), and has a state of its own; "
     f"{CHECK_RANKS}=0 in the environment turns this comparison off"
 )
 """The end of its errors."""
@@ -187,8 +187,13 @@ class _Asked:
             f"{named(ranks)}: " + ", ".join(f"{key} {reads[key]}" for key in differ)
             for ranks, reads in found[:MOST_NAMED]
         ]
-        if {"files", "rows", "dataset", "sources"} & set(differ):
-            way = "List the files once, and give each rank this list"
+        if {"files", "dataset", "sources"} & set(differ):
+            way = (
+                "Give every rank all rows, and not files[rank::world_size] or a shard: the ranks divide the "
+                "rows themselves. List the files once, if some come meanwhile"
+            )
+        elif {"rows", "selection"} & set(differ):
+            way = "Give every rank the same rows= and filter=: the ranks divide the rows themselves"
         elif differ == [PLACE]:
             way = "Load the same state on every rank, before any rank draws a batch; loader.peek() draws none"
         else:

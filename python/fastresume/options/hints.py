@@ -49,6 +49,9 @@ SORTED = (
 )
 """What to write instead of what sorts rows."""
 
+MESHES = ("mesh", "device_mesh", "dp_mesh")
+"""What others call the argument that takes a device mesh."""
+
 ANYWHERE = {
     **dict.fromkeys(
         ("group_by", "groupby", "group", "by", "key", "session", "session_id", "sequence_id", "user"),
@@ -98,11 +101,14 @@ ANYWHERE = {
     **dict.fromkeys(
         (
             *("cur_shard", "shard_count", "global_rank", "global_size", "num_shards", "shard"),
-            *("num_replicas", "world_rank"),
+            *("num_replicas", "world_rank", "shard_id", "shard_index", "process_index", "process_count"),
+            *("num_processes", "dp_rank", "dp_size", "dp_world_size", "dp_degree"),
+            *("data_parallel_rank", "data_parallel_size"),
         ),
         "world=(rank, world_size)",
     ),
-    "process_group": "world=process_group",
+    **dict.fromkeys(("process_group", "pg", "dp_group", "data_parallel_group"), "world=process_group"),
+    **dict.fromkeys(MESHES, "world=mesh[name], the dimension over which the rows are divided"),
     "microbatch_size": "batch_size=",
 }
 
@@ -245,6 +251,11 @@ OF_BATCH_AT = {
 
 OF_LOADER = {
     **ANYWHERE,
+    **{
+        name: f"ParquetDataset(paths, {hint})"
+        for name, hint in ANYWHERE.items()
+        if hint.startswith(("world=", "rows=", "unit="))
+    },
     "batch_size": "ParquetDataset(paths, batch_size=n)",
     "shuffle": "ParquetDataset(paths, shuffle=True)",
     "seed": "ParquetDataset(paths, seed=n)",
@@ -283,7 +294,13 @@ OF_LOADER = {
     "prefetch_factor": "prefetch_bytes=, of all workers together",
 }
 
+OF_GROUPS = {
+    **dict.fromkeys(("process_group", "pg", "ranks", "world"), "group=torch.distributed.new_group(ranks)"),
+    **dict.fromkeys(MESHES, "group=mesh[name].get_group()"),
+}
+
 OF_CHECKPOINTERS = {
+    **OF_GROUPS,
     **dict.fromkeys(
         ("max_to_keep", "save_total_limit", "keep_last_n", "total_limit", "save_top_k"), "keep=n"
     ),
@@ -340,6 +357,9 @@ OF_CALLS = {
     "fr.Bins": OF_UNITS,
     "fr.World": OF_WORLDS,
     "fr.Cache": OF_CACHES,
+    **dict.fromkeys(
+        ("fr.training.Evaluator", "fr.training.Preemption", "fr.distributed.check_same"), OF_GROUPS
+    ),
     "fr.training.accumulate": {
         **dict.fromkeys(
             (

@@ -36,15 +36,20 @@ def has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def check_group(group: object) -> None:
+def check_group(group: object, hint: str = "world=(rank, world_size) says which rows a rank reads") -> None:
     """Refuses what is no process group, also where there is none.
+
+    Args:
+        group: what was given.
+        hint: what to write; of a device mesh it is known.
 
     Raises:
         TypeError: saying what to write.
     """
     if group is None or isinstance(group, getattr(torch.distributed, "ProcessGroup", ())):
         return
-    hint = "world=(rank, world_size) says which rows a rank reads"
+    if _is_mesh(group):
+        hint = f"write group=mesh{'' if group.ndim == 1 else '[name]'}.get_group()"
     raise TypeError(f"group must be a torch.distributed.ProcessGroup or None, found {quoted(group)}: {hint}")
 
 
@@ -71,12 +76,18 @@ class World:
 
     def __post_init__(self) -> None:
         # As plain integers, whatever kind was passed: they go into file names and JSON.
-        object.__setattr__(self, "world_size", at_least(1, "world_size", self.world_size))
-        object.__setattr__(self, "rank", integer("rank", self.rank))
-        if not 0 <= self.rank < self.world_size:
-            raise ValueError(
-                f"rank {self.rank} is not in [0, {self.world_size}), the range that world_size gives"
-            )
+        rank, size = integer("rank", self.rank), integer("world_size", self.world_size)
+        object.__setattr__(self, "world_size", size)
+        object.__setattr__(self, "rank", rank)
+        if 0 <= rank < size:
+            at_least(1, "world_size", size)
+            return
+        hint = f": it is (rank, world_size), did you mean ({size}, {rank})?" if 0 <= size < rank else ""
+        if 0 < rank == size:
+            hint = f": ranks count from 0, so the last one is ({rank - 1}, {size})"
+        if size < 1:
+            raise ValueError(f"world_size must be at least 1, found {size}{hint}")
+        raise ValueError(f"rank {rank} is not in [0, {size}), the range that world_size gives{hint}")
 
     @classmethod
     def detect(cls) -> World:
@@ -96,7 +107,8 @@ class World:
         current = cls.of_default_group()
         if current is not None:
             return current
-        rank, world_size = from_environment("RANK"), from_environment("WORLD_SIZE")
+        world_size = from_environment("WORLD_SIZE", least=1)
+        rank = from_environment("RANK", least=0, most=None if world_size is None else world_size - 1)
         if world_size is None and rank is not None:
             raise ValueError(f"RANK is set ({rank}), but WORLD_SIZE is not")
         if rank is None and world_size not in (None, 1):
@@ -131,7 +143,7 @@ class World:
         outside: object = torch.distributed.GroupMember.NON_GROUP_MEMBER
         if group is outside:
             raise ValueError("this process is not a member of the process group")
-        if hasattr(group, "get_local_rank") and hasattr(group, "ndim"):
+        if _is_mesh(group):
             if group.ndim != 1:
                 raise ValueError(_several_dimensions(group))
             return cls(group.get_local_rank(), group.size())
@@ -142,6 +154,10 @@ class World:
             f"world must be a World, a pair, a process group or a device mesh, found {kind}: write "
             "world=(rank, world_size)"
         )
+
+
+def _is_mesh(group: Any) -> bool:
+    return hasattr(group, "get_local_rank") and hasattr(group, "ndim")
 
 
 def _several_dimensions(mesh: Any) -> str:
