@@ -500,6 +500,82 @@ def test_a_dataset_says_what_to_write(path: Path, what: str) -> None:
     assert words in str(caught.value)
 
 
+MADE = re.compile(r"make ((?:torch|fr)\..*) in dataset\.map\(function\)")
+
+
+@each_of(
+    ("columns", "expected"),
+    [
+        (fr.col("n").cast(torch.float32), [1.5, 2.0]),
+        (fr.col("n").clip(0, 1), [1.5, 2.0]),
+        (fr.col("n").decimal("float64"), [1.5, 2.0]),
+        (fr.stack("x", "n"), [1.5, 2.0]),
+        (fr.col("whole").cast(torch.int64), [1, 2]),
+        (fr.col("code").cast(torch.int64), [3, 4]),
+        (fr.col("lists").cast(torch.int64), [[1, 2], [3]]),
+    ],
+)
+def test_numbers_in_texts_are_made_as_is_advised(tmp_path: Path, columns: Any, expected: list[Any]) -> None:
+    table = {
+        "n": ["1.5", "2"],
+        "x": [0.5, 0.5],
+        "whole": pa.array(["1", "2"], pa.large_string()),
+        "code": pa.array(["3", "4"]).dictionary_encode(),
+        "lists": [["1", "2"], ["3"]],
+    }
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    with pytest.raises(fr.DataError) as caught:
+        fr.ParquetDataset(tmp_path, batch_size=2, columns=columns)
+    (made,) = MADE.findall(str(caught.value))
+    batch = fr.ParquetDataset(tmp_path, batch_size=2).peek()
+    found = eval(made, {"torch": torch, "fr": fr, "batch": batch})  # noqa: S307  (our own words)
+    assert (found.to_list() if isinstance(found, fr.Jagged) else found.tolist()) == expected
+
+
+def test_numbers_between_separators_are_made_as_is_advised(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"l": ["1,2", "3"]}), tmp_path / "rows.parquet")
+    split = fr.col("l").split(",")
+    with pytest.raises(TypeError) as caught:
+        split.cast(torch.int64)
+    (made,) = MADE.findall(str(caught.value))
+    batch = fr.ParquetDataset(tmp_path, batch_size=2, columns=split).peek()
+    found = eval(made, {"torch": torch, "fr": fr, "batch": batch})  # noqa: S307  (our own words)
+    assert found.to_list() == [[1, 2], [3]]
+
+
+@each_of(
+    ("columns", "words", "instead", "shape"),
+    [
+        (fr.col("bytes").fixed(12), "Write .pad(12), which", fr.col("bytes").pad(12), [2, 12]),
+        (fr.col("bytes").raw(), "Write .pad(n), which", fr.col("bytes").pad(12), [2, 12]),
+        (fr.col("one").fixed(2), "Write .raw(), which", fr.col("one").raw(), [2, 2]),
+        (fr.col("img").fixed((3, 4)), "write .fixed(12), and", fr.col("img").fixed(12), [2, 12]),
+        (
+            fr.col("bytes").cast(torch.float32),
+            "batch['bytes'].view(torch.float32)",
+            fr.col("bytes").pad(12),
+            [2, 12],
+        ),
+    ],
+)
+def test_arrays_in_bytes_and_flat_lists_are_read_as_is_advised(
+    tmp_path: Path, columns: Any, words: str, instead: Any, shape: list[int]
+) -> None:
+    numbers = np.arange(3, dtype=np.float32)
+    one = pa.array([b"ab"] * 2, pa.binary(2))
+    table = {"bytes": [numbers.tobytes()] * 2, "one": one, "img": [list(range(12))] * 2}
+    pq.write_table(pa.table(table), tmp_path / "rows.parquet")
+    with pytest.raises((fr.DataError, ValueError)) as caught:
+        fr.ParquetDataset(tmp_path, batch_size=2, columns=columns)
+    assert words in str(caught.value)
+    batch = fr.ParquetDataset(tmp_path, batch_size=2, columns=instead).peek()
+    (name, *_) = instead.names
+    assert list(batch[name].shape) == shape  # type: ignore[union-attr]
+    for way in re.findall(r"batch\['\w+'\]\.view\([^)]*\)", str(caught.value)):
+        viewed = eval(way, {"batch": batch, "torch": torch})  # noqa: S307  (our own words)
+        assert list(viewed.shape) in ([2, 3], [2, 3, 4])
+
+
 @each_of(
     ("name", "chosen"),
     [

@@ -9,7 +9,14 @@ from decimal import Decimal
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from fastresume.columns.refusals import Refusals, checked_name, checked_names, listed, takes_names
+from fastresume.columns.refusals import (
+    Refusals,
+    checked_name,
+    checked_names,
+    listed,
+    numbers_of_texts,
+    takes_names,
+)
 from fastresume.columns.rules import Rules, dtype_name
 from fastresume.filter.condition import (
     Comparison,
@@ -104,7 +111,9 @@ class Column(Refusals):
             raise TypeError(f"{self._shown}.cast: rounding= is for casts to floats, found torch.{name}")
         later = "int64; dataset.map(function) makes another type of it"
         self._refuse("cast", cast=None, hash=f"a bucket is {later}", codes=f"a code is {later}")
-        self._refuse("cast", raw="bytes are no number", split="texts are no numbers")
+        self._refuse("cast", raw=f"bytes are no number; batch[{self._name!r}].view(torch.{name}) reads some")
+        made = numbers_of_texts(self._name, True, name)
+        self._refuse("cast", split=f"texts are no numbers; make {made} in dataset.map(function)")
         return self._with(cast=name, rounding=rounding)
 
     def clip(self, low: float | None = None, high: float | None = None) -> Column:
