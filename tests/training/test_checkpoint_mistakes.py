@@ -293,6 +293,8 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
     each_refused(
         (
             (lambda: evaluator.evaluate(model), AttributeError, r"'evaluate': write \.run\(model\)$"),
+            (lambda: bool(given().is_due), TypeError, r"true without its parentheses: write \.is_due\(\)$"),
+            (lambda: bool(evaluator.is_due), TypeError, r"is_due is a method, .*: write \.is_due\(\.\.\.\)$"),
             (lambda: given().is_set, AttributeError, r"'is_set': write \.is_due\(\), after each step$"),
             (lambda: evaluator(model), TypeError, r"write evaluator\.run\(model\)"),
             (

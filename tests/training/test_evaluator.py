@@ -314,22 +314,6 @@ def test_a_metric_that_takes_more_has_a_note_of_what_it_got(small_dataset: Datas
     assert "raised by the metric 'auc', which got 1 tensor of score" in caught.value.__notes__[0]
 
 
-def test_a_question_that_is_never_asked_is_warned_of_once(
-    small_dataset: Dataset, recwarn: pytest.WarningsRecorder
-) -> None:
-    dataset = held_out(small_dataset, 8)
-    asked, unasked = Evaluator(dataset, score, every=10), Evaluator(dataset, score, every=10)
-    asked.is_due(10)
-    for _ in range(3):
-        for each in (asked, Evaluator(dataset, score)):
-            each.run(None)
-    assert not recwarn.list
-    unasked.run(None)
-    with pytest.warns(UserWarning, match=r"every= has no effect, because is_due was never called"):
-        unasked.run(None)
-    unasked.run(None)
-
-
 def test_metrics_that_are_none_or_get_nothing_are_refused(small_dataset: Dataset) -> None:
     torchmetrics = pytest.importorskip("torchmetrics", reason="torchmetrics is not installed")
     for metrics in ({"loss": 3}, [3]):

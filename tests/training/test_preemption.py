@@ -287,15 +287,6 @@ def test_it_is_entered_once_and_asked_inside() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_exit_of_a_job_that_asked_nothing_is_refused() -> None:
-    with Preemption() as preemption:
-        with pytest.raises(RuntimeError, match=r"before any is_due\(\): write `if preemption\.is_due\(\):`"):
-            preemption.exit()
-        preemption.is_due()
-        with pytest.raises(SystemExit, match="75"):
-            preemption.exit()
-
-
 def test_outside_of_the_main_thread_it_is_an_error() -> None:
     found: list[str] = []
 

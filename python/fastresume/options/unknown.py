@@ -14,6 +14,7 @@ from fastresume.messages import bounded, bounds_messages
 from fastresume.options.checks import quoted, truth
 from fastresume.options.elsewhere import elsewhere
 from fastresume.options.hints import EXAMPLES, OF_CALLS, SEVERAL
+from fastresume.options.question import Question
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
@@ -29,7 +30,7 @@ def takes_no_other(
 ) -> Callable[[Called], Called]:
     """A decorator: the function, which refuses a call that does not fit it; of a class, each of its methods.
 
-    Its objects say where a name is that they have not.
+    Its objects say where a name is that they have not, and methods that return a bool have no truth.
 
     What it raises is a TypeError that names the argument, and what to write instead. All other messages are
     bounded. Arguments are looked at only once a call has failed; only bools are before: a text is true.
@@ -42,15 +43,17 @@ def takes_no_other(
 
     def decorated(given: Called) -> Called:
         if not isinstance(given, type):
-            checked: Called = _checked(given, what, of_today)
-            return checked
+            function: Called = _checked(given, what, of_today)
+            return function
         for name, member in list(vars(given).items()):
             if name.startswith("_") and name not in _OPERATORS:
                 continue
             if isinstance(member, FunctionType):
                 made = name == "__init__"
                 of = what if made else f"{held or what}.{name}".removesuffix(".__call__")
-                setattr(given, name, _checked(member, of, of_today if made else None))
+                checked = _checked(member, of, of_today if made else None)
+                answers = member.__annotations__.get("return") == "bool" and name not in _OPERATORS
+                setattr(given, name, Question(checked) if answers else checked)
             elif isinstance(member, classmethod | staticmethod):
                 setattr(given, name, type(member)(_checked(member.__func__, f"{what}.{name}")))
         if not hasattr(given, "__getattr__"):

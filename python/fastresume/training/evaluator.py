@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
-from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_EVALUATORS
 from fastresume.options.checks import at_least, integer, positive, quoted
 from fastresume.options.unknown import refuse_attribute, takes_no_other
@@ -66,9 +65,6 @@ class Evaluator:
             that continues (`on_iter="continue"`), does not deliver all rows (`tail="drop"`, "short"), or is a
             stream without an end.
 
-    Warns:
-        UserWarning: at the second `run`, if `is_due` was never asked and `every` or `seconds` is set.
-
     Examples:
         >>> import fastresume as fr
         >>> columns = ["label", fr.stack("i_*", name="dense")]
@@ -104,7 +100,6 @@ class Evaluator:
         self.every = None if every is None else at_least(1, "every", every)
         self.seconds = None if seconds is None else positive("seconds", seconds)
         self._last = time.monotonic()
-        self._runs_unasked: int | None = 0
 
     def is_due(self, step: int) -> bool:
         """Whether to evaluate now: rank 0 decides, and one collective of one number tells all ranks.
@@ -120,7 +115,6 @@ class Evaluator:
             FastresumeError: if it was made before the process group; see `Agreement`.
         """
         step = integer("step", step)
-        self._runs_unasked = None
         if self.every is None and self.seconds is None:
             raise ValueError("is_due needs every= or seconds= of the Evaluator")
         due = self.every is not None and step > 0 and step % self.every == 0
@@ -141,24 +135,11 @@ class Evaluator:
             FastresumeError: on all ranks, if anything else failed on one; there it has the cause. Ranks that
                 wait in a collective of the model get it when that collective ends.
         """
-        self._warn_if_unasked()
         metrics = {name: _fresh(name, metric) for name, metric in self._metrics.items()}
         with _as_it_was(model), untouched(), torch.no_grad():
             sums, states = self._agreement.together("evaluation", lambda: self._own(model, metrics), _joined)
         self._last = time.monotonic()
         return self._agreement.lead("evaluation", lambda: _results(sums, _by_key(metrics), states))
-
-    def _warn_if_unasked(self) -> None:
-        """Warns at the second run without a question whose answer `every` and `seconds` are."""
-        if self._runs_unasked is None or (self.every, self.seconds) == (None, None):
-            return
-        self._runs_unasked += 1
-        if self._runs_unasked == 2:
-            option = "seconds" if self.every is None else "every"
-            warn(
-                f"{option}= has no effect, because is_due was never called: write "
-                "if evaluator.is_due(step): evaluator.run(model)"
-            )
 
     def _own(self, model: Any, metrics: _Metrics) -> tuple[_Sums, dict[str, Any]]:
         """The sums and states of this rank's rows."""

@@ -103,16 +103,7 @@ class Preemption:
         return self._is_due
 
     def exit(self) -> NoReturn:
-        """Ends the process by `SystemExit` with the exit code 75, which says that the job can be resumed.
-
-        Raises:
-            RuntimeError: if `is_due()` was never asked, as where its parentheses were forgotten.
-        """
-        if not self._calls:
-            raise RuntimeError(
-                "exit() before any is_due(): write `if preemption.is_due():`, with its parentheses; to end "
-                "for a reason of your own, sys.exit(fr.training.RESUMABLE)"
-            )
+        """Ends the process by `SystemExit` with the exit code 75, which says that the job can be resumed."""
         raise SystemExit(RESUMABLE)
 
     def __enter__(self) -> Self:
