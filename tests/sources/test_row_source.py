@@ -7,6 +7,7 @@ import pickle
 import re
 import subprocess
 import sys
+import traceback
 from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from fastresume.sources import RowSource, Segment, askers
 from support.arrow_rows import TableSource, assert_same_rows, numbers_in, wide_table
 from support.audits import assert_proven
 from support.child import Child
+from support.each_of import each_of
 from support.lives import in_a_fork
 from support.quick_waits import wait_in_no_time
 
@@ -103,11 +105,17 @@ def failing(error: Exception) -> Callable[[pa.Table], Any]:
             fr.SourceError,
             r"rows \[0, 10\) of segment 'part-0': RuntimeError: no luck",
         ),
-        (failing(TypeError("a mistake")), fr.SourceError, "TypeError: a mistake"),
+        (
+            failing(TypeError("a mistake")),
+            fr.SourceError,
+            r"rows \[0, 10\) of segment 'part-0': TypeError: a mistake",
+        ),
         (lambda rows: rows.slice(0, 0), fr.SourceError, "ended early, again and again"),
         (lambda rows: pa.concat_tables([rows, rows]), fr.DataError, r"more than the 10 rows of \[0, 10\)"),
         (lambda rows: rows.rename_columns(["y"]), fr.DataError, "no column 'x'"),
-        (lambda _: 7, fr.SourceError, "__arrow_c_stream__"),
+        (lambda _: 7, fr.SourceError, "__arrow_c_stream__, found 7: write return a pyarrow.Table"),
+        (lambda _: [{"x": 1}], fr.SourceError, r"write return pyarrow.Table.from_pylist\(rows, schema\)"),
+        (lambda _: {"x": [1]}, fr.SourceError, r"write return pyarrow.table\(columns\)"),
         (lambda rows: rows.set_column(0, "x", pa.array(["a"] * 10)), fr.DataError, "other types"),
     ],
 )
@@ -121,6 +129,72 @@ def test_what_a_source_does_wrong_is_one_error_after_which_the_dataset_is_usable
         list(dataset)
     source.answer = lambda rows: rows
     assert numbers_in(dataset) == list(range(10))
+
+
+class MistakenError(Exception):
+    """What a source raises."""
+
+
+@dataclass
+class Mistaken(TableSource):
+    """A source with a mistake in its code, of this type."""
+
+    kind: type[Exception] = TypeError
+
+    def read(self, segment: int, start: int, stop: int, columns: list[str]) -> Any:
+        raise self.kind("a mistake")
+
+
+DOORS: dict[str, Callable[[Callable[..., fr.ArrowDataset]], Any]] = {
+    "iter": lambda made: list(made()),
+    "peek": lambda made: made().peek(),
+    "read_rows": lambda made: made().read_rows([3]),
+    "batch_at": lambda made: made().batch_at(0, 0),
+    "a mixture": lambda made: list(fr.Mixture({"one": (made(), 1)}, batch_size=1)),
+    "a filter": lambda made: made(filter=fr.col("x") > 3).peek(),
+}
+
+
+@each_of("door", DOORS)
+@each_of("kind", [TypeError, KeyError, MistakenError, fr.SourceError])
+def test_what_a_source_raises_is_the_cause_with_its_traceback(
+    door: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_in_no_time(monkeypatch)
+    source = Mistaken(pa.table({"x": range(10)}), (10,), kind=kind)
+    with pytest.raises(fr.SourceError, match="a mistake") as raised:
+        DOORS[door](lambda **given: fr.ArrowDataset(source, **ONE, **given))
+    cause = raised.value.__cause__
+    assert cause is not None
+    assert type(cause) is kind
+    assert traceback.extract_tb(cause.__traceback__)[-1].line == 'raise self.kind("a mistake")'
+    with pytest.raises(fr.SourceError) as another:  # of which it is not the cause
+        fr.ParquetDataset("no-such-file.parquet", **ONE)
+    assert another.value.__cause__ is None
+
+
+def test_a_worker_tells_where_a_source_failed() -> None:
+    dataset = fr.ArrowDataset(Mistaken(pa.table({"x": range(10)}), (10,)), **ONE)
+    with fr.Loader(dataset, num_workers=1) as loader, pytest.raises(fr.SourceError) as raised:
+        next(iter(loader))
+    assert 'raise self.kind("a mistake")' in raised.value.__notes__[0]
+
+
+@each_of("name", ["snapshot", "segments", "schema", "read"])
+def test_a_method_that_is_none_is_one_that_a_source_lacks(name: str) -> None:
+    kind = type("Half", (TableSource,), {name: None})
+    with pytest.raises(TypeError, match=f"this Half has no {name}: write def {name}"):
+        fr.ArrowDataset(kind(pa.table({"x": range(10)}), (10,)), **ONE)
+
+
+def test_a_segment_says_what_to_write_for_an_argument_that_it_has_not() -> None:
+    wrong: Any = Segment
+    with pytest.raises(TypeError, match=r"^Segment has no argument num_rows=: write rows=$"):
+        wrong("a", num_rows=3)
+    with pytest.raises(TypeError, match=r"^Segment lacks rows: write Segment\('day=1', 1000\)$"):
+        wrong("a")
+    one = Segment("a", rows=3)
+    assert pickle.loads(pickle.dumps(one)) == one == Segment._make(["a", 3]) == ("a", 3)
 
 
 @pytest.mark.parametrize("kind", [FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError])

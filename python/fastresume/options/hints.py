@@ -360,6 +360,10 @@ OF_CALLS = {
     **dict.fromkeys(
         ("fr.training.Evaluator", "fr.training.Preemption", "fr.distributed.check_same"), OF_GROUPS
     ),
+    "Segment": {
+        **dict.fromkeys(("num_rows", "count", "length", "size", "n_rows", "row_count"), "rows="),
+        **dict.fromkeys(("path", "file", "id", "key", "segment"), "name="),
+    },
     "fr.training.accumulate": {
         **dict.fromkeys(
             (
@@ -448,6 +452,7 @@ EXAMPLES = {
     "fr.training.accumulate": "fr.training.accumulate(model, steps=4)",
     "accumulation": "with accumulation(batch) as window: ..., for each batch",
     "fr.distributed.check_same": "fr.distributed.check_same(state)",
+    "Segment": "Segment('day=1', 1000)",
     "fr.kafka.JSON": "fr.kafka.JSON(pyarrow.schema([('user', pyarrow.int64())]))",
     "fr.Split": "fr.Split(0.0, 0.8)",
     "fr.Intervals": "fr.Intervals([[0, 100]])",

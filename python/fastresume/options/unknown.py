@@ -98,7 +98,7 @@ def _check_call(
         return
     except TypeError:
         parameters = list(signature.parameters.values())
-    if parameters and parameters[0].name in ("self", "cls"):
+    if parameters and parameters[0].name in ("self", "cls", "_cls"):  # "_cls" of a named tuple
         parameters, args = parameters[1:], args[1:]
     kinds = {one.kind for one in parameters}
     there = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]

@@ -9,6 +9,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import fastresume._core as _core
+from fastresume.sources.raised import note
 
 IDLE_SECONDS = 0.05
 """A thread waits so long for the next call: to start one costs as much as a small read."""
@@ -77,10 +78,11 @@ def _ask(
         given = read(*asked)
     except _core.DataError as error:
         take(None, str(error), "data")
-    except _core.SourceError as error:
-        take(None, str(error), "source")
     except BaseException as error:  # noqa: BLE001  (raised by the batch that needs the rows)
-        take(None, f"read() failed: {type(error).__name__}: {error}", "source")
+        names_rows = isinstance(error, _core.SourceError)
+        text = str(error) if names_rows else f"read() failed: {type(error).__name__}: {error}"
+        note(text, error.__cause__ or error)
+        take(None, text, "source")
     else:
         take(given, None, None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing.context
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
@@ -93,8 +93,10 @@ class CalledSource:
                     batches.append(batch)
                     reached += batch.num_rows
                 fault: Exception | None = None
-            except FINAL:
+            except (_core.DataError, _core.SourceError):
                 raise
+            except FINAL as error:
+                raise self._failed(segment, begun, stop, error) from error
             except Exception as error:  # noqa: BLE001  (a source may raise anything)
                 fault = error
             if reached > begun:
@@ -144,7 +146,11 @@ def _batches(given: Any, schema: pa.Schema) -> Any:
         batches = [pyarrow.record_batch(given)]
         found = batches[0].schema
     else:
-        raise TypeError(f"read() must return what has __arrow_c_stream__, found {quoted(given)}")
+        way = "pyarrow.Table.from_pylist(rows, schema)" if isinstance(given, list) else "a pyarrow.Table"
+        raise TypeError(
+            f"read() must return what has __arrow_c_stream__, found {quoted(given)}: write return "
+            f"{'pyarrow.table(columns)' if isinstance(given, Mapping) else way}"
+        )
     are_others = not found.equals(schema) and found.names != schema.names
     if are_others and (missing := set(schema.names).difference(found.names)):
         first = next(name for name in schema.names if name in missing)

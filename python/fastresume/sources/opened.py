@@ -48,7 +48,7 @@ def _opener(source: Any, stores: _core.Stores) -> CalledSource | HubDataset | Ip
         return Tables.of(source)
     if isinstance(source, RowSource):
         return CalledSource(source)
-    lacking = [name for name in METHODS if not hasattr(source, name)]
+    lacking = [name for name in METHODS if getattr(source, name, None) is None]
     is_meant = len({"snapshot", "segments", "read"} - set(lacking)) > 1
     if is_meant and not hasattr(source, "__arrow_c_stream__"):
         raise TypeError(

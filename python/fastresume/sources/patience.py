@@ -11,14 +11,7 @@ from fastresume.messages import bounded
 
 _log = logging.getLogger("fastresume")
 
-FINAL = (
-    TypeError,
-    AttributeError,
-    NameError,
-    NotImplementedError,
-    _core.DataError,
-    _core.SourceError,
-)
+FINAL = (TypeError, AttributeError, NameError, NotImplementedError, _core.DataError, _core.SourceError)
 """What no second try makes better."""
 
 _OF_FILES = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)

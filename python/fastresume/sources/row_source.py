@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from fastresume.options.unknown import takes_no_other
+
 METHODS = ("snapshot", "segments", "schema", "read")
 """The methods of a source."""
 
@@ -23,6 +25,9 @@ class Segment(NamedTuple):
 
     name: str
     rows: int
+
+
+Segment.__new__ = takes_no_other("Segment")(Segment.__new__)  # type: ignore[method-assign]
 
 
 class ArrowStream(Protocol):
