@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -108,6 +109,23 @@ def test_strings_come_out_as_python_has_them() -> None:
     assert jagged.to_bytes() == [None if word is None else word.encode() for word in words]
     assert text_of(*words, masked=False).to_strings() == [word or "" for word in words]
     assert text_of().to_strings() == []
+
+
+@each_of("rows", [[0xE9], [0x61], []])
+def test_an_encoding_is_no_way_to_handle_errors(rows: list[int]) -> None:
+    """It was taken without a word where all texts are UTF-8."""
+    jagged: Any = jagged_of(rows, dtype=torch.uint8)
+    way = re.escape("write [each.decode('latin-1') for each in jagged.to_bytes()]")
+    with pytest.raises(ValueError, match=way):
+        jagged.to_strings("latin-1")
+    with pytest.raises(ValueError, match="found 'loose': write errors='replace'"):
+        jagged.to_strings(errors="loose")
+    with pytest.raises(TypeError, match=r"must be 'strict' or 'replace', found None"):
+        jagged.to_strings(None)
+    with pytest.raises(TypeError, match=r"has no argument encoding=: write \[each.decode\(encoding\) for"):
+        jagged.to_strings(encoding="latin-1")
+    for errors in ("ignore", "backslashreplace", "surrogateescape"):
+        assert jagged.to_strings(errors) == [bytes(rows).decode(errors=errors)]
 
 
 def test_bytes_that_are_no_text_are_an_error_that_says_so() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import operator
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from fastresume.options.checks import one_of, quoted
+from fastresume.options.hints import OF_ENCODING
 
 
 def check_rows(
@@ -102,6 +104,29 @@ def check_indices(rows: object) -> None:
     way = "mask.nonzero().squeeze(1)" if rows.dtype == torch.bool else "indices.long().reshape(-1)"
     found = f"{rows.dtype} {list(rows.shape)}"
     raise TypeError(f"take() needs indices as int64 [n], found {found}: write jagged.take({way})")
+
+
+def check_handler(errors: object) -> None:
+    """Looks at what to do with text that is not UTF-8, whether there is such text or not.
+
+    Raises:
+        TypeError, ValueError: if it is no error handler of Python's; it says what to write.
+    """
+    if not isinstance(errors, str):
+        raise TypeError(f"errors of to_strings() must be 'strict' or 'replace', found {quoted(errors)}")
+    try:
+        codecs.lookup_error(errors)
+        return
+    except LookupError:
+        way = "errors='replace'"
+    try:
+        codecs.lookup(errors)
+        way = OF_ENCODING.replace("encoding", repr(errors))
+    except (LookupError, ValueError):
+        pass
+    raise ValueError(
+        f"errors of to_strings() must be 'strict' or 'replace', found {quoted(errors)}: write {way}"
+    )
 
 
 def check_in_range(rows: Tensor, count: int) -> None:

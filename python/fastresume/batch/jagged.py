@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fastresume import _core
 from fastresume.batch import arrow
-from fastresume.batch.given_rows import check_in_range, check_indices, check_rows, row_number
+from fastresume.batch.given_rows import check_handler, check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 from fastresume.options.attributes import METHODS_OF_JAGGED
 from fastresume.options.checks import at_least, number, quoted
@@ -333,6 +333,7 @@ class Jagged:
 
         Raises:
             TypeError: if the values are not bytes (uint8).
+            ValueError: if Python has no such `errors`.
             DataError: if a row is not UTF-8 and `errors` is "strict"; names the column and the row of the
                 batch; `dataset.locate(batch.rows())` finds the file.
 
@@ -342,6 +343,7 @@ class Jagged:
             >>> words.to_strings(errors="replace")
             ['caf\ufffd']
         """
+        check_handler(errors)
         return self._strings(errors, "row")
 
     def take(self, rows: Tensor) -> Jagged:

@@ -338,6 +338,9 @@ OF_PADDING = {
     **dict.fromkeys(("padding_side", "where"), "side="),
 }
 
+OF_ENCODING = "[each.decode(encoding) for each in jagged.to_bytes()]"
+"""What to write for texts that are not UTF-8."""
+
 OF_CASTS = {"dtype": "columns=[fr.col(name).cast(dtype)] of the dataset, or .to(dtype) of one tensor"}
 
 BESIDE = "nothing: columns are side by side, as [B, k]"
@@ -432,6 +435,7 @@ OF_CALLS = {
         "weights": "fr.Jagged(weights, offsets), of their own",
     },
     "jagged.to_padded": OF_PADDING,
+    "jagged.to_strings": {"encoding": OF_ENCODING},
     **dict.fromkeys(("batch.to", "jagged.to"), OF_CASTS),
 }
 """By the name of a function, class or method: what to write instead of an argument that it has not."""
