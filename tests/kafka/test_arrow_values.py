@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import fastresume as fr
 from fastresume.kafka import ArrowIPC
 from support.each_of import each_of
 
@@ -124,3 +125,27 @@ def test_a_damaged_value_among_others_of_its_form_is_an_error() -> None:
             damaged[at] = values[at][:cut]
             with pytest.raises((pa.ArrowInvalid, OSError)):
                 ArrowIPC().decoded(damaged)
+
+
+LOST: list[tuple[pa.Array, pa.DataType]] = [
+    (pa.array([0.5, 1e40]), pa.float32()),
+    (pa.array([[0.5], [1e40]]), pa.list_(pa.float32())),
+    (pa.array([{"a": 0.5}, {"a": 1e40}]), pa.struct([("a", pa.float32())])),
+    (pa.array([0.5, 1e40]).dictionary_encode(), pa.float32()),
+    (pa.array([1, 2049]), pa.float16()),
+    (pa.array([1, 2]), pa.bool_()),
+    (pa.array([0.5, 1.239]), pa.decimal128(5, 2)),
+    (pa.array([0, 1], pa.timestamp("us")), pa.date32()),
+    (pa.array([0, 1], pa.timestamp("us")), pa.timestamp("us", "UTC")),
+    (pa.array([1.0, 1.5]), pa.int64()),
+]
+
+
+@each_of("before, stated", LOST)
+def test_a_value_that_the_schema_can_t_hold_is_an_error(before: pa.Array, stated: pa.DataType) -> None:
+    schema, values = pa.schema([("x", stated)]), [packed(pa.table({"x": before}))]
+    with pytest.raises(fr.DataError, match=r"values of 'x' are .*, and no .* name .* in the schema"):
+        ArrowIPC(schema).decoded(values)
+    if stated != pa.bool_() and not pa.types.is_temporal(stated):  # these are of another kind
+        fits = [packed(pa.table({"x": before[:1]}))]
+        assert ArrowIPC(schema).decoded(fits).table["x"].to_pylist() == before[:1].to_pylist()

@@ -12,6 +12,7 @@ from _thread import get_ident
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -256,6 +257,10 @@ def test_other_types_with_the_same_values_are_cast() -> None:
         (pa.array([{"a": 1e39}, {"a": 1.0}, None]), pa.struct([("a", pa.float32())])),
         (pa.array([2, 1, None]), pa.bool_()),
         (pa.array([datetime(2026, 1, 1, 23), None, None]), pa.date32()),
+        (pa.array([1e39, 1.0, None]).dictionary_encode(), pa.float32()),
+        (pa.array([2049, 1, None]), pa.float16()),
+        (pa.array([1.239, 1.0, None]), pa.decimal128(5, 2)),
+        (pa.array([Decimal(10) ** 60, None, None], pa.decimal256(70, 0)), pa.float32()),
     ],
     ids=str,
 )

@@ -13,6 +13,7 @@ import fastresume._core as _core
 from fastresume.kafka.json_columns import JsonColumns, parsed
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
+from fastresume.sources.exact_cast import exactly_cast
 from fastresume.sources.schema import arrow
 
 if TYPE_CHECKING:
@@ -357,8 +358,15 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table
     if missing := [name for name in schema.names if name not in table.schema.names]:
         raise _core.DataError(f"there is no column '{missing[0]}', found {quoted(table.schema.names)}")
-    table = table.select(schema.names)
-    return table if table.schema.equals(schema) else table.cast(schema)
+    batches = table.select(schema.names).combine_chunks().to_batches()
+    return arrow().Table.from_batches([exactly_cast(batch, schema, _other_type) for batch in batches], schema)
+
+
+def _other_type(name: str, found: pa.DataType, stated: pa.DataType, why: str) -> _core.DataError:
+    return _core.DataError(
+        f"values of {quoted(name)} are {found}, and no {stated}{why}. Cast them in the function given as "
+        f"value=, or name {found} in the schema"
+    )
 
 
 def _table(made: Any) -> pa.Table:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import fastresume._core as _core
 from fastresume.messages import bounded
 from fastresume.options.checks import at_least, quoted
+from fastresume.sources.exact_cast import exactly_cast
 from fastresume.sources.part import GROUP_ROWS, Part, groups
 from fastresume.sources.patience import FINAL, Patience
 from fastresume.sources.row_source import METHODS, RowSource, Segment
@@ -156,88 +157,15 @@ def _batches(given: Any, schema: pa.Schema) -> Any:
         first = next(name for name in schema.names if name in missing)
         raise _core.DataError(f"read() returned no column '{first}', which schema() names")
     for batch in batches:
-        yield _cast(batch.select(schema.names) if are_others else batch, schema)
+        batch.validate()
+        yield exactly_cast(batch.select(schema.names) if are_others else batch, schema, _other_type)
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    batch.validate()
-    if batch.schema.equals(schema):
-        return batch
-    each = list(zip(schema.names, batch.columns, schema.types, strict=True))
-    for name, column, stated in each:
-        if not _are_alike(column.type, stated):
-            raise _other_type(name, column.type, stated)
-    pyarrow = arrow()
-    try:
-        made = batch.cast(schema)
-    except MemoryError:  # that of Arrow is an ArrowException, too
-        raise
-    except (pyarrow.ArrowException, ValueError) as error:
-        for name, column, stated in each:
-            try:
-                column.cast(stated)
-            except (pyarrow.ArrowException, ValueError) as fault:
-                raise _other_type(name, column.type, stated, f": {fault}") from None
-        raise _core.DataError(f"read() returned other types than schema() names: {error}") from None
-    for (name, column, stated), after in zip(each, made.columns, strict=True):
-        if column.type != stated and _is_lost(column, after):
-            raise _other_type(name, column.type, stated)
-    return made
-
-
-def _other_type(name: str, found: pa.DataType, stated: pa.DataType, why: str = "") -> _core.DataError:
+def _other_type(name: str, found: pa.DataType, stated: pa.DataType, why: str) -> _core.DataError:
     return _core.DataError(
         f"read() returned other types than schema() names: values of {quoted(name)} are {found}, and no "
         f"{stated}{why}. Cast them in read(), or name {found} in schema()"
     )
-
-
-def _are_alike(found: pa.DataType, stated: pa.DataType) -> bool:
-    """Whether both have values of one kind, or lists and structs of them: others are never taken for them."""
-    types = arrow().types
-    if types.is_struct(found) and types.is_struct(stated):
-        members = {field.name: field.type for field in stated}
-        return all(_are_alike(field.type, members.get(field.name, field.type)) for field in found)
-    if found.num_fields == stated.num_fields == 1:  # those of lists, and the pairs of maps
-        return _are_alike(found.field(0).type, stated.field(0).type)
-    return _kind(found) in ("null", _kind(stated))
-
-
-def _kind(of_type: pa.DataType) -> str:
-    """What kind of values a type has."""
-    types = arrow().types
-    if types.is_dictionary(of_type) or types.is_run_end_encoded(of_type):
-        return _kind(of_type.value_type)
-    if types.is_integer(of_type) or types.is_floating(of_type) or types.is_decimal(of_type):
-        return "number"
-    if types.is_string(of_type) or types.is_large_string(of_type) or types.is_string_view(of_type):
-        return "text"
-    if types.is_timestamp(of_type):
-        return "time" if of_type.tz is None else "time of a zone"
-    return "null" if types.is_null(of_type) else "other"  # Arrow casts few of these into each other
-
-
-def _is_lost(before: pa.Array, after: pa.Array) -> bool:
-    """Whether a cast changed values in ways that Arrow takes for safe."""
-    types = arrow().types
-    if types.is_floating(before.type) and types.is_floating(after.type):  # too large ones are infinite then
-        import pyarrow.compute as compute
-
-        return bool(compute.any(compute.not_equal(compute.is_inf(before), compute.is_inf(after))).as_py())
-    if types.is_date(after.type):
-        return not after.cast(before.type).equals(before)
-    own, its = _members(before), _members(after)
-    return any(_is_lost(own[name], its[name]) for name in own.keys() & its.keys())
-
-
-def _members(array: pa.Array) -> dict[str, pa.Array]:
-    """The values in lists, maps and structs, by the names of members."""
-    types = arrow().types
-    if types.is_struct(array.type):
-        return dict(zip((field.name for field in array.type), array.flatten(), strict=True))
-    if types.is_map(array.type):
-        return {"": array.items}
-    return {"": array.flatten()} if array.type.num_fields == 1 else {}
 
 
 def _check_methods(source: RowSource) -> None:
