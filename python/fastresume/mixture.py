@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, cast
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.batch.schema import Field
 from fastresume.buffers import Intervals
@@ -276,7 +277,7 @@ class Mixture(ResumableDataset):
         start = spec.last[1].start(spec.global_batch_size)
         planned = _core.Pass(start, spec.cut(1), spec.tail, spec.world.world_size)
         if planned.batches == 0:
-            rows = f"the {start.num_rows} rows of a pass after the stages"
+            rows = f"the {plural(start.num_rows, 'row')} of a pass after the stages"
             raise ValueError(spec.no_batch_text(rows, len(spec.blends) - 1))
 
     def __getitem__(self, index: object) -> Batch:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
-from fastresume.amounts import in_units
+from fastresume.amounts import in_units, plural
 from fastresume.buffers import row_count
 from fastresume.messages import bounded, warn
 from fastresume.options.attributes import METHODS_OF_PLANS
@@ -163,18 +163,20 @@ class Plan:
         return asdict(self)
 
     def __repr__(self) -> str:
-        workers = f" x {self.workers} workers" if self.workers else ""
+        workers = f" x {plural(self.workers, 'worker')}" if self.workers else ""
         of_what = " of a mixture" if self.shares else ""
         rest = f"{self.tail_rows:,} left over, {self.dropped_rows:,} dropped, {self.padded_rows:,} padded"
-        steps = f"{self.steps:,} of {self.batch_size:,} rows per rank, {self.global_batch_size:,} over all"
+        rows = plural(self.batch_size, "row")
+        steps = f"{self.steps:,} of {rows} per rank, {self.global_batch_size:,} over all"
+        lanes = f"{self.lanes:,} in {plural(self.groups, 'group')}"
         memory = (
             f"{in_units(self.bytes_per_rank)} of decoded rows per rank ({self.row_bytes:,} bytes each), "
             f"{in_units(self.bytes_per_thread)} per decoding thread"
         )
         lines = [
-            f"Plan of epoch {self.epoch}{of_what}: {self.remaining_rows:,} rows left",
+            f"Plan of epoch {self.epoch}{of_what}: {plural(self.remaining_rows, 'row')} left",
             *self._order_lines(),
-            f"  lanes    {self.lanes:,} in {self.groups} groups, {self.lane_rows:,} rows per lane and batch",
+            f"  lanes    {lanes}, {plural(self.lane_rows, 'row')} per lane and batch",
             f"  ranks    {self.world_size:,}{workers}",
             f"  steps    {steps}",
             f"  tail     {self.tail}: {rest}",
@@ -184,13 +186,15 @@ class Plan:
         if self.bytes_of_rounds is not None:
             lines.append(f"  rounds   {in_units(self.bytes_of_rounds)} of rows and messages on this rank")
         if self.max_bad_rows is not None:
-            lines.append(f"  damaged  at most {self.max_bad_rows:,} rows of a pass masked in each process")
+            lines.append(
+                f"  damaged  at most {plural(self.max_bad_rows, 'row')} of a pass masked in each process"
+            )
         return "\n".join(lines + [f"  advice   {line}" for line in self.advice])
 
     def _order_lines(self) -> list[str]:
         """What is read, in which order: of a mixture, what each source gives."""
         lines = [
-            f"  {name:8} {self._share_text(name)}: {rows:,} rows, {self.passes[name]:.2f} passes"
+            f"  {name:8} {self._share_text(name)}: {plural(rows, 'row')}, {self.passes[name]:.2f} passes"
             for name, rows in self.rows.items()
         ]
         if not self.shares:
@@ -202,8 +206,8 @@ class Plan:
             lines.append(f"  units    {self.units}")
         if self.windows:
             lines.append(
-                f"           {self.blocks:,} blocks in {self.windows:,} windows of at most "
-                f"{self.window_rows:,} rows ({in_units(self.window_rows * self.row_bytes)})"
+                f"           {plural(self.blocks, 'block')} in {plural(self.windows, 'window')} of at most "
+                f"{plural(self.window_rows, 'row')} ({in_units(self.window_rows * self.row_bytes)})"
             )
         return lines
 
@@ -273,7 +277,7 @@ def _advice(plan: Plan, num_rows: int) -> tuple[str, ...]:
         advice.append(f"{said}{_remedy(plan, num_rows)}")
     if sources and plan.bytes_per_rank > LARGE_BYTES and plan.lanes > 1:
         large = in_units(plan.bytes_per_rank)
-        held = f"each of {plan.lanes} lanes holds rows of {sources} sources, {large} in all"
+        held = f"each of {plan.lanes} lanes holds rows of {plural(sources, 'source')}, {large} in all"
         advice.append(f"{held}: {_FEWER_LANES}")
     window_bytes = plan.window_rows * plan.row_bytes
     if not sources and window_bytes > LARGE_WINDOW_BYTES:
@@ -297,8 +301,8 @@ def _remedy(plan: Plan, num_rows: int) -> str:
         )
     if plan.windows:
         return (
-            f": {plan.lanes} lanes share {plan.windows} windows, and each rank or worker decodes whole ones; "
-            f"name a smaller window_rows (now {plan.window_rows}, where a lane has {num_rows // plan.lanes})"
-            + (" or fewer lanes" if plan.lanes > ways else "")
+            f": {plan.lanes} lanes share {plural(plan.windows, 'window')}, and each rank or worker decodes "
+            f"whole ones; name a smaller window_rows (now {plan.window_rows}, where a lane has "
+            f"{num_rows // plan.lanes})" + (" or fewer lanes" if plan.lanes > ways else "")
         )
     return ""

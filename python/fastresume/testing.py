@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.batch.jagged import Jagged
 from fastresume.options.unknown import takes_no_other
@@ -92,7 +93,9 @@ def _loads_states(loader: Any) -> Any:
 
 def _assert_equal(expected: list[Batch], found: list[Batch], where: str) -> None:
     if len(expected) != len(found):
-        raise AssertionError(f"resumed {where}: {len(found)} batches came, expected {len(expected)}")
+        raise AssertionError(
+            f"resumed {where}: {plural(len(found), 'batch', 'batches')} came, expected {len(expected)}"
+        )
     for number, (one, other) in enumerate(zip(expected, found, strict=True)):
         place = f"resumed {where}: batch {number} differs in"
         if (one.epoch, one.step) != (other.epoch, other.step):

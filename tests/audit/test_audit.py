@@ -148,7 +148,7 @@ def test_a_pass_of_one_batch_that_restarts_is_proven(data: Path, logs: Path) -> 
 def test_a_pass_that_ends_without_a_batch_is_proven(data: Path, logs: Path, shuffle: Shuffle | None) -> None:
     state = Ranks(data, logs, tail="short", shuffle=shuffle).steps(60)
     ranks = Ranks(data, logs, state=state, shuffle=shuffle)
-    with pytest.warns(UserWarning, match="the 3 rows that were left"):
+    with pytest.warns(UserWarning, match="with 3 rows left of it"):
         assert not ranks.step()
     ranks.steps(1)
     assert "1200 rows, each exactly once, 3 dropped by tail='drop'; batches 0-60 on 2" in assert_proven(

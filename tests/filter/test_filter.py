@@ -340,7 +340,7 @@ def test_a_time_of_another_kind_is_refused(tmp_path: Path, type_: pa.DataType, v
         ([("label", "~", 1)], ValueError, "op of a term must be one of .* found '~'"),
         ([("label", 1)], ValueError, r"a term of a filter is \(name, op, value\)"),
         (pc.field("nowhere") == 3, fr.DataError, "no column matches 'nowhere'; there are: row, day"),
-        (LABEL == 77, ValueError, "no batch would come from 0 of 3000 rows"),
+        (LABEL == 77, ValueError, "no batch would come from 0 of 3,000 rows"),
     ],
 )
 def test_what_is_no_filter_is_refused(files: Path, filter_: Any, error: type[Exception], named: str) -> None:

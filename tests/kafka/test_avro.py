@@ -166,7 +166,7 @@ def test_bare_records_are_read_with_the_schema_that_is_given(broker: Start) -> N
     kafka.send((0, bare(ID, {"id": number})) for number in (7, 8))
     assert rows(opened(kafka, Avro(schema=ID))) == [7, 8]
     kafka.send([(0, bare(SCORED, {"id": 9, "score": 1.0}))])
-    with pytest.raises(fr.DataError, match=r"message 2 of rows:0 .*8 bytes follow the record"):
+    with pytest.raises(fr.DataError, match=r"message 2 of rows:0 .*8 bytes left after the record"):
         rows(opened(kafka, Avro(schema=ID)))
 
 

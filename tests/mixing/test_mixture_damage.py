@@ -11,6 +11,7 @@ import pytest
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from fastresume.amounts import plural
 from support.audits import assert_proven
 from support.documents import documents, units_of, write
 from support.rotten_pages import pages_of, rot, rot_group, write_file
@@ -188,7 +189,7 @@ def test_as_a_share_it_is_of_the_rows_of_this_rank(files: dict[str, Path], tail:
             list(bounded(files, 0.25, rank=rank, **how).map(all_of))
         made = bounded(files, 0.25, rank=rank, **how)
         assert made.plan().max_bad_rows == rows // 4
-        assert f"at most {rows // 4} rows" in repr(made.plan())
+        assert f"at most {plural(rows // 4, 'row')} of" in repr(made.plan())
 
 
 def test_it_does_not_add_up_over_evaluations(files: dict[str, Path]) -> None:

@@ -186,7 +186,7 @@ def test_sequences_of_other_lengths_are_packed_to_one(tmp_path: Path) -> None:
         ),
         (
             {"stages": [(320, {"web": 1})], "stop": 1},
-            r"1 rows of a pass after the stages: .*\. stop=1 counts rows: write 64 for 1 batch$",
+            r"1 row of a pass after the stages: .*\. stop=1 counts rows: write 64 for 1 batch$",
         ),
     ],
 )
@@ -206,9 +206,7 @@ def test_a_stage_that_makes_no_batch_is_named(tmp_path: Path) -> None:
         world=(0, 1),
     )
     assert sum(1 for _ in mixed) == 1
-    with pytest.warns(
-        UserWarning, match=r"the 5 rows that were left of stages\[1\] do not make a global batch"
-    ):
+    with pytest.warns(UserWarning, match=r"with 5 rows left of stages\[1\]: too few for a global batch"):
         assert list(mixed) == []
 
 

@@ -45,7 +45,7 @@ def test_rows_that_the_index_can_not_read_have_no_tokens(
     assert [unit for batch in dataset for unit in contents(batch)] == oracle.units
     assert all(batch.valid.all() for batch in dataset)
     assert caplog.messages[0].startswith("left out of all units: rows [")
-    assert f"{len(page.rows)} rows that can't be read are left out" in str(dataset.plan())
+    assert f"left out: {len(page.rows)} rows that can't be read" in str(dataset.plan())
     with pytest.raises(
         fr.DataError, match=r"bad_rows= allows 3 rows to be left out since the index of units"
     ):

@@ -119,6 +119,18 @@ def test_every_public_object_says_what_it_is(objects: dict[str, Any]) -> None:
     objects["Loader"].close()
 
 
+def test_one_row_is_named_in_the_singular(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"x": [7], "l": [[1]]}), tmp_path / "a.parquet")
+    made = {"batch_size": 1, "world": (0, 1), "bad_rows": fr.MaskBadRows(at_most=1)}
+    for more in ({}, {"shuffle": True}, {"filter": fr.col("x") > 0}, {"unit": fr.Bins("l", cost=1)}):
+        dataset: Any = fr.ParquetDataset(tmp_path, **made, **more)
+        mixture = fr.Mixture({"a": (dataset, 1)}, batch_size=1, world=(0, 1))
+        for of in (dataset, mixture):
+            texts = [repr(of), str(of.plan(workers=1)), repr(fr.Loader(of)), str(fr.Loader(of).stats())]
+            found = [re.findall(r"(?<![\d.,])1 \w+s\b(?! left)", text) for text in texts]
+            assert not any(found), f"{found} in {texts}"
+
+
 def test_no_public_class_is_left_out() -> None:
     classes = {name for name in fr.__all__ if isinstance(getattr(fr, name), type)}
     errors = {name for name in classes if issubclass(getattr(fr, name), Exception)}

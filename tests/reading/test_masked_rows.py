@@ -153,7 +153,7 @@ def test_a_mask_is_of_a_function_alone(path: Path) -> None:
     [
         ([8], IndexError, "row 8 is not in [0, 8)"),
         ([-1], IndexError, "row -1"),
-        ([True] * 7, ValueError, "a bool for each of the batch's 8 rows, found 7"),
+        ([True] * 7, ValueError, "a bool for each row of the batch, 8 in all, found 7"),
         (True, ValueError, "found 1"),
         ([0.5], TypeError, "integers"),
         ("all", TypeError, "integers"),

@@ -106,7 +106,7 @@ def test_after_a_resume_on_other_ranks_it_leads_back_to_the_resume_and_says_so(l
     loader = make(lists, batch_size=6, rank=1, world_size=3, tail="pad", threads=0)
     loader.load_state_dict(state)
     with pytest.raises(
-        IndexError, match=r"last 1 steps .* has handed over 0 .*batch_at\(epoch, step, state=\)"
+        IndexError, match=r"last 1 step .* has handed over 0 .*batch_at\(epoch, step, state=\)"
     ):
         loader.replay(1)
     seen = [*loader, *loader]

@@ -145,7 +145,7 @@ def test_each_row_comes_once_in_each_pass_of_its_source(root: Path, kind: str) -
 @each_of("stop", ["first", "all", 3])
 def test_passes_behind_the_stages_that_have_no_batch_are_refused(root: Path, stop: Any, tail: Any) -> None:
     small, large = (fr.ParquetDataset(root / name) for name in ("small", "large"))
-    with pytest.raises(ValueError, match=r"no batch would come from the \d+ rows of a pass after"):
+    with pytest.raises(ValueError, match=r"no batch would come from the \d+ rows? of a pass after"):
         fr.Mixture(
             {"small": (small, 1), "large": (large, 1)},
             stages=[(60, {"large": 1})],

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fastresume as fr
+from fastresume.amounts import plural
 from support import oracle
 from support.each_of import each_of
 from support.jobs import (
@@ -83,7 +84,7 @@ def test_all_ranks_get_equally_many_batches(
     topology = Topology(world_size, 0, 3, tail=tail)
     files = write_dataset(plain_spec([rows]))
     if not topology.fits(rows):
-        with pytest.raises(ValueError, match=f"no batch would come from {rows} rows"):
+        with pytest.raises(ValueError, match=f"no batch would come from {plural(rows, 'row')}"):
             make(files, 3, tail=tail, **parallel(0, world_size))
         return
     whole, rest = divmod(rows, 3 * world_size)
@@ -383,7 +384,8 @@ def test_the_plan_says_what_becomes_of_the_rest(rows: int, data: st.DataObject) 
         while job.epoch == epoch:
             job.step()
         assert (plan.dropped_rows, plan.padded_rows) == (len(job.dropped[epoch]), sum(job.padded[epoch]))
-        for said in (f"{left:,} rows left", f"{plan.steps:,} of {topology.batch_size:,} rows", topology.tail):
+        steps = f"{plan.steps:,} of {plural(topology.batch_size, 'row')} per rank"
+        for said in (f"{plural(left, 'row')} left", steps, topology.tail):
             assert said in repr(plan)
 
 

@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import fastresume as fr
+from fastresume.amounts import plural
 from support.each_of import each_of
 from support.refusals import refused
 from support.rotten_pages import FILE_ROWS, KINDS, Page, pages_of, rot, write_file
@@ -251,7 +252,7 @@ def test_a_state_of_a_run_that_died_on_a_page_goes_on_under_mask(rotten: Path) -
 def test_plan_tells_the_bound(rotten: Path, bound: float, rows: int) -> None:
     plan = open_dataset(rotten, bad_rows=fr.MaskBadRows(at_most=bound)).plan()
     assert plan.max_bad_rows == rows
-    assert f"at most {rows} rows" in repr(plan)
+    assert f"at most {plural(rows, 'row')} of" in repr(plan)
     assert open_dataset(rotten).plan().max_bad_rows is None
 
 

@@ -29,7 +29,7 @@ from support.topologies import Chosen, Shuffle, Topology
 Table = Mapping[str, np.ndarray] | Contents
 """What a dataset holds: a column of numbers each, or cells of any kind under a layout."""
 
-REST = r"pass ends here: the {} rows? that (?:was|were) left"
+REST = r"pass ends here, with {} rows? left of it"
 """The warning of a pass that ends without a batch: it counts the rest."""
 
 THREADS = (None, 1, 2, 4)

@@ -272,7 +272,7 @@ def test_a_dataset_that_does_not_give_each_row_once_is_refused(
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        (torch.zeros(3), r"'x' as tensors of one value for each of 8 rows, found \[3\]"),
+        (torch.zeros(3), r"'x' as tensors of one value for each row \(8\), found \[3\]"),
         (0.5, "found float"),
         (torch.zeros(8, 2), r"'x' as \[B\], found \[8, 2\]"),
         ((torch.zeros(8),) * 3, "3 tensors for 'x', which is no metric"),

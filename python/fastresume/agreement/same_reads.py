@@ -17,6 +17,7 @@ import fastresume._core as _core
 from fastresume.agreement import attendance
 from fastresume.agreement.attendance import MOST_NAMED, named
 from fastresume.agreement.same_state import ranks_by
+from fastresume.amounts import plural
 from fastresume.messages import warn
 from fastresume.options.world import World, from_environment
 
@@ -44,7 +45,8 @@ _numbers = itertools.count()
 def place_in_words(cursor: _core.Cursor) -> str:
     """Where reading begins: other places have other words."""
     state = hashlib.blake2b(cursor.to_json().encode(), digest_size=4).hexdigest()
-    return f"epoch {cursor.epoch}, step {cursor.steps}, {cursor.consumed_rows()} rows consumed, state {state}"
+    rows = plural(cursor.consumed_rows(), "row")
+    return f"epoch {cursor.epoch}, step {cursor.steps}, {rows} consumed, state {state}"
 
 
 class SameReads:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 import numpy as np
 
+from fastresume.amounts import plural
 from fastresume.audit.axis import PASS, Taken, by_pass
 from fastresume.audit.batch_graph import BatchGraph
 from fastresume.audit.beginnings import tell_beginnings
@@ -104,7 +105,7 @@ class Account:
             )
             span = f"rounds {rounds[0][0]}-{rounds[-1][0]}"
             text = f"  {span}: finished: {rows} {counted}, each exactly once{self._content(last, 0)}"
-            self._report.lines.append(f"{text}; {batches} batches")
+            self._report.lines.append(f"{text}; {plural(batches, 'batch', 'batches')}")
         self._tell_gaps(of for each in of_rounds.values() for of in each[-1].place.rounds.values())
 
     def _tell_gaps(self, rounds: Iterable[StreamRound]) -> None:
@@ -234,13 +235,13 @@ class Account:
         passes, batches = f"pass {place.epoch}", self._batches(stretches)
         if last.epoch != place.epoch:
             passes = f"passes {place.epoch}-{last.epoch}"
-            batches = f"{sum(len(each.edges) for each in stretches)} batches"
+            batches = plural(sum(len(each.edges) for each in stretches), "batch", "batches")
         report.lines.append(
             f"  {passes}, stage {place.number}: {place.shares}: "
             f"{sum(size(each.given) for each in stretches)} {counted}, {what}; {batches}"
         )
         if unknown:
-            report.tell([f"what the {counted} of {unknown} batches held can't be told"])
+            report.tell([f"what the {counted} of {plural(unknown, 'batch', 'batches')} held can't be told"])
         self._tell_masked(stretches)
 
     def _tell_source(self, name: str, place: Place | None) -> int:
@@ -360,4 +361,4 @@ class Account:
         if dataset is not None:
             yield from (dataset if dataset.units is None else dataset.units.of_rows).name(rows)
         else:
-            yield f"{len(rows)} rows from {rows[0]} to {rows[-1]}"
+            yield f"{plural(len(rows), 'row')} from {rows[0]} to {rows[-1]}"

@@ -13,6 +13,7 @@ from torch.utils._pytree import MappingKey, register_pytree_node
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch import arrow
 from fastresume.batch.jagged import Jagged, dtype_name
 from fastresume.batch.keyed_jagged import keyed_jagged_tensor
@@ -355,7 +356,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         else:
             each = [weights] if isinstance(weights, str) else list(weights)
             if each and len(each) != len(listed):
-                raise ValueError(f"there are {len(listed)} names and {len(each)} of weights")
+                raise ValueError(f"found {plural(len(listed), 'name')} and {len(each)} of weights")
             weighed = dict(zip(listed, each, strict=False))
         return keyed_jagged_tensor(
             {

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fastresume.amounts import plural
 from fastresume.options.checks import one_of, quoted
 from fastresume.options.hints import OF_ENCODING
 
@@ -138,5 +139,5 @@ def check_in_range(rows: Tensor, count: int) -> None:
     outside = rows[(rows < 0) | (rows >= count)]
     if len(outside):
         raise IndexError(
-            f"take() asks for row {int(outside[0])} of {count} rows: indices are in [0, {count})"
+            f"take() asks for row {int(outside[0])} of {plural(count, 'row')}: indices are in [0, {count})"
         )

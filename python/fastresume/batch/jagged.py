@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fastresume import _core
+from fastresume.amounts import plural
 from fastresume.batch import arrow
 from fastresume.batch.given_rows import check_handler, check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
@@ -196,7 +197,9 @@ class Jagged:
         width = longest if length is None else at_least(0, "length", length)
         if longest > width:
             row = int((lengths > width).nonzero()[0])
-            raise ValueError(f"row {row} has {int(lengths[row])} elements, to_padded has room for {width}")
+            raise ValueError(
+                f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}"
+            )
         places = torch.arange(width, device=lengths.device)
         own = places < lengths[:, None] if side == "right" else places >= width - lengths[:, None]
         sides = self.values.shape[1:]
@@ -425,7 +428,7 @@ class Jagged:
             row = row_number(row)
         count = len(self)
         if not -count <= row < count:
-            raise IndexError(f"row {row} of {count} rows")
+            raise IndexError(f"row {row} of {plural(count, 'row')}")
         row %= count
         return self.values[int(self.offsets[row]) : int(self.offsets[row + 1])]
 

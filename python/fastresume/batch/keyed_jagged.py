@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fastresume.amounts import plural
 from fastresume.packages import optional
 
 
@@ -29,7 +30,7 @@ class KeyedRows(NamedTuple):
 
     def __repr__(self) -> str:
         dtype = str(self.values.dtype).removeprefix("torch.")
-        return f"{len(self.offsets) - 1} rows of {dtype}"
+        return f"{plural(len(self.offsets) - 1, 'row')} of {dtype}"
 
 
 def weights_of(key: str, offsets: Tensor, weights: Tensor, own_offsets: Tensor) -> Tensor:
@@ -40,12 +41,12 @@ def weights_of(key: str, offsets: Tensor, weights: Tensor, own_offsets: Tensor) 
     """
     lengths, own = offsets.diff(), own_offsets.diff()
     if len(lengths) != len(own):
-        raise ValueError(f"{key!r} has {len(lengths)} rows, and its weights have {len(own)}")
+        raise ValueError(f"{key!r} has {plural(len(lengths), 'row')}, and its weights have {len(own)}")
     if not torch.equal(lengths, own):
         row = int((lengths != own).nonzero()[0])
         raise ValueError(
-            f"{key!r} has {int(lengths[row])} values in row {row} of the batch, and {int(own[row])} weights: "
-            "each value has one"
+            f"{key!r} has {plural(int(lengths[row]), 'value')} in row {row} of the batch, and "
+            f"{plural(int(own[row]), 'weight')}: each value has one"
         )
     return weights
 

@@ -92,8 +92,8 @@ def mark_of(rows: object, reason: object, num_rows: int) -> Mark:
     if given.dtype == np.bool_:
         if len(given) != num_rows:
             raise ValueError(
-                f"batch.mask(rows, reason) takes a bool for each of the batch's {num_rows} rows, found "
-                f"{len(given)} of them"
+                f"batch.mask(rows, reason) takes a bool for each row of the batch, {num_rows} in all, found "
+                f"{len(given)}"
             )
         return Mark(np.flatnonzero(given), bounded(reason))
     outside = given[(given < 0) | (given >= num_rows)]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.checkpoint import leaves
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.layout import listed
@@ -98,7 +99,7 @@ class Fit:
         return f"; allow={{'model'}} takes what fits, {self._count()}"
 
     def _count(self) -> str:
-        return f"{len(self.common)} of {len(self.present)} tensors of the {self.part}"
+        return f"{len(self.common)} of {plural(len(self.present), 'tensor')} of the {self.part}"
 
     @cached_property
     def _other_shapes(self) -> dict[str, str]:

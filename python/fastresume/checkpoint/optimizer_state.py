@@ -13,6 +13,7 @@ from torch.nn import Module
 from torch.optim import Optimizer
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.checkpoint import tree
 
 _WRAPPERS = ("module", "_orig_mod")
@@ -227,5 +228,6 @@ def _wraps(module: Module, part: str) -> bool:
 
 def _in_words(groups: Sequence[Sequence[str]]) -> str:
     return ", ".join(
-        f"{len(group)} parameters from {group[0]!r}" if group else "no parameters" for group in groups
+        f"{plural(len(group), 'parameter')} from {group[0]!r}" if group else "no parameters"
+        for group in groups
     )

@@ -118,7 +118,7 @@ def shown(found: dict[str, Any]) -> str:
     total = found["rows_delivered"] + found["rows_left"]
     lines = [
         f"state    {found['file']}",
-        f"dataset  {found['dataset']['fingerprint']}: {total:,} rows, {chosen}",
+        f"dataset  {found['dataset']['fingerprint']}: {plural(total, 'row')}, {chosen}",
         f"order    {how}",
         f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job)",
         f"step     {found['step']} of the pass, over all its cuts",
@@ -126,7 +126,7 @@ def shown(found: dict[str, Any]) -> str:
     ]
     lines += _cuts(found["cuts"])
     for end, cuts in found["generations"]:
-        lines.append(f"growth   rows after {end:,} were added after {cuts} cuts")
+        lines.append(f"growth   rows after {end:,} were added after {plural(cuts, 'cut')}")
     if "fits" in found:
         same = "" if found["selection"] is None else ", if rows= and filter= select the same rows"
         lines.append(f"fits     yes{same}" if found["fits"] else f"fits     no: {found['why']}")
@@ -141,8 +141,8 @@ def shown_of_mixture(found: dict[str, Any]) -> str:
         how = "sequential" if of["seed"] is None else f"shuffled with seed {of['seed']}"
         over = "rounds" if of["passes"] is None else f"passes, {of['passes']:.2f} passes"
         lines += [
-            f"source   {name}: {of['rows']:,} rows, {how}, dataset {of['dataset']}",
-            f"         {of['rows_delivered']:,} rows delivered over all {over}",
+            f"source   {name}: {plural(of['rows'], 'row')}, {how}, dataset {of['dataset']}",
+            f"         {plural(of['rows_delivered'], 'row')} delivered over all {over}",
         ]
     lines += [
         f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job), {ends}",
@@ -151,7 +151,9 @@ def shown_of_mixture(found: dict[str, Any]) -> str:
     ]
     for number, stage in enumerate(found["stages"]):
         shares = ", ".join(f"{name} {share:.2%}" for name, share in stage["shares"].items())
-        lines.append(f"stage    {number}: {shares}; {stage['rows_delivered']:,} of {stage['rows']:,} rows")
+        lines.append(
+            f"stage    {number}: {shares}; {stage['rows_delivered']:,} of {plural(stage['rows'], 'row')}"
+        )
         lines += _cuts(stage["cuts"])
     return "\n".join(lines) + "\n"
 

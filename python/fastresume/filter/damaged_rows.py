@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.damage import Range, among, of_rows
 
 _log = logging.getLogger("fastresume")
@@ -56,8 +57,8 @@ class DamagedRows:
         if self._most is not None and self.count > self._most:
             causes = "; ".join(each[2] for each in list(self._reported)[:_NAMED])
             raise _core.DataError(
-                f"bad_rows= allows {self._most} rows to be left out since {self._by} can't read them, and "
-                f"there are {self.count} by now: {causes}. Mend the files, or allow more: "
+                f"bad_rows= allows {plural(self._most, 'row')} to be left out since {self._by} can't read "
+                f"them, and there are {self.count} by now: {causes}. Mend the files, or allow more: "
                 "bad_rows=fr.MaskBadRows(at_most=n)"
             )
         return found

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 import fastresume._core as _core
 from fastresume.agreement import same_state
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.loader import Loader
 from fastresume.messages import warn
@@ -95,8 +96,8 @@ class ResumeState:
         self._follow()
         if not self._has_trained and (drawn := self._drawn() - self._drawn_before) > _READ_AHEAD:
             warn(
-                f"a state is asked for after {drawn} batches, but no batch was reported as "
-                "trained: call trained(batch) after each step of the optimizer"
+                f"a state is asked for after {plural(drawn, 'batch', 'batches')}, but no batch was reported "
+                "as trained: call trained(batch) after each step of the optimizer"
             )
         return self._cursor.to_state()
 

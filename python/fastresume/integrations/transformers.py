@@ -14,6 +14,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer_callback import ExportableState
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import (
     Reader,
@@ -177,8 +178,8 @@ class ResumeCallback(TrainerCallback, ExportableState):
             state.num_train_epochs = math.ceil(args.num_train_epochs)
             if state.global_step and state.max_steps != planned:
                 warnings.warn(
-                    f"the Trainer made its schedule of learning rates for {planned} steps, and takes "
-                    f"{state.max_steps}: {state.global_step} were done, and {left} are left of "
+                    f"the Trainer made its schedule of learning rates for {plural(planned, 'step')}, and "
+                    f"takes {state.max_steps}: {state.global_step} were done, and {left} are left of "
                     f"{args.num_train_epochs:g} passes. The data, the number of ranks, the batch size or "
                     "gradient_accumulation_steps has changed: leave them as they were, and pass "
                     "global_batch_size= to the dataset for other ranks; or say max_steps=",

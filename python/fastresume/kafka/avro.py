@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.kafka.avro_columns import columns_of, without_uuids
 from fastresume.kafka.registry import Registry, Written
 from fastresume.kafka.values import Decoded, Value
@@ -126,7 +127,9 @@ class Avro(Value):
                 writer, reader = self._writer(number, self._registry, self._reader), self._reader.parsed
         row = _fastavro().schemaless_reader(source, writer, reader)
         if left := len(value) - source.tell():
-            raise _core.DataError(f"{left} bytes follow the record: it was written with another schema")
+            raise _core.DataError(
+                f"{plural(left, 'byte')} left after the record: it was written with another schema"
+            )
         return row
 
     def _writer(self, number: int, registry: Registry, reader: _Reader) -> Any:
@@ -156,7 +159,7 @@ class Avro(Value):
     def __repr__(self) -> str:
         if self._registry is not None:
             return f"Avro({self._registry.address!r})"
-        return f"Avro(schema of {len(self.schema or ())} columns)"
+        return f"Avro(schema of {plural(len(self.schema or ()), 'column')})"
 
 
 def _fastavro() -> Any:

@@ -17,6 +17,7 @@ from torch.utils.data import IterableDataset
 import fastresume._core as _core
 from fastresume.agreement.peers import Peers
 from fastresume.agreement.same_reads import SameReads
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.buffers import Intervals
 from fastresume.columns.request import Columns
@@ -194,7 +195,9 @@ class KafkaDataset(RowsDataset):
         )
         of_batch = (asked.rows_of_rank or 0) * asked.world.world_size
         if at_least(1, "round_rows", round_rows) < of_batch and unit is None:
-            raise ValueError(f"round_rows is {round_rows}, less than the {of_batch} rows of a global batch")
+            raise ValueError(
+                f"round_rows is {round_rows}, less than the {plural(of_batch, 'row')} of a global batch"
+            )
         limits = Limits(round_rows, at_least(1, "round_bytes", round_bytes), positive("max_wait", max_wait))
         own_start, own_stop, own_value = checked_start(start), checked_stop(stop), value_of(value)
         skips = one_of("bad_rows", bad_rows, ("error", "skip"))

@@ -218,7 +218,7 @@ class Follower:
             buffer = buffers[stretch.part]
             if buffer.rows < stretch.rows:
                 raise _core.StateError(
-                    f"the state has {stretch.rows} rows of {stretch.part} from {stretch.begin} to "
+                    f"the state has {plural(stretch.rows, 'row')} of {stretch.part} from {stretch.begin} to "
                     f"{stretch.end}, found {buffer.rows}: messages were removed (by compaction, say), or "
                     "value=, filter= or bad_rows= differ from then"
                 )

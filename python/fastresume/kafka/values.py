@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.kafka.json_columns import JsonColumns, parsed
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
@@ -130,7 +131,8 @@ class ArrowIPC(Value):
         return "ArrowIPC"
 
     def __repr__(self) -> str:
-        return "ArrowIPC()" if self.schema is None else f"ArrowIPC(schema of {len(self.schema)} columns)"
+        columns = "" if self.schema is None else f"schema of {plural(len(self.schema), 'column')}"
+        return f"ArrowIPC({columns})"
 
 
 _MESSAGE = b"\xff\xff\xff\xff"
@@ -291,7 +293,7 @@ class JSON(Value):
         return "JSON"
 
     def __repr__(self) -> str:
-        return f"JSON(schema of {len(self.schema)} columns)"
+        return f"JSON(schema of {plural(len(self.schema), 'column')})"
 
 
 class Called(Value):
@@ -306,7 +308,9 @@ class Called(Value):
         made = self._function(list(values))
         if isinstance(made, list):
             if len(made) != len(values):
-                raise ValueError(f"the function returned {len(made)} tables for {len(values)} values")
+                raise ValueError(
+                    f"the function returned {plural(len(made), 'table')} for {plural(len(values), 'value')}"
+                )
             tables = [_table(one) for one in made]
             schema = tables[0].schema if self.schema is None else self.schema
             table = pyarrow.concat_tables([conformed(one, schema) for one in tables])
@@ -314,8 +318,8 @@ class Called(Value):
         table = _table(made)
         if table.num_rows != len(values):
             raise ValueError(
-                f"the function returned {table.num_rows} rows for {len(values)} values: return one row for "
-                "each value, or a list with a table for each value"
+                f"the function returned {plural(table.num_rows, 'row')} for {plural(len(values), 'value')}: "
+                "return one row for each value, or a list with a table for each value"
             )
         return Decoded(table, np.ones(len(values), np.int64))
 

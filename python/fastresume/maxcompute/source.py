@@ -129,4 +129,4 @@ class MaxComputeSource(Rebuilt):
 
     def __repr__(self) -> str:
         rows = sum(scan.rows for scan in self._scans)
-        return f"MaxComputeSource({plural(len(self._scans), 'segment')}, {rows} rows)"
+        return f"MaxComputeSource({plural(len(self._scans), 'segment')}, {plural(rows, 'row')})"

@@ -359,8 +359,8 @@ class MixtureSpec(ReadSpec):
         """The message when a pass ends with places that make no batch."""
         of = f"stages[{planned.epoch}]" if planned.epoch < len(self.blends) - 1 else "it"
         return (
-            f"the pass ends here: the {planned.rest} rows that were left of {of} do not make a global batch "
-            f"of {self.global_batch_size}; they go back to their sources, and come first in the next pass"
+            f"the pass ends here, with {plural(planned.rest, 'row')} left of {of}: too few for a global "
+            f"batch of {self.global_batch_size}; the next pass begins with what is left of each source"
         )
 
     def no_batch_text(self, rows: str, number: int = 0) -> str:
@@ -384,12 +384,12 @@ class MixtureSpec(ReadSpec):
 
     def row_text(self) -> str:
         """The number of rows, in words."""
-        return f"{self.num_rows} rows of {len(self.sources)} sources"
+        return f"{plural(self.num_rows, 'row')} of {plural(len(self.sources), 'source')}"
 
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and by which shares, in words."""
         shares = ", ".join(f"{name} {share:.1%}" for name, share in self.shares(cursor.epoch).items())
-        return f"Mixture({shares}; {cursor.num_rows} rows, {plural(len(self.schema), 'tensor')}"
+        return f"Mixture({shares}; {plural(cursor.num_rows, 'row')}, {plural(len(self.schema), 'tensor')}"
 
     _REBUILT = ("_cores",)
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.buffers import Intervals as RowArray
 from fastresume.buffers import of_buffer, to_array
 from fastresume.options.checks import at_least, is_table, quoted
@@ -366,7 +367,7 @@ def _intervals(given: npt.ArrayLike, total: int) -> RowArray:
     except (TypeError, ValueError) as cause:
         raise ValueError(
             f"rows must be intervals, a boolean mask, row numbers or a Split, found {reprlib.repr(given)}: "
-            f"write [[start, stop], ...], a bool for each of the {total} rows, or fr.Split(0.0, 0.9); {cause}"
+            f"write [[start, stop], ...], a bool for each row ({total}), or fr.Split(0.0, 0.9); {cause}"
         ) from None
     return _inside("rows", array, total)
 
@@ -383,7 +384,9 @@ def _of_floats(numbers: list[float]) -> str:
 
 def _inside(name: str, array: RowArray, total: int) -> RowArray:
     if array.max(initial=0) > total:
-        raise ValueError(f"{name} must lie in the {total} rows of the files, found one up to {array.max()}")
+        raise ValueError(
+            f"{name} must lie in the {plural(total, 'row')} of the files, found one up to {array.max()}"
+        )
     return array
 
 

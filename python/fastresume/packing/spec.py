@@ -107,11 +107,13 @@ class UnitsSpec(FilesSpec):
     def units_text(self) -> str:
         """What is counted instead of rows, in words."""
         table, rows = self.units_table, self.manifest.num_selected
-        what = f"{self.unit!r}: {self.num_rows:,} of {rows:,} rows, in an index of {table.num_bytes:,} bytes"
+        what = f"{self.unit!r}: {self.num_rows:,} of {plural(rows, 'row')}"
+        what += f", in an index of {table.num_bytes:,} bytes"
         read, all_files = self.files_read, len(self.manifest.files)
         what += f" of {plural(all_files, 'file')}; {read:,} had to be read"
         what += f"; {plural(self.dropped_tokens, 'token')} after the last whole ones of files are dropped"
-        return f"{what}; {self.left_out:,} rows that can't be read are left out" if self.left_out else what
+        unread = f"; left out: {plural(self.left_out, 'row')} that can't be read"
+        return what + unread if self.left_out else what
 
     def no_batch_text(self, rows: str) -> str:
         """The message that a pass has no batch, of `rows` in words."""
@@ -299,7 +301,8 @@ class UnitsSpec(FilesSpec):
 
     def row_text(self) -> str:
         """The number of units, in words."""
-        return f"{self.num_rows} {self.counted}, of {self.manifest.num_selected} rows"
+        units = plural(self.num_rows, self.counted.removesuffix("s"))
+        return f"{units}, of {plural(self.manifest.num_selected, 'row')}"
 
     def name_at(self, cursor: _core.Cursor) -> str:
         """What is read, and in which order, in words."""

@@ -325,8 +325,9 @@ class FilesSpec(ReadSpec):
 
     def row_text(self) -> str:
         """The number of rows, in words."""
-        of_files = "" if self.chosen is None else f" of {self.chosen[1]}"
-        return f"{self.num_rows}{of_files} rows"
+        if self.chosen is None:
+            return plural(self.num_rows, "row")
+        return f"{self.num_rows:,} of {plural(self.chosen[1], 'row')}"
 
     @property
     def _of_table(self) -> str:

@@ -341,8 +341,8 @@ class BatchIterator(Iterator[Batch]):
         batches, size = (0, 0) if activity is None else activity.queued()
         waits = (
             f"next() has waited {seconds:.1f} s for the batch of step {cursor.steps} of pass {cursor.epoch}, "
-            f"on rank {world.rank} of {world.world_size}; ready: {batches} batches "
-            f"of {size} bytes"
+            f"on rank {world.rank} of {world.world_size}; ready: "
+            f"{plural(batches, 'batch', 'batches')} of {size:,} bytes"
         )
         lines = [] if activity is None else activity.lines()
         return "\n  ".join([waits, *lines])

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.damage import Range, among, of_rows
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.marks import Mark
@@ -144,9 +145,9 @@ class MaskedRows:
                 of = "" if bound.source is None else f"of source {bound.source!r} "
                 of = "of the Mixture " if bound.is_of_all else of
                 raise _core.DataError(
-                    f"bad_rows= {of}allows {bound.rows} masked rows of a pass in this process, pass "
-                    f"{batch.epoch} has {count} by now: {'; '.join(causes)}. The state is the one before "
-                    "this batch: mend what is wrong and continue, or allow more: "
+                    f"bad_rows= {of}allows {plural(int(bound.rows), 'masked row')} of a pass in this "
+                    f"process, pass {batch.epoch} has {count} by now: {'; '.join(causes)}. The state is the "
+                    "one before this batch: mend what is wrong and continue, or allow more: "
                     "bad_rows=fr.MaskBadRows(at_most=n)"
                 )
         return MaskedCount(counts, batch.epoch, before.of_steps, step, own, causes)
@@ -177,9 +178,8 @@ class MaskedRows:
             if place not in text:  # no failure, which names its batch
                 source = 0 if masked.sources is None else masked.sources[is_marked][0]
                 path, group, row = locate(self._bounds[int(source)].manifest, rows[:1])[0]
-                where = (
-                    f"{len(rows)} rows of the batch of {place}, the first is row {row} of row group {group}"
-                )
+                where = f"{plural(len(rows), 'row')} of the batch of {place}, the first is row {row} of row "
+                where += f"group {group}"
                 text = f"{where} in {path}: {text}"
             _log.warning("masked as not valid: %s", text)
         for one in masked.damage:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.batch.origin import Origin
 from fastresume.buffers import Intervals, of_buffer, of_words
@@ -45,7 +46,7 @@ def batch_at(
         planned, batch = known.at_step(spec, step)
     if batch >= planned.batches:
         raise IndexError(
-            f"step {step} is beyond the pass, which has {planned.step_of(planned.batches)} steps"
+            f"step {step} is beyond the pass, which has {plural(planned.step_of(planned.batches), 'step')}"
             + ("" if state is None else " by this state")
         )
     _check_shared(spec, planned, step)
@@ -138,7 +139,7 @@ def _slot_of(
             break
     raise IndexError(
         f"row {row} is in no batch of pass {known.planned.epoch}: it was consumed before the steps that are "
-        f"known, or is among the {known.planned.rest} rows of its end that tail={spec.tail!r} drops"
+        f"known, or is among the last {plural(known.planned.rest, 'row')}, which tail={spec.tail!r} drops"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 
 MAX_STRETCHES = 64
 """The most ranges that are kept: a pass is one, and so are the batches after a state was loaded."""
@@ -57,8 +58,9 @@ class ReplayTrail(tuple[Stretch, ...]):
         """
         if steps > self.num_steps:
             raise IndexError(
-                f"the last {steps} steps can't be read again: this loader has handed over {self.num_steps} "
-                "that it knows of; what came before it was made, dataset.batch_at(epoch, step, state=) reads"
+                f"the last {plural(steps, 'step')} can't be read again: this loader has handed over "
+                f"{self.num_steps} that it knows of; what came before it was made, "
+                "dataset.batch_at(epoch, step, state=) reads"
             )
         found: list[tuple[_core.Pass, int]] = []
         for stretch in reversed(self):

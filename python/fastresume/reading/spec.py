@@ -430,10 +430,10 @@ class ReadSpec(Rebuilt, ABC):
 
     def dropped_text(self, planned: _core.Pass) -> str:
         """The message when a pass ends with rows that make no batch."""
-        rest = f"the pass ends here: the {planned.rest} rows that were left of it"
+        rest = f"the pass ends here, with {plural(planned.rest, 'row')} left of it"
         if self.ends_smaller:
-            return f"{rest} are fewer than the {self.world.world_size} ranks, and are dropped"
-        return f"{rest} do not make a global batch of {self.global_batch_size}, and are dropped"
+            return f"{rest}: fewer than the {self.world.world_size} ranks, and dropped"
+        return f"{rest}: too few for a global batch of {self.global_batch_size}, and dropped"
 
     def text(self, cursor: _core.Cursor) -> str:
         """The `repr` of a dataset at a cursor."""

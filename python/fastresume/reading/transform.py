@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import cursor_after
 from fastresume.batch.jagged import Jagged
@@ -126,8 +127,8 @@ def _stand_in(batch: Batch, number: int, cause: str, spec: ReadSpec, is_seeded: 
         failed += cut.shape(at, rank)[1] if is_own else 0
         if failed > masked_rows.most_failed:
             raise _core.DataError(
-                f"bad_rows= allows {masked_rows.most_failed} masked rows of a pass in this process, and "
-                f"{name} fails over each of the {failed} rows that it was tried with: {cause}"
+                f"bad_rows= allows {plural(int(masked_rows.most_failed), 'masked row')} of a pass in this "
+                f"process, and {name} fails over each of the {failed} rows that it was tried with: {cause}"
             ) from None
     raise _core.DataError(
         f"{name} fails over every batch of pass {batch.epoch}, so that nothing tells what it makes: {cause}"
@@ -212,7 +213,7 @@ def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
     place = f", transform {number + 1} of {len(transforms)}," if len(transforms) > 1 else ""
     note = (
         f"raised by {name_of(transforms[number])}{place} on the batch of epoch {batch.epoch}, "
-        f"step {batch.step}, rank {spec.world.rank}: {batch.num_rows} rows"
+        f"step {batch.step}, rank {spec.world.rank}: {plural(batch.num_rows, 'row')}"
     )
     places = spec.locate(batch)
     if not places:
@@ -228,7 +229,7 @@ def _note(number: int, batch: Batch, spec: ReadSpec) -> str:
 def some_of(files: list[str]) -> str:
     """The first few files, and the number of the others."""
     more = len(files) - _NAMED_FILES
-    return ", ".join(files[:_NAMED_FILES]) + (f" and {more} more files" if more > 0 else "")
+    return ", ".join(files[:_NAMED_FILES]) + (f" and {plural(more, 'more file')}" if more > 0 else "")
 
 
 def _add_note(error: BaseException, note: str) -> None:

@@ -9,6 +9,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import TYPE_CHECKING, Any
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.messages import bounded
 from fastresume.options.checks import at_least, quoted
 from fastresume.sources.exact_cast import exactly_cast
@@ -88,8 +89,8 @@ class CalledSource:
                 for batch in _batches(self._source.read(part, reached, stop, [*names]), schema):
                     if reached + batch.num_rows > stop:
                         raise _core.DataError(
-                            f"read() of segment '{segment.name}' returned more than the {stop - begun} rows "
-                            f"of [{begun}, {stop})"
+                            f"read() of segment '{segment.name}' returned more than the "
+                            f"{plural(stop - begun, 'row')} of [{begun}, {stop})"
                         )
                     batches.append(batch)
                     reached += batch.num_rows

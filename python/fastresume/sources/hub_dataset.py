@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.options.checks import quoted
 from fastresume.sources.part import GROUP_ROWS, Part, groups
 from fastresume.sources.schema import arrow, footer_of, hash_of, schema_of
@@ -158,7 +159,7 @@ def _taken(table: pa.Table, indices: pa.ChunkedArray) -> Iterator[pa.RecordBatch
     order = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
     if ascending[0] < 0 or ascending[-1] >= table.num_rows:
-        raise _core.DataError(f"an index is {quoted(int(ascending[-1]))}, there are {table.num_rows} rows")
+        raise _core.DataError(f"an index is {quoted(int(ascending[-1]))}, of {plural(table.num_rows, 'row')}")
     bounds = np.searchsorted(ascending, ends)
     pyarrow = arrow()
     pieces, first = [], 0

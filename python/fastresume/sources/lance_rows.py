@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fastresume.amounts import plural
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.packages import optional
@@ -51,7 +52,8 @@ class LanceRows:
 def _name(fragment: Any) -> str:
     files = ", ".join(file.path for file in fragment.data_files())
     deleted = fragment.num_deletions
-    return f"fragment {fragment.fragment_id}: {files}" + (f" less {deleted} rows" if deleted else "")
+    less = f" less {plural(deleted, 'row')}" if deleted else ""
+    return f"fragment {fragment.fragment_id}: {files}{less}"
 
 
 @takes_no_other("fr.sources.lance")

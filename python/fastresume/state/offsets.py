@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 import fastresume._core as _core
+from fastresume.amounts import plural
 from fastresume.buffers import of_words
 from fastresume.options.checks import integer, local_path, path_list, quoted
 
@@ -147,7 +148,8 @@ def consumed(offsets: Mapping[str, Any], listing: Listing) -> tuple[int, Words]:
             total = int(lengths.sum())
             if not (0 <= start <= total and start - 1 <= last < total):
                 raise _core.StateError(
-                    f"key {quoted(key)}: offset {quoted(last)} is out of range; its files have {total} rows"
+                    f"key {quoted(key)}: offset {quoted(last)} is out of range; its files have "
+                    f"{plural(total, 'row')}"
                 )
             # How far each file's rows lie within [start, last + 1), counted over all of them.
             before = np.cumsum(lengths) - lengths

@@ -159,7 +159,7 @@ class Evaluator:
             except Exception as error:
                 error.add_note(
                     f"raised by {name_of(self._score)}, which is called as score(model, batch), on the batch "
-                    f"of step {batch.step}, rank {self._agreement.rank}: {batch.num_rows} rows"
+                    f"of step {batch.step}, rank {self._agreement.rank}: {plural(batch.num_rows, 'row')}"
                 )
                 raise
             if not isinstance(scored, Mapping):
@@ -243,7 +243,7 @@ def _of_rows(name: str, value: Any, batch: Batch) -> Tensor:
         named = "a tensor []" if found == [] else found
         found = f"{named}, a single number: leave out .mean(), and write reduction='none' for torch's losses"
     raise ValueError(
-        f"score must give {name!r} as tensors of one value for each of {batch.num_rows} rows, found {found}"
+        f"score must give {name!r} as tensors of one value for each row ({batch.num_rows}), found {found}"
     )
 
 

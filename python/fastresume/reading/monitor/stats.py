@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from fastresume.amounts import plural
 from fastresume.batch.delivered import Delivered
 from fastresume.buffers import row_count
 from fastresume.messages import bounded
@@ -271,7 +272,9 @@ class Stats:
             parts.append(f"decoding {self.decode_seconds:.1f} s in {self.seconds:.1f} s")
             if transforms := self.transform_seconds:
                 parts.append(f"transforms {transforms:.1f} s")
-            parts.append(f"ready: {self.queued_batches} batches of {self.queued_bytes:,} bytes")
+            parts.append(
+                f"ready: {plural(self.queued_batches, 'batch', 'batches')} of {self.queued_bytes:,} bytes"
+            )
         if self.dropped_rows or self.padded_rows:
             parts.append(f"dropped_rows={self.dropped_rows}, padded_rows={self.padded_rows}")
         if self.masked_rows:
