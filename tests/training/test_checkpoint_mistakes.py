@@ -378,6 +378,30 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
     assert [one.step for one in Checkpointer(tmp_path / "gone").entries()] == [1]
 
 
+def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    one, other = Checkpointer(tmp_path / "real"), Checkpointer(tmp_path / "link")
+    one._history.draft("a save that is on its way")
+    with pytest.raises(fr.StateError, match=r"another save into .*link has begun in this process"):
+        other.save(1, model=small())
+    one._history.end("a save that is on its way")
+    other.save(1, model=small())
+    assert [entry.step for entry in one.entries()] == [1]
+
+
+@each_of("name", ["a/*", "run-?"])
+def test_a_pattern_names_no_directory(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="directory must be one path, found the pattern"):
+        Checkpointer(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_directory_that_is_called_like_a_pattern_can_be_named(tmp_path: Path) -> None:
+    (tmp_path / "what?").mkdir()
+    Checkpointer(tmp_path / "what?").save(1, model=small())
+
+
 def test_a_save_that_another_thread_has_begun_is_not_thrown_away(directory: Path) -> None:
     checkpointer = Checkpointer(directory)
     checkpointer._history.draft("a save that is on its way")

@@ -414,7 +414,7 @@ def test_a_closed_one_saves_nothing(directory: Path) -> None:
         checkpointer.save(1, model=small())
     checkpointer.close()
     for wait in (True, False):
-        with pytest.raises(ValueError, match=r"the Checkpointer of .* is closed"):
+        with pytest.raises(ValueError, match=r"is closed, and saves nothing more: .*restore\(\) works"):
             checkpointer.save(2, model=small(), wait=wait)
     assert steps_of(checkpointer) == [1]
     assert checkpointer.restore(model=small()) is not None, "to read needs nothing open"

@@ -167,7 +167,10 @@ class Checkpointer:
                 Checkpointer went without `close`.
         """
         if self._is_closed:
-            raise ValueError(f"the Checkpointer of {self.directory} is closed")
+            raise ValueError(
+                f"the Checkpointer of {self.directory} is closed, and saves nothing more: close it where the "
+                "job ends; restore() works all the same"
+            )
         self.wait()
         stage = None if wait else self._staged()
 
@@ -373,7 +376,9 @@ class Checkpointer:
             self._done(self._pending.pop().result())
 
     def close(self) -> None:
-        """Waits for the save that is on its way, and ends the thread; nothing is saved after it.
+        """Waits for the save that is on its way, and ends the thread.
+
+        Nothing is saved after it. `restore`, `entries` and what else only reads works as before.
 
         Raises:
             CheckpointError: what that `save` would have raised.

@@ -155,6 +155,7 @@ class CheckpointDirectory:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self._real = directory.resolve()  # a link leads to the same checkpoints
         self._word = os.urandom(8).hex()
         self._unsettled: OSError | None = None
         self._is_reported = False
@@ -270,7 +271,7 @@ class CheckpointDirectory:
             StateError: if this process is in another save.
             OSError: if it can't be made.
         """
-        if _begun.setdefault(self.directory, save) is not save:
+        if _begun.setdefault(self._real, save) is not save:
             raise _core.StateError(
                 f"another save into {self.directory} has begun in this process and is not over: save in one "
                 "thread, and in no signal handler; save(..., wait=False) writes while the job continues"
@@ -289,8 +290,8 @@ class CheckpointDirectory:
 
     def end(self, save: object) -> None:
         """Lets others save: this one is over, with or without a checkpoint."""
-        if _begun.get(self.directory) is save:
-            del _begun[self.directory]
+        if _begun.get(self._real) is save:
+            del _begun[self._real]
 
     def commit(self, draft: Path, content: Manifest) -> Entry:
         """Makes a checkpoint of a draft whose files are all durable: the manifest last, then the rename.

@@ -297,7 +297,7 @@ def one_path(name: str, value: object) -> str:
 
     Raises:
         TypeError: if it is not one.
-        ValueError: if it is empty, or an address.
+        ValueError: if it is empty, an address, or a pattern that is not there by that name.
     """
     path = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(path, str):
@@ -306,6 +306,10 @@ def one_path(name: str, value: object) -> str:
         raise ValueError(f"{name} is an empty path")
     if is_address(path):
         raise ValueError(f"{name} must be a local path, found the address {path!r}")
+    if any(sign in path for sign in "*?") and not os.path.lexists(local_path(path)):
+        raise ValueError(
+            f"{name} must be one path, found the pattern {path!r}: write its name without * and ?"
+        )
     return local_path(path)
 
 
