@@ -519,6 +519,42 @@ def test_the_filter_that_is_advised_for_decimals_chooses_rows(tmp_path: Path) ->
         fr.ParquetDataset(tmp_path, batch_size=1, columns=["x"], filter=fr.col("l") > 1)
 
 
+def test_the_filter_that_is_advised_for_decimals_means_all_that_was_asked(tmp_path: Path) -> None:
+    amounts = [Decimal("0.1"), Decimal("0.2"), None, Decimal(3)]
+    structs = [None if one is None else {"p": one} for one in amounts]
+    pq.write_table(
+        pa.table({"n": range(4), "x": amounts, "x.y": amounts, "s": structs}), tmp_path / "a.parquet"
+    )
+    opened: Any = partial(fr.ParquetDataset, tmp_path, batch_size=1, columns=["n"], world=(0, 1))
+    n = fr.col("n")
+    cases: list[tuple[Callable[[Any], Any], list[int]]] = [
+        (lambda of: of.isin([0.1, Decimal(3)]), [0, 3]),
+        (lambda of: ~of.isin([Decimal("0.1"), Decimal("3.00")]), [1]),
+        (lambda of: of == "0.2", [1]),
+        (lambda of: (of > Decimal("0.1")) & (n < 2), [1]),
+        (lambda of: of.is_null() | (n.isin([1, 3]) & ~(of <= 0.2)), [2, 3]),
+        (lambda of: [(of.names[0], "not in", [Decimal("0.2")])], [0, 3]),
+    ]
+    for name in ("x", "x.y", "s.p"):
+        for make, kept in cases:
+            with pytest.raises(
+                fr.DataError, match=f"'{re.escape(name)}' is decimal.* write filter="
+            ) as caught:
+                opened(filter=make(fr.col(name)))
+            asked = str(caught.value).partition("filter=")[2]
+            asked = eval(asked, {"pyarrow": pa, "decimal": decimal})  # noqa: S307  (it follows the answer)
+            assert [int(batch["n"]) for batch in opened(filter=asked)] == kept
+    many = fr.col("x").isin([Decimal(n) for n in range(100)])
+    with pytest.raises(
+        fr.DataError, match=r"field\('x'\) > decimal\.Decimal\('0\.1'\), and all else in such"
+    ):
+        opened(filter=many)
+    with pytest.raises(TypeError, match=r"column 'n' of the type int64 can't be .* Decimal\('1'\): write 1$"):
+        opened(filter=fr.col("n") == Decimal(1))
+    with pytest.raises(TypeError, match=r"can't be compared with Decimal\('0\.25'\): write 0\.25$"):
+        opened(filter=fr.col("n") > Decimal("0.25"))
+
+
 def test_what_is_no_null_is_valid() -> None:
     with pytest.raises(TypeError, match=r"fr\.col\('x'\) != None: write fr\.col\('x'\)\.is_valid\(\)"):
         fr.col("x") != None  # noqa: B015, E711

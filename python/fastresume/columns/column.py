@@ -437,7 +437,7 @@ class Column(Refusals):
             )
         if value is None and op == "!=":
             raise TypeError(f"{self._shown} != None: write {self._shown}.is_valid()")
-        return Comparison(self._asked(op), op, literal(value, op))
+        return Comparison(self._asked(op), op, literal(value))
 
     def _asked(self, op: str) -> Named:
         """The one column that a condition asks for."""

@@ -25,7 +25,7 @@ from fastresume.options.checks import of_arrow, quoted
 from fastresume.options.rows import RowSet
 from fastresume.options.unknown import refuse_attribute
 
-Literal = bool | int | float | str | bytes | Fraction | Time
+Literal = bool | int | float | str | bytes | Fraction | Decimal | Time
 
 Types = Mapping[str, tuple[str, str, str | None]]
 """The dtype, kind and unit of each column."""
@@ -419,14 +419,14 @@ class Both(Condition):
 
 
 @bounds_messages
-def literal(value: object, op: str = "==") -> Literal:
-    """The value as one of Python's own types; `op` compares it.
+def literal(value: object) -> Literal:
+    """The value as one of Python's own types.
 
     Raises:
         TypeError: if no column can be compared with it.
     """
     value = of_arrow(value)
-    if isinstance(value, TIMES):
+    if isinstance(value, TIMES) or (isinstance(value, Decimal) and value.is_finite()):
         return value
     value = value.item() if isinstance(value, np.generic) else value
     if not isinstance(value, (bool, int, float, str, bytes)):
@@ -438,8 +438,6 @@ def literal(value: object, op: str = "==") -> Literal:
             hint = f": a member of a struct has its own name, as fr.col('struct.{name}') == {member!r}"
         if callable(getattr(value, "item", None)) and getattr(value, "ndim", 1) == 0:
             hint = ": write its .item(), or .isin(tensor.tolist()) for several"
-        if isinstance(value, Decimal):
-            hint = f": write filter=pyarrow.compute.field(name) {op} decimal.{value!r}"
         if isinstance(value, UUID):
             hint = f": {NO_UUID}"
         raise TypeError(
@@ -506,6 +504,11 @@ def _sought(values: Iterable[Literal]) -> set[Sought]:
 
 def _check_value(name: str, value: Literal, dtype: str, kind: str, unit: str | None) -> None:
     is_text = kind in ("string", "binary")
+    if isinstance(value, Decimal) and not is_text:
+        number = int(value) if value == int(value) else float(value)
+        raise TypeError(
+            f"column '{name}' of the type {dtype} can't be compared with {value!r}: write {number!r}"
+        )
     is_time = isinstance(value, TIMES)
     if is_time or kind.startswith("list") or kind == "matrix" or is_text != isinstance(value, (str, bytes)):
         what = kind if kind != "scalar" else dtype

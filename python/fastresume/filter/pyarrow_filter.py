@@ -83,7 +83,7 @@ class _Added:
                 arrow.scalar(value.decode() if isinstance(value, bytes) else value, type_) for value in values
             ]
             self._parts.append((arrow.field(name, type_), scalars))
-        self._lacked = [_field_of(path, name) for name, path in manifest.lacked_columns(list(optional))]
+        self._lacked = [field_of(path, name) for name, path in manifest.lacked_columns(list(optional))]
 
     def schema_of(self, schema: Any) -> Any:
         """The schema of a file, with the columns that it lacks."""
@@ -104,7 +104,7 @@ class _Added:
         return whole
 
 
-def _field_of(path: str, name: str) -> Any:
+def field_of(path: str, name: str) -> Any:
     """The column of a file; none of a member of a struct, which pyarrow finds by itself or not at all."""
     with Path(path).open("rb") as file:
         schema = importlib.import_module("pyarrow.parquet").read_schema(file)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, fields, replace
+from decimal import Decimal, InvalidOperation
 from types import MethodType
 from typing import Any
 
@@ -26,7 +29,7 @@ from fastresume.filter.condition import (
 )
 from fastresume.filter.damaged_rows import DamagedRows
 from fastresume.filter.pruning import decide
-from fastresume.filter.pyarrow_filter import ask_arrow
+from fastresume.filter.pyarrow_filter import ask_arrow, field_of
 from fastresume.filter.scan import scan
 from fastresume.messages import warn
 from fastresume.options.attributes import MATCH
@@ -198,7 +201,7 @@ def _term(given: Sequence[Any]) -> Condition:
             f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {quoted(op)}; an expression of "
             f"pyarrow has more: {MATCH.replace('(name)', f'({name!r})')}"
         )
-    return Comparison(column, OPS[op], literal(value, OPS[op]))
+    return Comparison(column, OPS[op], literal(value))
 
 
 def _other_way(given: Sequence[Any]) -> str | None:
@@ -250,24 +253,62 @@ def _name(wanted: Any) -> bytes:
 # -------------------------------------------------------------------------------------------- our own filters
 
 
-def _refused_decimal(manifest: _core.Manifest, wanted: Condition, name: str, of_type: str) -> _core.DataError:
+def _refused_decimal(
+    manifest: _core.Manifest, wanted: Condition, name: str, types: Mapping[str, str]
+) -> _core.DataError:
     """The error for a comparison of decimals: a number in a filter is not meant in units of their scale."""
-    asked = f"pyarrow.compute.field({', '.join(map(repr, name.split('.')))}) {_compared(wanted, name)}"
+    decimals = {one for one in wanted.columns if _is_decimal(types.get(one, ""))}
+    asked = _in_pyarrow(wanted, decimals, manifest)
+    if len(asked) > _LONGEST:
+        asked = f"{_field(name, manifest)} > decimal.Decimal('0.1'), and all else in such a form"
     way = f"an expression of pyarrow can filter: write filter={asked}"
     if not manifest.has_files:
         way = f"tables are filtered before: write table.filter({asked})"
-    return _core.DataError(f"column '{name}' is {of_type}, by which {way}")
+    return _core.DataError(f"column '{name}' is {types[name]}, by which {way}")
 
 
-def _compared(wanted: Condition, name: str) -> str:
-    """How a condition compares a column, with decimals; some comparison, if it does otherwise."""
+_LONGEST = 300
+"""An error has a filter up to this many letters."""
+
+
+def _is_decimal(of_type: str) -> bool:
+    return of_type.startswith("decimal")
+
+
+def _in_pyarrow(wanted: Condition, decimals: AbstractSet[str], manifest: _core.Manifest) -> str:
+    """A condition as an expression of pyarrow, whose nulls decide as they do here."""
     if isinstance(wanted, Both):
-        return _compared(wanted.left if name in wanted.left.sought else wanted.right, name)
+        left, right = (_in_pyarrow(one, decimals, manifest) for one in (wanted.left, wanted.right))
+        return f"({left}) {wanted.op} ({right})"
     if isinstance(wanted, Not):
-        return _compared(wanted.inner, name)
-    op, value = (wanted.op, wanted.value) if isinstance(wanted, Comparison) else ("==", 0.1)
-    number = value if isinstance(value, int | float) and not isinstance(value, bool) else 0.1
-    return f"{op} decimal.Decimal('{number}')"
+        return f"~({_in_pyarrow(wanted.inner, decimals, manifest)})"
+    (name,) = wanted.columns
+    field = _field(name, manifest)
+    if not isinstance(wanted, Comparison | Membership):
+        return f"{field}.is_null()"
+    op, values = ("==", wanted.values) if isinstance(wanted, Membership) else (wanted.op, (wanted.value,))
+    each = [f"{field} {op} {_in_decimals(one) if name in decimals else repr(one)}" for one in values]
+    # Not by its isin(), which is false of a null, and in some releases not there for decimals.
+    return each[0] if len(each) == 1 else " | ".join(f"({one})" for one in each) or f"{field}.isin([])"
+
+
+def _field(name: str, manifest: _core.Manifest) -> str:
+    """How pyarrow names a column, or a member of a struct; it asks the first file which of both it is."""
+    names = name.split(".")
+    if len(names) > 1 and manifest.has_files:
+        with contextlib.suppress(ImportError, OSError, ValueError):  # of an object, say
+            names = names if field_of(manifest.files[0], name) is None else [name]
+    return f"pyarrow.compute.field({', '.join(map(repr, names))})"
+
+
+def _in_decimals(value: object) -> str:
+    """A value for a column of decimals; some number for what is none."""
+    text = str(value)
+    try:
+        is_number = not isinstance(value, bool) and Decimal(text).is_finite()
+    except InvalidOperation:
+        is_number = False
+    return f"decimal.Decimal({text if is_number else '0.1'!r})"
 
 
 def _resolve(
@@ -290,8 +331,8 @@ def _resolve(
     compared = sorted({*compared, *(wanted.columns & set(partitions))})
     in_files = dict(zip(manifest.column_names, manifest.column_types, strict=True))
     for name in compared:
-        if (of_type := in_files.get(name, "")).startswith("decimal"):
-            raise _refused_decimal(manifest, wanted, name, of_type)
+        if _is_decimal(in_files.get(name, "")):
+            raise _refused_decimal(manifest, wanted, name, in_files)
     layout = _core.Layout.of_filter(manifest, compared, asked, optional, partitions)
     types = {
         field.name: (field.dtype, "matrix" if field.shape else field.kind, field.unit)
