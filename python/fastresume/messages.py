@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import ParamSpec, TypeVar
 
@@ -15,10 +15,19 @@ import fastresume._core as _core
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
+MOST_NAMED = 8
+"""A message names up to this many of what there may be any number of."""
+
 
 def bounded(message: str) -> str:
     """The message as the core's errors have it: long words lose their middle, then the whole does."""
     return _core.bounded(message.encode(errors="backslashreplace").decode())  # names of files need be no text
+
+
+def some_of(texts: Sequence[str]) -> str:
+    """The first few of them, and the number of the others."""
+    more = f"; and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return "; ".join(texts[:MOST_NAMED]) + more
 
 
 def in_words(error: BaseException) -> str:

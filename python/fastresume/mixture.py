@@ -18,7 +18,7 @@ from fastresume.buffers import Intervals
 from fastresume.kafka.dataset import KafkaDataset
 from fastresume.kafka.mixed_round import MixedRound, check_stream
 from fastresume.kafka.spec import RoundSpec
-from fastresume.messages import warn
+from fastresume.messages import some_of, warn
 from fastresume.mixing.asked import limit_of, renamed_of, stages_of, weight_of
 from fastresume.mixing.blend import Blend, RoundOf
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
@@ -46,9 +46,6 @@ Sources = Mapping[str, tuple[RowsDataset, float]]
 Stages = Sequence[tuple[int, Mapping[str, float]]]
 
 _log = logging.getLogger("fastresume")
-
-_MOST_NAMED = 8
-"""An error names this many differences between sources."""
 
 _TIMES = ("timestamp[", "date[", "time[", "duration[")
 """How the units begin that count time."""
@@ -534,10 +531,8 @@ def _check_alike(datasets: Mapping[str, RowsDataset]) -> None:
                 unlike.append(f"the code of values of {key!r} that .codes() does not name is {given}")
                 ways["the same unknown= of each"] = None
     if unlike:
-        more = f"; and {len(unlike) - _MOST_NAMED} more" if len(unlike) > _MOST_NAMED else ""
         raise ValueError(
-            f"the sources of a Mixture must have the same tensors: {'; '.join(unlike[:_MOST_NAMED])}{more}: "
-            f"write {'; '.join(ways)}"
+            f"the sources of a Mixture must have the same tensors: {some_of(unlike)}: write {'; '.join(ways)}"
         )
 
 

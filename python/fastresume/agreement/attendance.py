@@ -17,7 +17,7 @@ from typing import Any
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.messages import bounded, warn
+from fastresume.messages import MOST_NAMED, bounded, warn
 
 _log = logging.getLogger("fastresume")
 
@@ -26,9 +26,6 @@ WAIT_SECONDS = 10.0
 
 _POLLS = 10
 """How often a wait is looked at in this time."""
-
-MOST_NAMED = 8
-"""An error names no more ranks than these."""
 
 
 class Attendance:

@@ -15,10 +15,10 @@ import torch.distributed
 
 import fastresume._core as _core
 from fastresume.agreement import attendance
-from fastresume.agreement.attendance import MOST_NAMED, named
+from fastresume.agreement.attendance import named
 from fastresume.agreement.same_state import ranks_by
 from fastresume.amounts import plural
-from fastresume.messages import warn
+from fastresume.messages import MOST_NAMED, warn
 from fastresume.options.world import World, from_environment
 
 _log = logging.getLogger("fastresume")

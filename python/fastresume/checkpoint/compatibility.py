@@ -9,6 +9,7 @@ import fastresume._core as _core
 from fastresume.checkpoint.job import JobParts
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
+from fastresume.messages import some_of
 from fastresume.options.checks import quoted
 
 KINDS = ("model", "optimizer", "scheduler", "accumulation", "global_batch", "dataset", "order", "ranks")
@@ -19,8 +20,6 @@ CONFIG = "config"
 
 _OF_PLACE = {"global_batch_size", "paths", "version", "rows", "on_iter", "lanes", "groups"}
 """What may well differ, or is compared with the place in the data."""
-
-_MOST_NAMED = 6
 
 
 def allowed(names: Iterable[str]) -> frozenset[str]:
@@ -83,11 +82,7 @@ def compare(
     differing = []
     terms, warning = dict(seat.terms(saved.terms)), None
     if texts := _changes(terms.pop(CONFIG, None), present[CONFIG]):
-        more = f"; and {len(texts) - _MOST_NAMED} more" * (len(texts) > _MOST_NAMED)
-        warning = (
-            f"the job resumes from step {saved.step} with another dataset: "
-            f"{'; '.join(texts[:_MOST_NAMED])}{more}"
-        )
+        warning = f"the job resumes from step {saved.step} with another dataset: {some_of(texts)}"
     for name, was in terms.items():
         now = present.get(name)
         # What is not asked for, or not known by the loader, can't differ.

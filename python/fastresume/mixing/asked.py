@@ -11,15 +11,13 @@ from typing import cast
 import torch
 from torch import Tensor
 
+from fastresume.messages import MOST_NAMED
 from fastresume.mixing.blend import Blend
 from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, quoted, scalar
 
 _MOST_WEIGHT = 1e300
 """A weight is less."""
-
-_MOST_NAMED = 8
-"""An error names this many sources."""
 
 
 def limit_of(bad_rows: object) -> int | float | None:
@@ -101,6 +99,6 @@ def renamed_of(renamed: object, names: Collection[str]) -> tuple[tuple[str, str 
             hint = f": write {new!r}: {old!r}, the old name first" if old in names else ""
             raise ValueError(
                 f"renamed says that {quoted(old)} is {quoted(new)} now, which is no source{hint}; the "
-                f"sources are {', '.join(list(names)[:_MOST_NAMED])}"
+                f"sources are {', '.join(list(names)[:MOST_NAMED])}"
             )
     return tuple(renamed.items())

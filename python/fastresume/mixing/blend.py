@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
+from fastresume.messages import some_of
+
 _MUCH = 0.01
 """A share that is off by such a part of itself was rounded much."""
-
-_MOST_NAMED = 8
-"""One message has this many shares."""
 
 
 class RoundOf(NamedTuple):
@@ -66,7 +65,6 @@ class Blend(NamedTuple):
         if not off:
             return "", False
         most = sorted(off, key=lambda name: -off[name])
-        each = [f"{name!r} has {shares[name]:.6%} for {asked[name]:.6%}" for name in most[:_MOST_NAMED]]
-        more = f"; and {len(most) - _MOST_NAMED} more" if len(most) > _MOST_NAMED else ""
-        text = f"the weights are rounded to parts of {sum(whole)}: {'; '.join(each)}{more}"
+        each = [f"{name!r} has {shares[name]:.6%} for {asked[name]:.6%}" for name in most]
+        text = f"the weights are rounded to parts of {sum(whole)}: {some_of(each)}"
         return text, self.are_integers or off[most[0]] > _MUCH
