@@ -332,5 +332,10 @@ def test_what_is_said_of_a_foreign_state_is_of_bounded_length(
 def test_what_is_no_state_is_told_what_to_pass(paused: tuple[fr.ParquetDataset, dict[str, str]]) -> None:
     dataset, own = paused
     assert_refused(dataset, {"model": {}, "data": own}, "what it holds under 'data' has: pass that alone")
+    batch = next(iter(dataset))
+    assert_refused(dataset, batch, "it is a Batch, and its state_dict() returns one")
+    assert_refused(
+        dataset, {"model": {}, "at": batch}, "a Batch is under 'at', whose state_dict() returns one"
+    )
     assert_refused(dataset, {"_snapshot": {}, "_num_yielded": 0}, "StatefulDataLoader", "batch.state_dict()")
     assert_refused(dataset, {"epoch": 3}, "its keys are ['epoch']: pass what batch.state_dict()")

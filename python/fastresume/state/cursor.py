@@ -415,9 +415,13 @@ def _is_state(given: object) -> bool:
 
 def _what_it_is(state: Mapping[Any, Any]) -> str:
     """What a mapping is instead of a state, as far as its keys tell."""
-    inner = [key for key, value in state.items() if isinstance(value, Mapping) and KEY in value]
-    if inner:
-        return f", but what it holds under {quoted(inner[0])} has: pass that alone"
+    if callable(getattr(state, "state_dict", None)):
+        return f": it is a {type(state).__name__}, and its state_dict() returns one"
+    for key, value in state.items():
+        if isinstance(value, Mapping) and KEY in value:
+            return f", but what it holds under {quoted(key)} has: pass that alone"
+        if isinstance(value, Mapping) and callable(getattr(value, "state_dict", None)):
+            return f", but a {type(value).__name__} is under {quoted(key)}, whose state_dict() returns one"
     if "_snapshot" in state or "_num_yielded" in state:
         return ": it is one of torchdata's StatefulDataLoader, and of no use here: save batch.state_dict()"
     return f"; its keys are {_keys(state)}: pass what batch.state_dict() or loader.state_dict() returned"
