@@ -142,6 +142,9 @@ def fall_into_traps(rank: int, data: Dataset, directory: Path) -> None:
     for deeper in (loader, resume):
         with pytest.raises(dcp.api.CheckpointException, match="can't be pickled"):
             dcp.save({"train": {"data": deeper}}, checkpoint_id=directory / "deep")
+    batch = next(iter(make(data)))
+    with pytest.raises(dcp.api.CheckpointException, match="would save the tensors of a Batch, and not its"):
+        dcp.save({"train": {"data": batch}}, checkpoint_id=directory / "deep batch")
     # A dataset is pickled, as workers need it, and what is loaded is another one: the docs say so.
     dataset = make(data).dataset
     dcp.save({"train": {"data": loader.dataset}}, checkpoint_id=directory / "dataset")
@@ -161,3 +164,21 @@ def fall_into_traps(rank: int, data: Dataset, directory: Path) -> None:
 
 def test_known_traps_of_distributed_checkpoints(small_dataset: Dataset, tmp_path: Path) -> None:
     in_ranks(2, tmp_path / "store", fall_into_traps, small_dataset, tmp_path)
+
+
+def resume_from_a_batch(_rank: int, data: Dataset, directory: Path) -> None:
+    batch = next(iter(make(data)))
+    for name, save in (("now", dcp.save), ("later", lambda *of, **how: dcp.async_save(*of, **how).result())):
+        save({"model": {"weight": torch.zeros(3)}, "data": batch}, checkpoint_id=directory / name)
+        loader = make(data)
+        dcp.load({"model": {"weight": torch.ones(3)}, "data": loader}, checkpoint_id=directory / name)
+        assert loader.state_dict() == batch.state_dict()
+    with pytest.raises(AttributeError, match=r"write loader\.load_state_dict\(state\)"):
+        dcp.load({"data": batch}, checkpoint_id=directory / "now")
+    assert not hasattr(batch, "load_state_dict"), "others save the state of what has it, and load into it"
+
+
+def test_a_batch_at_the_top_of_the_mapping_is_saved_as_its_state(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    in_ranks(2, tmp_path / "store", resume_from_a_batch, small_dataset, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -17,12 +18,12 @@ from fastresume.amounts import plural
 from fastresume.batch import arrow
 from fastresume.batch.jagged import Jagged, dtype_name
 from fastresume.batch.keyed_jagged import keyed_jagged_tensor
+from fastresume.batch.keys import no_tensor
 from fastresume.batch.marks import OpenMarks, add_mark
 from fastresume.batch.origin import Origin, Share, UnitRows, of_a_pass, origin_of_values
 from fastresume.batch.schema import Schema, Tensors
 from fastresume.batch.seeds import batch_seed, row_seeds
 from fastresume.buffers import of_runs, of_words
-from fastresume.messages import bounded
 from fastresume.options.attributes import METHODS_OF_BATCHES
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.device import check_move, named_device, on_device
@@ -199,6 +200,17 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         on every rank. Taking it needs no lock, asks no worker and changes nothing.
         """
         return self.cursor.to_state()
+
+    @property
+    def load_state_dict(self) -> NoReturn:
+        """Refused: the loader resumes, and not a batch.
+
+        By this name `torch.distributed.checkpoint` knows that it saves the state, and not the tensors.
+
+        Raises:
+            AttributeError: always, so that `hasattr` is False.
+        """
+        raise AttributeError  # `__getattr__` says why
 
     def rows(self) -> Any:
         """The row numbers, int64 `[B]`, counted over all rows of the dataset's files, in their order.
@@ -427,7 +439,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         try:
             return self._tensors[name]
         except (KeyError, TypeError):  # a slice is hashable in some releases of Python, and not in others
-            raise _no_tensor(name, self._tensors) from None
+            raise no_tensor(name, self._tensors) from None
 
     def __setitem__(self, name: str, tensor: Tensor | Jagged) -> None:
         if not isinstance(name, str):
@@ -464,7 +476,7 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
         try:
             del self._tensors[name]
         except (KeyError, TypeError):
-            raise _no_tensor(name, self._tensors) from None
+            raise no_tensor(name, self._tensors) from None
 
     def __eq__(self, other: object) -> bool:
         """Refused of another mapping: whether tensors are equal has no one answer.
@@ -482,6 +494,20 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     __hash__ = None  # type: ignore[assignment]
 
     def __iter__(self) -> Iterator[str]:
+        """The names of the tensors.
+
+        Raises:
+            TypeError: for a checkpoint of torch, which takes a batch deep in its mapping for its tensors.
+        """
+        caller = sys._getframe(1).f_back  # between them is a view of the items
+        if (
+            caller is not None
+            and caller.f_globals.get("__name__") == "torch.distributed.checkpoint._traverse"
+        ):
+            raise TypeError(
+                "torch.distributed.checkpoint would save the tensors of a Batch, and not its place: write "
+                "{'data': batch} at the top of the mapping, or batch.state_dict() below it"
+            )
         return iter(self._tensors)
 
     def __len__(self) -> int:
@@ -500,25 +526,6 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             "" if self._origin.epoch is None else f"epoch={self._origin.epoch}, step={self._origin.step}, "
         )
         return f"Batch(rows={self.num_rows}, {place}{{{tensors}}})"
-
-
-def _no_tensor(key: object, there: Iterable[str]) -> KeyError | TypeError:
-    """The error for a key that a batch does not have."""
-    if isinstance(key, list | tuple) and all(isinstance(name, str) for name in key):
-        return TypeError(
-            f"the keys of a batch are single names, found {quoted(key)}: write {{name: batch[name] for name "
-            "in names}, or columns= of the dataset"
-        )
-    if isinstance(key, str):
-        return KeyError(bounded(f"no tensor {key!r} in the batch; there are: {', '.join(there)}"))
-    way = "slice its tensors, as batch['name'][:3]"
-    if isinstance(key, Tensor | np.ndarray):
-        way = (
-            "write {name: batch[name][rows] for name in batch} for some rows, filter= of the dataset, or "
-            "batch.mask(rows, reason) in dataset.map(function)"
-        )
-    message = f"the keys of a batch are names, found {quoted(key)}: {way}"
-    return TypeError(message) if isinstance(key, slice | Tensor | np.ndarray) else KeyError(message)
 
 
 def of_delivered(

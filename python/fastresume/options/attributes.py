@@ -209,6 +209,7 @@ METHODS_OF_JAGGED = {
 }
 
 METHODS_OF_BATCHES = {
+    "load_state_dict": "loader.load_state_dict(state): a loader resumes, and not a batch",
     "cuda": "batch.to('cuda')",
     "cpu": "batch.to('cpu')",
     "device": "batch['name'].device: each tensor has its own",
