@@ -19,6 +19,7 @@ import pytest
 
 import fastresume as fr
 from fastresume.kafka import Avro, KafkaDataset
+from support.each_of import each_of
 from support.kafka_broker import Broker
 
 Start = Callable[..., Broker]
@@ -246,6 +247,27 @@ def test_all_types_of_avro_have_a_type_of_arrow() -> None:
     assert table.schema.field("some") == pa.field("some", pa.int64())
     assert table.schema.field("small") == pa.field("small", pa.int32(), nullable=False)
     assert table.schema.field("at").type == pa.timestamp("us", "UTC")
+
+
+@each_of("around", ["{}", '["null", {}]', '{{"type": "array", "items": {}}}'])
+def test_a_time_that_the_latest_schema_can_t_hold_is_an_error(around: str) -> None:
+    """It lost its microseconds where another schema had written them."""
+
+    def schema(unit: str) -> Any:
+        return record(("at", json.loads(around.format(json.dumps({"type": "long", "logicalType": unit})))))
+
+    def of(micros: int) -> bytes:
+        at = datetime(2026, 1, 2, 3, 4, 5, micros, tzinfo=UTC)
+        return framed(1, schema("timestamp-micros"), {"at": [at] if "array" in around else at})
+
+    value = Avro("http://registry:8081", schema=schema("timestamp-millis"))
+    value._writers[1] = fastavro.parse_schema(schema("timestamp-micros"))
+    table = value.decoded([of(7000), of(8000)]).table
+    assert value.schema == table.schema
+    assert "timestamp[ms" in str(table.schema.field("at").type)
+    assert "5, 8000," in str(table.to_pylist()[1])
+    with pytest.raises(fr.DataError, match=r"values of 'at' are .*, and no .*would lose data"):
+        value.decoded([of(7000), of(7001)])
 
 
 def test_schemas_that_refer_to_others_are_read(broker: Start, registry: SchemaRegistry) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,14 @@ import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.kafka.avro_columns import columns_of, without_uuids
 from fastresume.kafka.registry import Registry, Written
-from fastresume.kafka.values import Decoded, Value
+from fastresume.kafka.values import Decoded, Value, conformed
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.packages import optional
 from fastresume.sources.schema import arrow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _HEAD_BYTES = 5
 
@@ -77,6 +80,7 @@ class Avro(Value):
         self._registry = None if registry is None else Registry(registry, auth)
         self._subject = subject
         self._reader: _Reader | None = None
+        self._read_schema: pa.Schema | None = None
         self._writers: dict[int, Any] = {}
         if schema is not None:
             self._read_in(None, _parsed_argument(schema))
@@ -104,11 +108,16 @@ class Avro(Value):
     def _read_in(self, number: int | None, parsed: Any) -> None:
         self._reader = _Reader(number, parsed)
         self.schema = columns_of(parsed)
+        # What was written in microseconds is read so, and then cast: Arrow would cut it off.
+        in_micros = json.dumps(parsed, default=str).replace('timestamp-millis"', 'timestamp-micros"')
+        self._read_schema = columns_of(json.loads(in_micros))
 
     def decoded(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values: one each."""
         rows = [self._row(value) for value in values]
-        table = arrow().Table.from_pylist(rows, schema=self.schema)
+        table = arrow().Table.from_pylist(rows, schema=self._read_schema)
+        if self.schema is not None:
+            table = conformed(table, self.schema)
         return Decoded(table, np.ones(len(values), np.int64))
 
     def _row(self, value: bytes) -> Any:
