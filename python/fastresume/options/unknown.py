@@ -66,15 +66,17 @@ def takes_no_other(
 def _checked(function: Any, what: str, of_today: OfToday | None = None) -> Any:
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    bools = [number for number, name in enumerate(names) if function.__annotations__.get(name) == "bool"]
+    kinds = [function.__annotations__.get(name) for name in names]
+    bools = [(number, kind) for number, kind in enumerate(kinds) if kind in ("bool", "bool | None")]
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
         if of_today is not None:
             args, options = of_today(args, options)
-        for number in bools if len(args) <= code.co_argcount else ():
+        for number, kind in bools if len(args) <= code.co_argcount else ():
             value = args[number] if number < len(args) else options.get(names[number], False)
-            if isinstance(value, str | int | float | None):  # "false" of a file of options is true
+            is_none = value is None and kind == "bool"
+            if is_none or isinstance(value, str | int | float):  # "false" of a file of options is true
                 truth(names[number], value)
         try:
             return function(*args, **options)
