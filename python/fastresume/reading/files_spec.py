@@ -158,10 +158,8 @@ class FilesSpec(ReadSpec):
             hint = self.unit_hint if error.differs_in == "selection of rows" else ""
             hint += "" if self.table is None else f". {self.table.hint}"
             if self.door.part == "segment" and error.differs_in == "dataset":
-                hint += (
-                    ". Segments are the files here: names, rows, columns, or what snapshot() returns of a "
-                )
-                hint += "source of rows. A table that grew is [old, new]"
+                hint += ". Of a table: names, rows, columns, or what snapshot() returns of a source of rows. "
+                hint += "A table that grew is [old, new]"
             error.args = (f"{error}{hint}",)
             raise
 
