@@ -205,6 +205,13 @@ EXPRESSIONS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "write fr.Mixture({name: (dataset",
     ),
     "None": (lambda: x == None, TypeError, "ask is_null()"),  # noqa: E711
+    "Python's in": (lambda: x in [1, 2], TypeError, "and .isin([1, 2]) for in"),
+    "a tokenizer's longest": (
+        lambda: x.pad("longest"),
+        TypeError,
+        "write batch['x'].to_padded() in dataset.map(function), which is as long as the longest",
+    ),
+    "no nulls": (lambda: x.drop_null, AttributeError, "write filter=fr.col(name).is_valid()"),
     "polars' names": (lambda: ANY.col.price, AttributeError, "no attribute 'price': write fr.col('price')"),
     "pyspark's names": (lambda: ANY.col["a", "b"], TypeError, "fr.col has no items: write fr.col('a', 'b')"),
     "a member of a struct": (lambda: x["a"], TypeError, "so write fr.col('x.a')"),
@@ -465,6 +472,17 @@ DATASETS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "a number in quotes": ({"filter": fr.col("label") > "3"}, TypeError, "with '3': write a number"),
     "a text as a number": ({"filter": fr.col("user_id") > 3}, TypeError, "with 3: write a text"),
     "a list": ({"filter": fr.col("tokens") == 3}, TypeError, "columns that have one value in a row"),
+    "a word of nulls": (
+        {"nulls": "drop"},
+        ValueError,
+        "filter=fr.col(name).is_valid() leaves rows with a null",
+    ),
+    "pandas' nulls": ({"dropna": True}, TypeError, "write filter=fr.col(name).is_valid()"),
+    "a bool for nulls of numbers": (
+        {"columns": fr.col("flag").fill_null(False).cast(torch.float32)},
+        ValueError,
+        "Write .fill_null(0): it is a value of the new type",
+    ),
     "a rank alone": ({"rank": 0}, TypeError, "write world=(rank, world_size)"),
     "a world of three": ({"world": (0, 1, 2)}, TypeError, "(rank, world_size)"),
     "a split by name": (
@@ -619,6 +637,7 @@ def test_what_is_advised_of_pyarrow_can_filter(tmp_path: Path) -> None:
         ("get_state", "write batch.state_dict(), of the batch that was trained"),
         ("step", "write batch.step, of the last batch"),
         ("split", "write ParquetDataset(paths, rows=fr.Split(0.0, 0.9)), and"),
+        ("dropna", "write ParquetDataset(paths, filter=fr.col(name).is_valid())"),
     ],
 )
 def test_methods_of_others_are_refused_by_what_there_is(path: Path, method: str, words: str) -> None:

@@ -171,6 +171,27 @@ def test_what_rows_are_not_says_what_to_write() -> None:
             (lambda: rows == 3, TypeError, r"write jagged\.values == 3"),
             (lambda: rows != jagged(), TypeError, r"torch\.equal\(a\.values, b\.values\)"),
             (lambda: rows > 3, TypeError, r"write jagged\.values == 3"),
+            *(
+                (call, TypeError, r"write jagged\.values / 255 .* jagged\.to_padded\(\) / 255 .*\.fixed\(k\)")
+                for call in (
+                    lambda: rows / 255,
+                    lambda: rows % 2,
+                    lambda: 2**rows,
+                    lambda: -rows,
+                    lambda: abs(rows),
+                    lambda: torch.tensor(2) * rows,
+                )
+            ),
+            (lambda: torch.log(rows), TypeError, r"log takes no Jagged, .* write jagged\.to_padded\(\)"),
+            (lambda: torch.stack([rows, rows]), TypeError, r"stack takes no Jagged, .* jagged\.values"),
+            (lambda: torch.nn.Embedding(9, 2)(rows), TypeError, r"embedding takes no Jagged"),
+            (
+                lambda: rows[:, :-1],
+                TypeError,
+                r"write jagged\.to_padded\(\)\[:, :-1\], or fr\.col\(name\)\.pad",
+            ),
+            (lambda: rows[..., 0], TypeError, r"write jagged\.to_padded\(\)\[\.\.\., 0\]"),
+            (lambda: rows[::2, None], TypeError, r"write jagged\.to_padded\(\)\[::2, None\]"),
             (lambda: 2 * rows, TypeError, "no arithmetic"),
             (lambda: rows[[0, 1]], TypeError, r"found \[0, 1\]: write jagged\.take\(indices\)"),
             (lambda: rows[0, 1], TypeError, r"found \(0, 1\): write jagged\[0\]\[1\]"),
@@ -202,7 +223,7 @@ def test_what_rows_are_not_says_what_to_write() -> None:
             (lambda: rows.index_select(0, OFFSETS), AttributeError, r"write \.take\(rows\)"),
             (lambda: rows.chunk(2), AttributeError, r"write jagged\[2:5\] for some rows"),
             (lambda: rows.repeat(2), AttributeError, r"write \.take\(rows\), which may name a row twice"),
-            (lambda: torch.nn.EmbeddingBag(9, 3)(rows), AttributeError, "include_last_offset=True"),
+            (lambda: torch.nn.EmbeddingBag(9, 3)(rows), TypeError, "include_last_offset=True"),
             (lambda: rows.decode, AttributeError, r"write \.to_strings\(\)"),
             (lambda: rows.float, AttributeError, r"write \.values\.float\(\), or columns="),
             (

@@ -106,7 +106,8 @@ def test_a_bool_stands_for_nulls_of_bools_alone(path: Path, fill: bool) -> None:
     assert batch["b"].tolist() == [fill, True]
     for name, type_ in (("a", "int64"), ("c", "float32|float64")):
         message = (
-            rf"fr.col\('{name}'\).fill_null\({fill}\): the fill value {fill} does not fit, .* is ({type_})$"
+            rf"fr.col\('{name}'\).fill_null\({fill}\): the fill value {fill} does not fit, .* is ({type_})\. "
+            rf"Write .fill_null\({int(fill)}\)"
         )
         with pytest.raises(ValueError, match=message):
             open_dataset(path, {"*": "mask", name: fill})

@@ -83,13 +83,27 @@ def row_number(row: Any) -> int:
         TypeError: if it is none; it says what to write.
     """
     if isinstance(row, tuple):
-        raise TypeError(f"a Jagged is indexed by its rows, found {quoted(row)}: write jagged[0][1]")
+        places = ", ".join(map(_as_index, row))
+        way = f"jagged.to_padded()[{places}], or fr.col(name).pad(length) for a matrix"
+        if all(isinstance(place, int) for place in row):
+            way = f"jagged{''.join(f'[{place}]' for place in row)}"
+        raise TypeError(f"a Jagged is indexed by its rows, found {quoted(row)}: write {way}")
     if isinstance(row, bool) or getattr(row, "ndim", None) or not hasattr(row, "__index__"):
         raise TypeError(
             f"a Jagged is indexed by a row or a slice, found {quoted(row)}: write jagged.take(indices) for "
             "some rows, or jagged.take(mask.nonzero().squeeze(1)) for those of a mask"
         )
     return operator.index(row)
+
+
+def _as_index(place: object) -> str:
+    """An index as it is written between brackets."""
+    if place is Ellipsis:
+        return "..."
+    if not isinstance(place, slice):
+        return quoted(place)
+    ends = ["" if end is None else quoted(end) for end in (place.start, place.stop)]
+    return ":".join([*ends, *([] if place.step is None else [quoted(place.step)])])
 
 
 def check_indices(rows: object) -> None:

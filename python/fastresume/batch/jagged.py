@@ -17,6 +17,7 @@ from fastresume.amounts import plural
 from fastresume.batch import arrow
 from fastresume.batch.given_rows import check_handler, check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
+from fastresume.batch.refusals import Refusals
 from fastresume.options.attributes import METHODS_OF_JAGGED
 from fastresume.options.checks import at_least, number, quoted
 from fastresume.options.device import check_move, on_device
@@ -34,7 +35,7 @@ _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: t
 
 @takes_no_other("fr.Jagged", "jagged")
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False, repr=False)
-class Jagged:
+class Jagged(Refusals):
     """Rows of different lengths, one after another: row i is `values[offsets[i]:offsets[i + 1]]`.
 
     It is a plain value, like a tensor: it may be copied, pickled, moved, and used in any thread. `len` is the
@@ -435,30 +436,6 @@ class Jagged:
     def __iter__(self) -> Iterator[Any]:
         for begin, end in itertools.pairwise(self.offsets.tolist()):
             yield self.values[begin:end]
-
-    def _compute(self, _other: object) -> NoReturn:
-        raise TypeError(
-            "a Jagged has no arithmetic, and compares with nothing: write jagged.values == 3, or "
-            "torch.equal(a.values, b.values) and torch.equal(a.offsets, b.offsets)"
-        )
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compute
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _compute
-    __hash__ = object.__hash__
-
-    def __contains__(self, _value: object) -> NoReturn:
-        raise TypeError(
-            "a Jagged has rows, among which `in` finds nothing: write (jagged.values == 3).any(), or "
-            "'a' in jagged.to_strings()"
-        )
-
-    def _be_array(self, *_arguments: object, **_options: object) -> NoReturn:
-        raise TypeError(
-            "a Jagged is no array, as its rows differ in length: write jagged.to_padded() for a matrix, "
-            "jagged.values for the values of all rows, or jagged.to_list()"
-        )
-
-    __array__ = __dlpack__ = __dlpack_device__ = _be_array
 
     if not TYPE_CHECKING:
 

@@ -326,6 +326,11 @@ class Column(Refusals):
                 Without it, a longer row is a DataError.
             side: where a row is filled up: after its elements ("right") or before them ("left").
         """
+        if isinstance(length, str | bool | None):
+            raise TypeError(
+                f"the length of {self._shown}.pad must be an integer, found {quoted(length)}: write "
+                f"batch[{self._name!r}].to_padded() in dataset.map(function), which is as long as the longest"
+            )
         size = at_least(1, f"the length of {self._shown}.pad", length)
         filled = _number(f"the value of {self._shown}.pad", value)
         if truncate is not None:

@@ -15,7 +15,7 @@ from fastresume.columns.rules import Rules
 from fastresume.columns.stack import Stack
 from fastresume.filter.condition import Condition
 from fastresume.messages import warn
-from fastresume.options.checks import one_of, quoted
+from fastresume.options.checks import quoted
 
 Entry = str | Column | Stack
 """A name or pattern, columns with rules, or columns side by side."""
@@ -151,6 +151,8 @@ def _way_of(entry: Column | Stack, name: str, of_type: str) -> str | None:
     """What delivers the values of a column of this type, for which the entry's rules are not."""
     rules = entry.rules if isinstance(entry, Column) else Rules(cast="float32")
     sizes = [size for size in rules.fixed or () if size is not None]
+    if isinstance(rules.nulls, bool):
+        return f"Write .fill_null({int(rules.nulls)}): it is a value of the new type"
     if of_type in BYTES and rules.cast is not None:
         return f"Write .pad(n), for n bytes in each row, and batch[{name!r}].view(torch.{rules.cast})"
     if of_type in BYTES and (rules.raw or len(sizes) == 1):
@@ -206,7 +208,11 @@ def column_request(columns: Columns | None, nulls: str) -> ColumnRequest:
             f"nulls must be 'error' or 'mask', for all columns, found {quoted(nulls)}: "
             "fr.col(name).mask_null() and fr.col(name).fill_null(value) in columns= say it of one"
         )
-    one_of("nulls", nulls, ("error", "mask"))
+    if nulls not in ("error", "mask"):
+        raise ValueError(
+            f"nulls must be 'error' or 'mask', found {quoted(nulls)}: filter=fr.col(name).is_valid() leaves "
+            "rows with a null out, and fr.col(name).fill_null(value) in columns= fills them"
+        )
     if columns is None:
         return ColumnRequest(None, nulls, [])
     if isinstance(columns, Mapping):

@@ -86,7 +86,7 @@ class Condition:
     def __bool__(self) -> bool:
         raise TypeError(
             "a condition has no truth of its own: write &, | and ~ for and, or and not, with each comparison "
-            "in parentheses, as (fr.col('a') > 0) & (fr.col('a') < 9)"
+            "in parentheses, as (fr.col('a') > 0) & (fr.col('a') < 9), and .isin([1, 2]) for in"
         )
 
     if not TYPE_CHECKING:

@@ -75,6 +75,9 @@ METHODS_OF_DATASETS = {
     ),
     "cache": "ParquetDataset(paths, cache=fr.Cache(manifest=file, data=directory))",
     "filter": "ParquetDataset(paths, filter=fr.col(name) > 0)",
+    **dict.fromkeys(
+        ("drop_nulls", "drop_null", "dropna"), "ParquetDataset(paths, filter=fr.col(name).is_valid())"
+    ),
     **dict.fromkeys(("sort", "sort_by", "sort_values", "order_by"), SORTED),
     **dict.fromkeys(("group_by", "groupby"), SEQUENCES),
     "select": "ParquetDataset(paths, rows=[[start, stop], ...])",
@@ -297,7 +300,7 @@ METHODS_OF_COLUMNS = {
     "notnull": ".is_valid()",
     "notna": ".is_valid()",
     "is_not_null": ".is_valid()",
-    **dict.fromkeys(("drop_nulls", "dropna"), "filter=fr.col(name).is_valid()"),
+    **dict.fromkeys(("drop_nulls", "drop_null", "dropna"), "filter=fr.col(name).is_valid()"),
     "between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
     "is_between": "(fr.col(name) >= low) & (fr.col(name) <= high)",
     "exclude": "columns=['*', '!name']",

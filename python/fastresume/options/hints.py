@@ -121,6 +121,7 @@ OF_DATASETS = {
     **OF_LOADERS,
     "skip": "rows=~fr.Intervals([[start, stop], ...])",
     "filters": "filter=",
+    **dict.fromkeys(("dropna", "drop_nulls", "drop_null", "skip_nulls"), "filter=fr.col(name).is_valid()"),
     "predicate": "filter=fr.col(name) > 0",
     **dict.fromkeys(OF_PLACES, "the first argument, paths"),
     "local": "the first argument, paths; cache=fr.Cache(data=directory) keeps what is read of a store",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import torch.distributed
 
@@ -156,7 +156,7 @@ class World:
         )
 
 
-def _is_mesh(group: Any) -> bool:
+def _is_mesh(group: Any) -> TypeGuard[DeviceMesh]:
     return hasattr(group, "get_local_rank") and hasattr(group, "ndim")
 
 
