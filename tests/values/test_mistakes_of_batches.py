@@ -59,6 +59,7 @@ def test_calls_of_others_say_what_to_write(rows: Callable[..., fr.ParquetDataset
             (lambda: ANY.Schema({"x": 1}), TypeError, r"found \{'x': 1\}: write dataset\.schema"),
             (ANY.Condition, TypeError, r"write fr\.col\(name\) > 0"),
             (ANY.Batch, TypeError, r"write dataset\.peek\(\)"),
+            (lambda: torch.nn.Linear(1, 1)(batch), TypeError, r"torch's linear .* write batch\['name'\]$"),
             (lambda: ANY.Batch({}), TypeError, r"given dict\(batch\): see docs/reference/frameworks\.md"),
             (lambda: batch | {"y": VALUES}, TypeError, r"write batch\.update\(tensors\)"),
             (lambda: {"y": VALUES} | batch, TypeError, r"write batch\.update\(tensors\)"),

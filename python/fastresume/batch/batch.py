@@ -327,9 +327,12 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
             TypeError: always; it says what to write.
         """
         raise TypeError(
-            "a Batch is no array: write batch[name].numpy() for one column, or batch.to_arrow().to_pandas() "
-            "for a frame"
+            "a Batch is no array: write batch[name].numpy(), or batch.to_arrow().to_pandas() for a frame"
         )
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_arguments: object) -> NoReturn:
+        raise TypeError(f"torch's {function.__name__} takes no Batch of tensors: write batch['name']")
 
     def __arrow_c_array__(self, requested_schema: object = None) -> Any:
         """The batch for any reader of Arrow's C data interface (polars, DuckDB, ...), through pyarrow."""

@@ -12,7 +12,8 @@ class Refusals:
 
     def _compute(self, _other: object) -> NoReturn:
         raise TypeError(
-            "a Jagged compares with nothing: write jagged.values == 3, or "
+            "a Jagged compares with nothing: write jagged.values == 3, [text == 'a' for text in "
+            "jagged.to_strings()], or "
             "torch.equal(a.values, b.values) and torch.equal(a.offsets, b.offsets)"
         )
 
