@@ -38,8 +38,8 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     Tensors are `[B]`, or `[B, k]` for stacked columns, on the CPU, and own their memory. Lists, strings and
     binary columns are a `Jagged` of such tensors. The cursor stays with the batch through `copy.copy`,
-    pickle, `pin_memory()`, `to()` and torch's `default_convert`. A batch is a plain value: it may be used in
-    any thread and after a fork.
+    pickle, `torch.save`, `pin_memory()`, `to()`, and torch's `default_convert` and `tree_map`. A batch is a
+    plain value: it may be used in any thread and after a fork.
 
     Examples:
         >>> for batch in loader:
