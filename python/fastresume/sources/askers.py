@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
+import traceback
 from _thread import allocate_lock, start_new_thread
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
 import fastresume._core as _core
-from fastresume.sources.raised import note
 
 IDLE_SECONDS = 0.05
 """A thread waits so long for the next call: to start one costs as much as a small read."""
@@ -71,18 +71,19 @@ class Askers:
 def _ask(
     read: Callable[[int, int, list[int], int], Any],
     asked: tuple[int, int, list[int], int],
-    take: Callable[[Any, str | None, str | None], None],
+    take: Callable[[Any, str | None, BaseException | None], None],
 ) -> None:
     """Tells `take` the rows of (part, row group, columns, how many at least), or why they don't come."""
     try:
         given = read(*asked)
     except _core.DataError as error:
-        take(None, str(error), "data")
+        take(None, str(error), None)
     except BaseException as error:  # noqa: BLE001  (raised by the batch that needs the rows)
         names_rows = isinstance(error, _core.SourceError)
         text = str(error) if names_rows else f"read() failed: {type(error).__name__}: {error}"
-        note(text, error.__cause__ or error)
-        take(None, text, "source")
+        cause = error.__cause__ or error
+        traceback.clear_frames(cause.__traceback__)  # what its functions held is let go
+        take(None, text, cause)
     else:
         take(given, None, None)
 

@@ -14,6 +14,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::arrow::{batches_of, fields_of};
 use crate::error::to_python;
 use crate::gate;
+use crate::raised;
 
 /// What has the rows of a dataset. It is pickled as what it was made of.
 #[pyclass(frozen, module = "fastresume._core")]
@@ -117,11 +118,17 @@ struct Taker {
 
 #[pymethods]
 impl Taker {
-    /// `kind` is of what failed: "data" for rows that are not what was stated.
-    fn __call__(&self, given: &Bound<'_, PyAny>, error: Option<String>, kind: Option<String>) {
+    /// `raised` is the cause of a failure; rows that are not what was stated have none.
+    fn __call__(&self, given: &Bound<'_, PyAny>, error: Option<String>, raised: Option<Py<PyAny>>) {
         let taken = match error {
-            Some(message) if kind.as_deref() == Some("data") => Err(Error::data(message)),
-            Some(message) => Err(Error::Source(message)),
+            Some(message) => Err(match raised {
+                Some(raised) => {
+                    let failure = Error::Source(message);
+                    raised::note(&failure, raised);
+                    failure
+                }
+                None => Error::data(message),
+            }),
             None => match batches_of(given, &self.fields, &self.columns) {
                 Ok(taken) => taken,
                 Err(error) => Err(Error::Source(format!("read() returned what is no Arrow stream: {error}"))),
