@@ -378,6 +378,33 @@ def test_what_was_drawn_to_try_something_comes_again(
     live(work)
 
 
+def test_rows_that_no_evaluation_sees_are_warned_of_once(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        loader, words = (
+            make(),
+            r'to {} with leaves out 8 of its 80 rows, .* by tail="drop": pass tail="short"',
+        )
+        with pytest.warns(UserWarning, match=words.format("validate")) as warned:
+            jobs.fit(
+                loader,
+                jobs.ResumeCallback(loader),
+                model=jobs.Validated([]),
+                val=make(12, on_iter="restart"),
+            )
+        assert sum("leaves out" in str(one.message) for one in warned) == 1
+        for doing in ("validate", "test", "predict"):
+            evaluate = getattr(jobs.trainer(jobs.ResumeCallback()), doing)
+            with pytest.warns(UserWarning, match=words.format(doing)):
+                evaluate(jobs.Validated([]), make(12, on_iter="restart"))
+            seen: list[list[int]] = []
+            evaluate(jobs.Validated(seen), make(12, on_iter="restart", tail="short"))
+            assert seen == [[*range(ROWS)]], "what the warning says to write has each row"
+            some = jobs.trainer(jobs.ResumeCallback(), limit_val_batches=2, fast_dev_run=doing != "validate")
+            getattr(some, doing)(jobs.Validated([]), make(12, on_iter="restart"))
+
+    live(work)
+
+
 def test_loaders_to_validate_with_begin_anew_or_are_refused(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader, seen = make(), []

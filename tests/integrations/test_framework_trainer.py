@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from shutil import rmtree
 from types import SimpleNamespace
@@ -166,7 +167,9 @@ def test_rows_per_second_are_those_of_the_dataset_whatever_the_arguments_say(job
             assert logged["train_samples_per_second"] == found["train_samples_per_second"]
         for tail, rows in (("drop", 75), ("short", 80), ("pad", 80)):
             dataset = fr.ParquetDataset("data", batch_size=15, on_iter="restart", tail=tail)
-            assert len(jobs.DictBatches(fr.Loader(dataset)).dataset) == rows
+            words = r'leaves out 5 of its 80 rows, .* by tail="drop": pass tail="short" to it$'
+            with pytest.warns(UserWarning, match=words) if tail == "drop" else nullcontext():
+                assert len(jobs.DictBatches(fr.Loader(dataset)).dataset) == rows
 
     live(work)
 
@@ -208,7 +211,9 @@ def test_what_would_lose_rows_is_refused(jobs: Any, live: Any) -> None:
             forgotten.train()
         plain = jobs.make_trainer(resume, dataloader=loader)
         plain.remove_callback(resume)
-        with pytest.raises(TypeError, match=r"like Transformers' Trainer, be given dict\(batch\)"):
+        with pytest.raises(
+            TypeError, match=r"to evaluate, and from ResumeCallback\(loader\)\.dataloader to train"
+        ):
             plain.train()
         with pytest.raises(TypeError, match=r"integrations\.transformers\.ResumeCallback\(loader\)\.dat"):
             jobs.Trainer(jobs.Model(), late.args, train_dataset=make().dataset).train()
@@ -286,6 +291,21 @@ def test_evaluation_is_given_dicts(jobs: Any, live: Any) -> None:
         trainer.get_eval_dataloader = lambda *_: batches
         assert trainer.evaluate().keys() >= {"eval_loss"}
         assert [list(batch) for batch in batches] == [["label", "inputs"]] * STEPS
+
+    live(work)
+
+
+def test_an_evaluation_that_would_see_other_rows_each_time_is_refused(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        for drawn in (make(), make().dataset, DataLoader(make().dataset, batch_size=None)):
+            with pytest.raises(
+                ValueError, match=r'continues where it stopped, .*: pass on_iter="restart" to it'
+            ):
+                jobs.DictBatches(drawn)
+        trainer = jobs.make_trainer(jobs.ResumeCallback(make()))
+        trainer.get_eval_dataloader = lambda *_: make(on_iter="restart")
+        with pytest.raises(TypeError, match=r"Trainer draws from DictBatches\(loader\) to evaluate"):
+            trainer.evaluate()
 
     live(work)
 

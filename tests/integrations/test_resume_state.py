@@ -119,6 +119,25 @@ def test_what_is_never_told_to_be_trained_is_warned_about(small_dataset: Dataset
     resume.state_dict()
 
 
+def test_a_place_that_stays_from_save_to_save_is_warned_about(small_dataset: Dataset) -> None:
+    loader = fr.Loader(make(small_dataset, 4), threads=1)
+    resume, added_up = ResumeState(loader), ResumeState(loader)
+    iterator = iter(loader)
+    resume.state_dict()
+    for _ in range(2):
+        next(iterator)
+        added_up.added_up()
+        added_up.state_dict()
+        if loader.stats().batches == 1:
+            resume.state_dict()
+            resume.state_dict()  # a framework asks twice
+    with pytest.warns(UserWarning, match=r"2 batches, but no batch was reported as trained: call trained"):
+        resume.state_dict()
+    batch = next(iterator)
+    resume.trained(batch)
+    assert resume.state_dict() == batch.state_dict()
+
+
 def test_what_can_not_be_right_is_refused(small_dataset: Dataset, lists: Dataset) -> None:
     loader = fr.Loader(make(small_dataset), threads=1)
     resume = ResumeState(loader)

@@ -247,6 +247,9 @@ class Validated(Model):
     def validation_step(self, batch: fr.Batch) -> None:
         self.seen[-1] += batch.rows().tolist()
 
+    test_step = predict_step = validation_step
+    on_test_epoch_start = on_predict_epoch_start = on_validation_epoch_start
+
 
 class Dicts(Model):
     """A model that makes a dict of each batch."""

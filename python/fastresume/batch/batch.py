@@ -54,9 +54,10 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
     def __init__(self, tensors: Tensors, origin: Origin | None = None) -> None:
         if origin is None:
             way = (
-                ": a wrapper that slices or joins batches (Accelerate's dispatcher, say) must be told to "
-                "leave them as they are, with dispatch_batches=False, or, like Transformers' Trainer, be "
-                "given dict(batch)"
+                ": Transformers' Trainer draws from DictBatches(loader) to evaluate, and from "
+                "ResumeCallback(loader).dataloader to train, both of fastresume.integrations.transformers; "
+                "another wrapper that slices or joins batches must leave them as they are (Accelerate's, by "
+                "dispatch_batches=False), or be given dict(batch)"
             )
             if isinstance(tensors, OrderedDict):  # which Lightning alone makes
                 way = (
@@ -203,12 +204,9 @@ class Batch(MutableMapping[str, Tensor | Jagged]):
 
     @property
     def load_state_dict(self) -> NoReturn:
-        """Refused: the loader resumes, and not a batch.
+        """Refused, so that `hasattr` is False: the loader resumes.
 
-        By this name `torch.distributed.checkpoint` knows that it saves the state, and not the tensors.
-
-        Raises:
-            AttributeError: always, so that `hasattr` is False.
+        By this name `torch.distributed.checkpoint` saves the state, and not the tensors.
         """
         raise AttributeError  # `__getattr__` says why
 

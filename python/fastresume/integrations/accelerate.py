@@ -82,8 +82,7 @@ class _SteppedState(ResumeState):
         if self._accelerator.sync_gradients:
             super().trained(batch)
         else:
-            self._follow()
-            self._has_trained = True
+            self.added_up()
 
     def load_state_dict(self, state: Mapping[str, Any] | Cursor) -> None:
         """Makes the next `iter()` of the loader resume from a state; a step of the optimizer begins there."""

@@ -30,6 +30,7 @@ from fastresume.integrations.resume_state import (
     batches_of_passes,
     check_ranks,
     is_same_reading,
+    left_out_in_words,
     require_state,
 )
 from fastresume.reading.resumable import dataset_behind
@@ -69,7 +70,8 @@ class ResumeCallback(Callback):
 
     Warns:
         UserWarning: in `fit`, if an epoch has fewer batches than a pass, or begins in its middle; in
-            `validate`, `test` and `predict`, if a loader begins in the middle of a pass.
+            `validate`, `test` and `predict`, if a loader begins in the middle of a pass, or leaves rows out
+            (`tail="drop"`), as in the validations of `fit`.
 
     Examples:
         >>> trainer = Trainer(callbacks=[ResumeCallback(loader)])  # doctest: +SKIP
@@ -89,6 +91,7 @@ class ResumeCallback(Callback):
         self._is_warned = False
         self._done = 0  # batches of Lightning's epoch up to the one that was trained last
         self._listening: list[RemovableHandle] = []
+        self._said: set[str] = set()  # of rows that are left out
 
     def state_dict(self) -> dict[str, str]:
         """What Lightning's checkpoints hold of this callback; empty before it has found its loader."""
@@ -288,14 +291,17 @@ class ResumeCallback(Callback):
             self._check_validation(trainer)
         else:
             _tell_continued(trainer.val_dataloaders, "validate")
+        self._tell_left_out(trainer, trainer.val_dataloaders, "validate", trainer.limit_val_batches)
 
     def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warns of loaders that continue where they stopped."""
         _tell_continued(trainer.test_dataloaders, "test")
+        self._tell_left_out(trainer, trainer.test_dataloaders, "test", trainer.limit_test_batches)
 
     def on_predict_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Warns of loaders that continue where they stopped."""
         _tell_continued(trainer.predict_dataloaders, "predict")
+        self._tell_left_out(trainer, trainer.predict_dataloaders, "predict", trainer.limit_predict_batches)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuses to train on another loader than this one, or on fewer ranks than it was made for."""
@@ -328,6 +334,16 @@ class ResumeCallback(Callback):
                     'sanity check would be missing in the first validation: pass on_iter="restart" to it'
                 )
 
+    def _tell_left_out(self, trainer: Trainer, loaders: object, doing: str, limit: Any) -> None:
+        """Warns once of rows that no evaluation sees, if Lightning takes all batches."""
+        if trainer.sanity_checking or isinstance(limit, int) or not trainer.is_global_zero:
+            return
+        for dataset in map(dataset_behind, _flat(loaders)):
+            text = None if dataset is None else left_out_in_words(dataset, doing)
+            if text is not None and text not in self._said:
+                self._said.add(text)
+                warnings.warn(text, stacklevel=2)
+
     def _batches_in(self, value: Any) -> Iterator[Batch]:
         """The batches of this dataset among those of several loaders."""
         if isinstance(value, Batch):
@@ -354,6 +370,8 @@ class ResumeCallback(Callback):
         if is_stepped or trainer.is_last_batch:
             self._state.trained(batch)
             self._done = ready
+        else:
+            self._state.added_up()
         self._is_noted = True
 
     def _count_batches(self, trainer: Trainer, loops: dict[str, Any], kept: int) -> None:

@@ -11,6 +11,7 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
+from fastresume.buffers import row_count
 from fastresume.loader import Loader
 from fastresume.messages import warn
 from fastresume.options.unknown import takes_no_other
@@ -85,20 +86,28 @@ class ResumeState:
         self._follow()
         self._cursor, self._has_trained = cursor, True
 
+    def added_up(self) -> None:
+        """Records that gradients of a batch are added to others': the place moves with the step."""
+        self._follow()
+        self._has_trained = True
+
     def state_dict(self) -> dict[str, str]:
         """The state after the batch that was trained last: one leaf under the key "fastresume".
 
         Before the first one, that which was loaded, or where the loader was when this was made.
 
         Warns:
-            UserWarning: if many batches were drawn and none of them was reported by `trained`.
+            UserWarning: if many batches were drawn, or more than at the state before, and none of them was
+                reported by `trained`.
         """
         self._follow()
-        if not self._has_trained and (drawn := self._drawn() - self._drawn_before) > _READ_AHEAD:
+        drawn = self._drawn() - self._drawn_before
+        if not self._has_trained and (drawn > _READ_AHEAD or 0 < self._drawn_at_save < drawn):
             warn(
                 f"a state is asked for after {plural(drawn, 'batch', 'batches')}, but no batch was reported "
                 "as trained: call trained(batch) after each step of the optimizer"
             )
+        self._drawn_at_save = drawn
         return self._cursor.to_state()
 
     @property
@@ -137,6 +146,7 @@ class ResumeState:
         self._given = self.dataset._shared_cursor.given
         self._has_trained = False
         self._drawn_before = self._drawn()
+        self._drawn_at_save = 0
 
     def _follow(self) -> None:
         """Takes over a state that was loaded into the loader or the dataset directly."""
@@ -185,6 +195,25 @@ def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: 
         planned = dataset._spec.pass_from(cursor, max(workers, 1))
         yield planned.batches_left
         cursor = planned.next_pass()
+
+
+def left_out_in_words(dataset: ResumableDataset, doing: str) -> str | None:
+    """That some rows are in no evaluation, and what to write; None if each row is in it.
+
+    Args:
+        dataset: what is evaluated on.
+        doing: what is done with it, as "validate".
+    """
+    if dataset._is_stream:
+        return None
+    rows = row_count(dataset._spec.pass_from(dataset._spec.start(), 1).dropped())
+    if not rows:
+        return None
+    way = "short" if dataset.tail == "drop" else "pad"
+    return (
+        f"the dataset to {doing} with leaves out {rows} of its {dataset.num_rows} rows, which make no whole "
+        f'batch, by tail="{dataset.tail}": pass tail="{way}" to it'
+    )
 
 
 def is_same_reading(loader: object, dataset: ResumableDataset) -> bool:

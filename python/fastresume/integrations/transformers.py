@@ -22,6 +22,7 @@ from fastresume.integrations.resume_state import (
     batches_of_passes,
     check_ranks,
     dataset_of,
+    left_out_in_words,
     require_state,
 )
 from fastresume.messages import warn
@@ -195,8 +196,13 @@ class DictBatches:
         loader: the `Loader`, or a torch DataLoader over a `ParquetDataset`; for evaluation, of a dataset with
             `on_iter="restart"`.
 
+    Raises:
+        TypeError: if the loader is something else.
+        ValueError: if its dataset continues where it stopped: each evaluation would see other rows.
+
     Warns:
-        UserWarning: in `iter`, if rows of a batch are copies or masked, which the Trainer can't tell.
+        UserWarning: if rows are left out (`tail="drop"`); in `iter`, if rows of a batch are copies or masked,
+            which the Trainer can't tell.
 
     Attributes:
         dataset: its length is the number of rows in a pass, over all ranks: the Trainer takes its rows per
@@ -207,7 +213,20 @@ class DictBatches:
 
     def __init__(self, loader: Reader) -> None:
         self._loader = loader
-        self.dataset = _Rows(dataset_of(loader))
+        dataset = dataset_of(loader)
+        self.dataset = _Rows(dataset)
+        self._check(dataset)
+
+    def _check(self, dataset: ResumableDataset) -> None:
+        """Refuses evaluations of other rows each time, and warns of rows that are in none."""
+        if dataset.on_iter == "continue" and not dataset._is_stream:
+            raise ValueError(
+                "the dataset to evaluate with continues where it stopped, so that each evaluation would see "
+                'other rows: pass on_iter="restart" to it; to train, give the Trainer '
+                "ResumeCallback(loader).dataloader"
+            )
+        if (text := left_out_in_words(dataset, "evaluate")) is not None:
+            warn(text)
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""
@@ -282,6 +301,9 @@ class DrawnBatches(DictBatches):
         self.trained_rows = 0
         self.passes_done = 0.0
         self.has_ended = self.counts_passes = self.is_over = self.is_begun = False
+
+    def _check(self, dataset: ResumableDataset) -> None:
+        """What is trained on continues."""
 
     def __len__(self) -> int:
         """Batches of a pass, where no Trainer asks.
@@ -397,6 +419,8 @@ class DrawnBatches(DictBatches):
         if is_step:
             self._put_back(_ADDED)
             self._state.trained_to(cursor)
+        else:
+            self._state.added_up()
         self._step_after_the_last()
 
     def forget(self) -> None:
