@@ -102,12 +102,12 @@ class ResumeState:
         """
         self._follow()
         drawn = self._drawn() - self._drawn_before
-        if not self._has_trained and (drawn > _READ_AHEAD or 0 < self._drawn_at_save < drawn):
+        self._drawn_at_save, before = drawn, self._drawn_at_save
+        if not self._has_trained and (drawn > _READ_AHEAD or 0 < before < drawn):
             warn(
                 f"a state is asked for after {plural(drawn, 'batch', 'batches')}, but no batch was reported "
                 "as trained: call trained(batch) after each step of the optimizer"
             )
-        self._drawn_at_save = drawn
         return self._cursor.to_state()
 
     @property

@@ -17,7 +17,7 @@ IDLE_SECONDS = 0.05
 Call = tuple[
     Callable[[int, int, list[int], int], Any],
     tuple[int, int, list[int], int],
-    Callable[[Any, str | None, str | None], None],
+    Callable[[Any, str | None, BaseException | None], None],
 ]
 """A function, its arguments (part, row group, columns, the fewest rows), and what takes the rows."""
 
