@@ -135,3 +135,23 @@ def test_a_message_with_a_number_cut_off_is_named_or_left_out(broker: Callable[.
     found: list[Any] = [batch["id"] for batch in dataset]
     assert [number for each in found for number in each.tolist()] == [1, 3]
     dataset.close()
+
+
+def test_values_that_are_no_json_are_named_with_what_to_write() -> None:
+    value: Any = of_type(pa.int64())
+    for values, kind, said in (
+        (['{"a": 1}'], TypeError, r"a value must be bytes, found '.*': write text\.encode\(\)"),
+        (b'{"a": 1}', TypeError, r"values must be a list of bytes, .*: write \[value\]"),
+        ([b'{"a": 1}', b"not JSON"], fr.DataError, r"^value 1: it is no JSON \("),
+        ([b""], fr.DataError, r"^it is no JSON \("),
+        (
+            [b'{"a": 1}\n{"a": 2}'],
+            fr.DataError,
+            r"one object, or a list of objects: \[\{\.\.\.\}, \{\.\.\.\}\]",
+        ),
+        ([b"1"], fr.DataError, "a row must be a JSON object, found 1"),
+    ):
+        with pytest.raises(kind, match=said):
+            value.decoded(values)
+    table, counts = value.decoded([b'{"a": 1}', None, b'[{"a": 2}, {"a": 3}]'])
+    assert (table["a"].to_pylist(), counts.tolist()) == ([1, 2, 3], [1, 0, 2])

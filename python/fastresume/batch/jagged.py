@@ -19,7 +19,7 @@ from fastresume.batch.given_rows import check_handler, check_in_range, check_ind
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 from fastresume.batch.refusals import Refusals
 from fastresume.options.attributes import METHODS_OF_JAGGED
-from fastresume.options.checks import at_least, number, quoted
+from fastresume.options.checks import integer, number, quoted
 from fastresume.options.device import check_move, on_device
 from fastresume.options.unknown import refuse_attribute, takes_no_other
 
@@ -195,11 +195,16 @@ class Jagged(Refusals):
             )
         lengths = self.lengths
         longest = int(lengths.max()) if len(lengths) else 0
-        width = longest if length is None else at_least(0, "length", length)
+        width = longest if length is None else integer("length", length)
+        if width < 0:
+            raise ValueError(
+                f"length must be at least 0, found {width}: write to_padded(value={width}) to fill up"
+            )
         if longest > width:
             row = int((lengths > width).nonzero()[0])
+            way = "" if width else ": write to_padded(value=0) to fill up with 0"
             raise ValueError(
-                f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}"
+                f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}{way}"
             )
         places = torch.arange(width, device=lengths.device)
         own = places < lengths[:, None] if side == "right" else places >= width - lengths[:, None]

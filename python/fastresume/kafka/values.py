@@ -263,13 +263,18 @@ class JSON(Value):
         self._columns = JsonColumns(self.schema, optional)
 
     def decoded(self, values: Sequence[bytes]) -> Decoded:
-        """The rows of values."""
-        rows, counts = [], []
-        for value in values:
-            found = parsed(value)
-            each = found if isinstance(found, list) else [] if found is None else [found]
-            if any(not isinstance(row, dict) for row in each):
-                raise ValueError(f"a row must be a JSON object, found {quoted(found)}")
+        """The rows of values; None, as of a deleted key, has none.
+
+        Raises:
+            DataError: for a value that is no JSON, or whose rows the columns can't have; it is named.
+            TypeError: if they are no list of bytes.
+        """
+        if isinstance(values, bytes | str):
+            raise TypeError(f"values must be a list of bytes, found {quoted(values)}: write [value]")
+        rows: list[dict[str, Any]] = []
+        counts = []
+        for number, value in enumerate(values):
+            each = _objects(value, "" if len(values) == 1 else f"value {number}: ")
             rows += each
             counts.append(len(each))
         try:
@@ -294,6 +299,23 @@ class JSON(Value):
 
     def __repr__(self) -> str:
         return f"JSON(schema of {plural(len(self.schema), 'column')})"
+
+
+def _objects(value: object, where: str) -> list[dict[str, Any]]:
+    """The rows of one value."""
+    if not isinstance(value, bytes | None):
+        raise TypeError(f"{where}a value must be bytes, found {quoted(value)}: write text.encode()")
+    try:
+        found = None if value is None else parsed(value)
+    except ValueError as error:
+        way = ""
+        if value and b"}" in value[:-1] and value.lstrip().startswith(b"{"):
+            way = "; a message has one object, or a list of objects: [{...}, {...}]"
+        raise _core.DataError(f"{where}it is no JSON ({error}){way}") from error
+    rows = found if isinstance(found, list) else [] if found is None else [found]
+    if any(not isinstance(row, dict) for row in rows):
+        raise _core.DataError(f"{where}a row must be a JSON object, found {quoted(found)}")
+    return rows
 
 
 class Called(Value):

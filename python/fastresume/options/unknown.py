@@ -101,6 +101,8 @@ def _check_call(
     except TypeError:
         parameters = list(signature.parameters.values())
     if parameters and parameters[0].name in ("self", "cls", "_cls"):  # "_cls" of a named tuple
+        if not args:
+            raise TypeError(f"{what} is of an object, and was called on its class: make one first") from None
         parameters, args = parameters[1:], args[1:]
     kinds = {one.kind for one in parameters}
     there = [one.name for one in parameters if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
