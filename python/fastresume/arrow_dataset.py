@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import fastresume._core as _core
 from fastresume.columns.request import Columns
 from fastresume.options.bad_rows import BadRows
+from fastresume.options.checks import quoted
 from fastresume.options.rows import Rows, Shuffle
 from fastresume.options.stores import Credentials, stores_of
 from fastresume.options.tail import Tail
@@ -18,6 +19,7 @@ from fastresume.reading.files_spec import Door
 from fastresume.rows_dataset import Asked, Found, RowsDataset, Session
 from fastresume.sources.opened import has_session, opened
 from fastresume.state.session import text_of
+from fastresume.tables.named_table import is_table
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -140,6 +142,9 @@ class ArrowDataset(RowsDataset):
 
 def _found(source: Any, asked: Asked, stores: _core.Stores | None = None) -> tuple[_core.Manifest, Found]:
     """The rows of a source, and what is read of them."""
+    if is_table(source):
+        table = quoted(source) if isinstance(source, str) else "table"
+        raise TypeError(f"source is a table of Parquet files: write fr.ParquetDataset({table}, batch_size=n)")
     manifest = opened(source, stores, asked.wanted)
     session = text_of(source.session()) if has_session(source) else None
     return manifest, asked.found(manifest, manifest.files, OF_SEGMENTS, session=session)

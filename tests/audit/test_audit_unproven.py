@@ -114,6 +114,9 @@ def test_the_logs_of_a_run_are_found_and_told_to_programs(
     assert found["directory"] == str(run / "data" / "audit")
     Ranks(data, run / "evaluation" / "audit").steps(1)
     assert main(["audit", str(run)]) == 2
-    assert "2 directories in it have delivery logs; name one: " in capsys.readouterr().err
+    assert (
+        "2 directories in it have delivery logs; name one, or move the logs of all ranks of a job into one: "
+        in capsys.readouterr().err
+    )
     assert main(["audit", str(tmp_path / "nowhere")]) == 2
     assert capsys.readouterr().err == f"fastresume audit: {tmp_path}/nowhere: no such file or directory\n"

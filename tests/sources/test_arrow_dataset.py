@@ -383,6 +383,8 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
     for source in (7, {"x": [1]}, [1, 2], None, []):
         with pytest.raises((TypeError, ValueError), match="source"):
             fr.ArrowDataset(source, **ONE)
+    with pytest.raises(TypeError, match=r"write fr\.ParquetDataset\('delta://t', batch_size=n\)"):
+        fr.ArrowDataset("delta://t", **ONE)
     pandas = pytest.importorskip("pandas", reason="pandas is not installed")
     square = pandas.DataFrame({"x": [np.ones((2, 2))] * 3})
     with pytest.raises(TypeError, match=r"write frame\[name\]\.map\(lambda array: array\.tolist\(\)\)$"):

@@ -70,7 +70,7 @@ def compare(
     if asked - there:
         raise _core.StateError(
             f"the checkpoint has no {listed(sorted(asked - there))}; it has "
-            f"{listed(sorted(there), 10) or 'nothing'}"
+            f"{listed(sorted(there), 10) or 'nothing'}; leave what is new out of restore"
         )
     missing = there - (asked if seat.is_same else set(asked_of_all))
     if missing and not partial:

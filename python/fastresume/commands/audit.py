@@ -59,7 +59,8 @@ def logged(directory: Path) -> Path:
         if found:
             names = ", ".join(str(each) for each in found[:5])
             raise StateError(
-                f"{directory}: {len(found)} directories in it have delivery logs; name one: {names}"
+                f"{directory}: {len(found)} directories in it have delivery logs; name one, or move the logs "
+                f"of all ranks of a job into one: {names}"
             )
     raise StateError(f"{directory}: there is no delivery log (rank-*.log) in this directory")
 

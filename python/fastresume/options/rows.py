@@ -347,10 +347,14 @@ def _numbered(given: npt.NDArray[np.integer], total: int) -> RowArray:
     steps = np.diff(numbers)
     refuse_ones("rows=", given, total, "rows=numpy.asarray(rows, bool)")
     if (steps <= 0).any():
-        raise ValueError(
-            "rows= chooses rows, each once, in the order of the files: write rows=numpy.unique(rows); "
-            "shuffle=True gives another order"
-        )
+        unique, counts = np.unique(numbers, return_counts=True)
+        way = "write rows=numpy.sort(rows); shuffle=True gives another order"
+        if len(unique) < len(numbers):
+            way = (
+                f"row {unique[counts > 1][0]} is there twice; if each frame of a concat begins at 0, write "
+                "pandas.concat(frames, ignore_index=True) before it, else rows=numpy.unique(rows)"
+            )
+        raise ValueError(f"rows= chooses rows, each once, in the order of the files: {way}")
     first, last = np.concatenate([[True], steps > 1]), np.concatenate([steps > 1, [True]])
     return np.stack([numbers[first[: len(numbers)]], numbers[last[: len(numbers)]] + 1], axis=1)
 
