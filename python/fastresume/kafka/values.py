@@ -269,8 +269,7 @@ class JSON(Value):
             DataError: for a value that is no JSON, or whose rows the columns can't have; it is named.
             TypeError: if they are no list of bytes.
         """
-        if isinstance(values, bytes | str):
-            raise TypeError(f"values must be a list of bytes, found {quoted(values)}: write [value]")
+        _check_list(values)
         rows: list[dict[str, Any]] = []
         counts = []
         for number, value in enumerate(values):
@@ -299,6 +298,11 @@ class JSON(Value):
 
     def __repr__(self) -> str:
         return f"JSON(schema of {plural(len(self.schema), 'column')})"
+
+
+def _check_list(values: object) -> None:
+    if isinstance(values, bytes | str):
+        raise TypeError(f"values must be a list of bytes, found {quoted(values)}: write [value]")
 
 
 def _objects(value: object, where: str) -> list[dict[str, Any]]:
