@@ -107,6 +107,7 @@ METHODS_OF_DATASETS = {
         ("iter_batches", "iter_torch_batches", "to_torch"), "for batch in fr.Loader(dataset): ..."
     ),
     "head": ".peek()",
+    "sample": ".read_rows([...]) for single rows; ParquetDataset(paths, rows=fr.Split(0.0, 0.1)) for some",
     "columns": "dataset.schema of what is delivered; dataset.column_names of the files",
     **dict.fromkeys(("features", "element_spec"), "dataset.schema"),
     **dict.fromkeys(("keys", "values", "items"), "dataset.schema, a mapping of names to fields"),
@@ -174,10 +175,11 @@ METHODS_OF_LOADERS = {
     "collate_fn": "dataset.map(function): a batch is whole already",
     "drop_last": "loader.dataset.tail",
     "prefetch_factor": ".prefetch_bytes",
-    "pin_memory": ".device",
+    "pin_memory": "fr.Loader(dataset, device='cuda'), whose batches come from pinned memory",
 }
 
 METHODS_OF_JAGGED = {
+    "pad": ".to_padded(length)",
     "tolist": ".to_list(), or .to_strings() of texts",
     "numpy": ".values.numpy() and .offsets.numpy()",
     "shape": "len(jagged) for its rows, .lengths for those of each",
@@ -279,6 +281,7 @@ _MADE_BY_MAP = "expm1 tanh sigmoid mean sum min max std var quantile rank"
 METHODS_OF_COLUMNS = {
     "rename": ".alias(name)",
     "name": ".names",
+    "tokenize": "a function of batch[name].to_strings() for dataset.map, or write tokens to the files",
     **dict.fromkeys(("astype", "to", "type"), ".cast(dtype), as .cast(torch.float32)"),
     "float": ".cast(torch.float32)",
     "double": ".cast(torch.float64)",
