@@ -19,7 +19,7 @@ from fastresume.reading.files_spec import Door
 from fastresume.rows_dataset import Asked, Found, RowsDataset, Session
 from fastresume.sources.opened import has_session, opened
 from fastresume.state.session import text_of
-from fastresume.tables.named_table import is_table
+from fastresume.tables.named_table import names_table
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -142,7 +142,7 @@ class ArrowDataset(RowsDataset):
 
 def _found(source: Any, asked: Asked, stores: _core.Stores | None = None) -> tuple[_core.Manifest, Found]:
     """The rows of a source, and what is read of them."""
-    if is_table(source):
+    if names_table(source):
         table = quoted(source) if isinstance(source, str) else "table"
         raise TypeError(f"source is a table of Parquet files: write fr.ParquetDataset({table}, batch_size=n)")
     manifest = opened(source, stores, asked.wanted)

@@ -212,7 +212,7 @@ def takes_names(what: str) -> Callable[[Called], Called]:
 
 
 def numbers_of_texts(name: str, in_lists: bool, dtype: str | None) -> str:
-    """What makes numbers of the texts of a batch, as code."""
+    """Code that makes numbers of the texts of a batch."""
     number = "int" if dtype is not None and "int" in dtype else "float"
     texts = f"batch[{name!r}].to_strings()"
     if not in_lists:

@@ -227,13 +227,8 @@ class Membership(ColumnCondition):
         Raises:
             TypeError: if no column can be compared with one.
         """
-        given, others = _with_and_without_nulls(values)
-        if len(others) < len(given):
-            raise TypeError(
-                f"a null equals nothing, found one among {quoted(given)}: write {column!r}.isin("
-                f"{quoted(others)}) | {column!r}.is_null()"
-            )
-        return cls(column, tuple(map(literal, given)))
+        way = f"{column!r}.isin(", f") | {column!r}.is_null()"
+        return cls(column, _literals(values, "a null equals nothing", way))
 
     @classmethod
     def of_others(cls, column: Named, values: Iterable[object]) -> Not:
@@ -242,13 +237,8 @@ class Membership(ColumnCondition):
         Raises:
             TypeError: if no column can be compared with one.
         """
-        given, others = _with_and_without_nulls(values)
-        if len(others) < len(given):
-            raise TypeError(
-                f"'not in' leaves nulls out, found one among {quoted(given)}: write "
-                f"({column.name!r}, 'not in', {quoted(others)})"
-            )
-        return Not(cls(column, tuple(map(literal, given))))
+        way = f"({column.name!r}, 'not in', ", ")"
+        return Not(cls(column, _literals(values, "'not in' leaves nulls out", way)))
 
     @property
     def sought(self) -> dict[str, set[Sought]]:
@@ -446,9 +436,17 @@ def literal(value: object) -> Literal:
     return value
 
 
-def _with_and_without_nulls(values: Iterable[object]) -> tuple[list[object], list[object]]:
+def _literals(values: Iterable[object], why: str, way: tuple[str, str]) -> tuple[Literal, ...]:
+    """The values as Python's own; `why` there is no null among them, and the code around the others.
+
+    Raises:
+        TypeError: for a null, or for a value that no column can be compared with.
+    """
     given = [of_arrow(value) for value in values]
-    return given, [value for value in given if not is_no_value(value)]
+    others = [value for value in given if not is_no_value(value)]
+    if len(others) < len(given):
+        raise TypeError(f"{why}, found one among {quoted(given)}: write {way[0]}{quoted(others)}{way[1]}")
+    return tuple(map(literal, given))
 
 
 def is_no_value(value: object) -> bool:

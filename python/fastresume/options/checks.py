@@ -228,7 +228,7 @@ def is_table(value: object) -> bool:
 
 
 def table_of(value: object) -> str | None:
-    """What makes a table of arrays, tensors or groups in memory, as code; None of others, and of texts."""
+    """Code that makes a table of arrays, tensors or groups in memory; None of others, and of texts."""
     tensors = getattr(value, "tensors", None)
     if isinstance(tensors, tuple) and tensors:  # a TensorDataset
         some = list(enumerate(tensors[:4]))
@@ -246,7 +246,7 @@ def table_of(value: object) -> str | None:
 
 
 def _column_of(name: str, value: Any) -> str:
-    """What makes a column of an array or tensor, as code: lists of one length of what has more dimensions."""
+    """Code that makes a column of an array or tensor: lists of one length of what has more dimensions."""
     if hasattr(value, "detach"):
         name += ".detach()" * bool(value.requires_grad) + ".cpu()" * (value.device.type != "cpu")
         name += ".float()" * (str(value.dtype) == "torch.bfloat16") + ".numpy()"

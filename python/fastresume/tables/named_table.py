@@ -59,7 +59,7 @@ def open_table(paths: object, options: Callable[[], Mapping[str, str] | None]) -
                 f"{found.name} has no files: append rows to it first, or name another version"
             )
         return found
-    if any(map(is_table, _entries(paths))):
+    if any(map(names_table, _entries(paths))):
         raise ValueError(f"a table is read alone, found it among other paths: {quoted(paths)}")
     return None
 
@@ -186,7 +186,7 @@ def _entries(paths: object) -> Iterator[object]:
         yield paths
 
 
-def is_table(entry: object) -> bool:
+def names_table(entry: object) -> bool:
     """Whether it is a table of Delta or Iceberg, or names one."""
     return _package(entry) in TABLES or (isinstance(entry, str) and entry.startswith((DELTA, ICEBERG)))
 
