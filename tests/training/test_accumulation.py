@@ -62,6 +62,13 @@ def test_windows_end_with_the_pass_and_know_their_size_from_their_first_batch(
     assert windows == 2 * of_a_pass
 
 
+def test_what_a_window_has_is_asked_of_the_window() -> None:
+    accumulation: Any = accumulate(nn.Identity(), 4)
+    for name in ("is_last", "size", "index", "sync_gradients"):
+        with pytest.raises(AttributeError, match=r"write with accumulation\(batch\) as window"):
+            getattr(accumulation, name)
+
+
 @pytest.mark.law(2)
 def test_the_state_within_a_window_is_that_of_the_last_optimizer_step(small_dataset: Dataset) -> None:
     loader, accumulation = make(small_dataset), accumulate(nn.Identity(), 4)

@@ -368,6 +368,14 @@ def test_rows_are_a_matrix_once_they_are_padded(side: Any) -> None:
         fr.Jagged(jagged, torch.tensor([0, 2, 4])).to_padded()
 
 
+def test_a_pad_token_given_as_the_length_is_told() -> None:
+    jagged = fr.Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3]))
+    with pytest.warns(UserWarning, match=r"the first argument is the length.*to_padded\(value=50256\)"):
+        jagged.to_padded(50256)
+    assert jagged.to_padded(value=50256).tolist() == [[7, 50256], [8, 9]]
+    assert jagged.to_padded(4096).shape == (2, 4096)  # it is a length: warnings are errors
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint32, torch.uint64], ids=str)
 def test_unsigned_values_are_padded_up_to_the_greatest_one(dtype: torch.dtype) -> None:
     greatest = torch.iinfo(dtype).max

@@ -18,6 +18,7 @@ from fastresume.batch import arrow
 from fastresume.batch.given_rows import check_handler, check_in_range, check_indices, check_rows, row_number
 from fastresume.batch.keyed_jagged import KeyedRows, keyed_jagged_tensor, weights_of
 from fastresume.batch.refusals import Refusals
+from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_JAGGED
 from fastresume.options.checks import integer, number, quoted
 from fastresume.options.device import check_move, on_device
@@ -28,6 +29,9 @@ MAX_EXACT = 2.0**53
 
 PLACES_AT_A_TIME = 1 << 18
 """Values are gathered this many at a time: the indices of all of them would take many times their bytes."""
+
+_LONGEST_PAD = 4096
+"""A wider matrix of much shorter rows is asked for by who means the value to fill up with."""
 
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 """Torch moves no values of these unsigned types. It moves signed ones of the same width."""
@@ -178,6 +182,10 @@ class Jagged(Refusals):
                 `value`, as for `.pad()` of a column.
             TypeError: for a `Jagged` of a `Jagged`; if `length` is no integer, or `value` no number.
 
+        Warns:
+            UserWarning: if `length` is that of a vocabulary, and far above that of the rows: it may be meant
+                as `value`.
+
         Examples:
             >>> import torch
             >>> Jagged(torch.tensor([7, 8, 9]), torch.tensor([0, 1, 3])).to_padded(value=-1)
@@ -205,6 +213,11 @@ class Jagged(Refusals):
             way = "" if width else ": write to_padded(value=0) to fill up with 0"
             raise ValueError(
                 f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}{way}"
+            )
+        if width > max(_LONGEST_PAD, 16 * longest) and value == 0:
+            warn(
+                f"to_padded({width}) makes rows of {width} elements, where the longest has {longest}: the "
+                f"first argument is the length. To fill up with {width} write to_padded(value={width})"
             )
         places = torch.arange(width, device=lengths.device)
         own = places < lengths[:, None] if side == "right" else places >= width - lengths[:, None]

@@ -11,7 +11,7 @@ import numpy as np
 
 import fastresume._core as _core
 from fastresume.amounts import plural
-from fastresume.kafka.avro_columns import columns_of, without_uuids
+from fastresume.kafka.avro_columns import columns_of, with_logical
 from fastresume.kafka.registry import Registry, Written
 from fastresume.kafka.values import Decoded, Value, conformed
 from fastresume.options.checks import quoted
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _HEAD_BYTES = 5
+
+_AS_WRITTEN = {"uuid": None}
+"""Uuids are the strings or bytes that they are written as."""
+
+_IN_MICROS = {
+    name: name.replace("millis", "micros") for name in ("timestamp-millis", "local-timestamp-millis")
+}
+"""The times that fastavro gives in microseconds, whatever they are written in."""
 
 
 class _Reader(NamedTuple):
@@ -109,8 +117,7 @@ class Avro(Value):
         self._reader = _Reader(number, parsed)
         self.schema = columns_of(parsed)
         # What was written in microseconds is read so, and then cast: Arrow would cut it off.
-        in_micros = json.dumps(parsed, default=str).replace('timestamp-millis"', 'timestamp-micros"')
-        self._read_schema = columns_of(json.loads(in_micros))
+        self._read_schema = columns_of(with_logical(parsed, _IN_MICROS))
 
     def decoded(self, values: Sequence[bytes]) -> Decoded:
         """The rows of values: one each."""
@@ -198,4 +205,4 @@ def _parsed_argument(schema: object) -> Any:
 
 
 def _parsed_in(names: dict[str, Any], schema: object) -> Any:
-    return _fastavro().parse_schema(without_uuids(schema), named_schemas=names)
+    return _fastavro().parse_schema(with_logical(schema, _AS_WRITTEN), named_schemas=names)

@@ -24,14 +24,16 @@ def columns_of(parsed: Any) -> pa.Schema:
     return arrow().schema([_field(each, each["name"], names, ()) for each in parsed["fields"]])
 
 
-def without_uuids(schema: Any) -> Any:
-    """A schema whose uuids are the strings or bytes that they are written as."""
+def with_logical(schema: Any, others: Mapping[str, str | None]) -> Any:
+    """A schema with other logical types: by their names, or None for the type that it is written as."""
     if isinstance(schema, list):
-        return [without_uuids(each) for each in schema]
+        return [with_logical(each, others) for each in schema]
     if not isinstance(schema, Mapping):
         return schema
-    kept = {key: value for key, value in schema.items() if (key, value) != ("logicalType", "uuid")}
-    return {key: value if key == "default" else without_uuids(value) for key, value in kept.items()}
+    kept = {key: value if key == "default" else with_logical(value, others) for key, value in schema.items()}
+    logical = kept.pop("logicalType", None)
+    other = others.get(logical, logical) if isinstance(logical, str) else logical
+    return kept if other is None else {**kept, "logicalType": other}
 
 
 def _field(field: Mapping[str, Any], path: str, names: Mapping[str, Any], above: tuple[str, ...]) -> pa.Field:

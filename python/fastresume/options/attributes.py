@@ -246,6 +246,10 @@ METHODS_OF_PREEMPTIONS = dict.fromkeys(
     ".is_due(), after each step",
 )
 
+METHODS_OF_ACCUMULATIONS = dict.fromkeys(
+    ("is_last", "size", "index", "sync_gradients"), "with accumulation(batch) as window: ... window.is_last"
+)
+
 METHODS_OF_CHECKPOINTERS = {
     **dict.fromkeys(("load", "load_checkpoint", "resume", "load_latest", "load_state_dict"), ".restore(...)"),
     **dict.fromkeys(("save_checkpoint", "async_save", "step"), ".save(step, ...)"),

@@ -12,8 +12,9 @@ from torch import nn
 
 import fastresume._core as _core
 from fastresume.batch.batch import Batch
+from fastresume.options.attributes import METHODS_OF_ACCUMULATIONS
 from fastresume.options.checks import at_least
-from fastresume.options.unknown import takes_no_other
+from fastresume.options.unknown import refuse_attribute, takes_no_other
 from fastresume.state.cursor import Cursor
 
 
@@ -178,6 +179,12 @@ class Accumulation:
 
     def __exit__(self, *_error: object) -> None:
         """Is never called."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name):
+            """Says what to write for what a window, and others' classes, have."""
+            refuse_attribute(self, name, "an Accumulation", METHODS_OF_ACCUMULATIONS)
 
     def __repr__(self) -> str:
         return f"Accumulation(steps={self.steps}, {self._done} of {self._size} in the window)"

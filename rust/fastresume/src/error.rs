@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-pub use message::bounded;
+pub use message::{bounded, plural};
 pub use nearest::nearest;
 pub use stop::{Stop, asking, check_thread, stop_of_thread, stopped_by};
 

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::dataset::file_kind::{FileKind, is_left_out};
-use crate::error::shown;
+use crate::error::{plural, shown};
 use crate::format::metadata::lookalike::{LOOKED_AT_BYTES, advice_for_names, looks_like};
 
 /// The most names of a directory that are looked at.
@@ -188,10 +188,9 @@ impl Sort {
     }
 
     fn counted(&self, end: &str) -> String {
-        let files = if self.count == 1 { "file" } else { "files" };
         match end {
-            "" => format!("{} {files} without an ending", self.count),
-            end => format!("{} {end} {files}", self.count),
+            "" => format!("{} without an ending", plural(self.count as u64, "file")),
+            end => plural(self.count as u64, &format!("{end} file")),
         }
     }
 }

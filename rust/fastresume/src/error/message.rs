@@ -20,6 +20,13 @@ pub fn bounded(message: &str) -> String {
     shortened(&words.concat(), MOST_OF_A_MESSAGE).into_owned()
 }
 
+/// A number and a noun, in the plural if needed.
+#[must_use]
+pub fn plural(count: u64, noun: &str) -> String {
+    let end = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{end}")
+}
+
 /// What stands where characters were left out, behind their number.
 const LEFT_OUT: &str = " characters left out)...";
 

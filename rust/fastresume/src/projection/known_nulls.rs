@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::dataset::manifest::Manifest;
-use crate::error::Error;
+use crate::error::{Error, plural};
 use crate::format::metadata::null_count::NullCount;
 use crate::order::selection::Selection;
 use crate::projection::field::Field;
@@ -84,11 +84,10 @@ impl FoundNulls {
             // A row may have many nulls in its list: of rows that are left out, all may be.
             let is_certain = least > 0 && selected > 0 && if in_lists { left == 0 } else { least > left };
             if is_certain && is_refused {
-                let nulls = if least == 1 { "null" } else { "nulls" };
                 let reason = if in_lists {
                     "a list, or an element of one, is null".to_owned()
                 } else {
-                    format!("footers count {least} {nulls} among {} values", stated.rows)
+                    format!("footers count {} among {} values", plural(least, "null"), stated.rows)
                 };
                 self.wrong.entry(index).or_insert_with(|| wrong(field, column, manifest, first, &reason));
             }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use crate::error::{Error, Remedy, Result, shown};
+use crate::error::{Error, Remedy, Result, plural, shown};
 use crate::projection::fill::Fill;
 use crate::projection::patterns::is_meant;
 use crate::projection::request::{ColumnRules, Decimals, Policy};
@@ -266,9 +266,8 @@ fn as_asked(column: &Column, rules: &ColumnRules) -> Result<Column> {
             let inner = if column.lists == 2 { ", .fixed((None, k2)) that of the inner lists" } else { "" };
             let all = if column.lists == 1 { "k".to_owned() } else { format!("({})", all.join(", ")) };
             return Err(Error::Argument(format!(
-                "lengths of {} level{} of lists are given, the column is a {}: .fixed({all}) gives all{inner}",
-                sizes.len(),
-                if sizes.len() == 1 { "" } else { "s" },
+                "lengths of {} of lists are given, the column is a {}: .fixed({all}) gives all{inner}",
+                plural(sizes.len() as u64, "level"),
                 column.type_name,
             )));
         }

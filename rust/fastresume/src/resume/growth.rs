@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::dataset::manifest::Manifest;
-use crate::error::{Error, Result, shown};
+use crate::error::{Error, Result, plural, shown};
 use crate::intervals::set::Intervals;
 use crate::order::pass_order::OrderKind;
 use crate::order::selection::Selection;
@@ -210,8 +210,9 @@ impl Read<'_> {
             }
         };
         Ok(format!(
-            "the files, {count} of them, have {rows}, and other names, sizes or footers than those of the state: files are \
-             gone, were rewritten, or are those of something else. A state knows its files by one hash, and can't name these"
+            "this dataset ({}) has {rows}, and other names, sizes or footers of files than the state: files are \
+             gone, were rewritten, or are those of something else. A state knows its files by one hash, and can't name these",
+            plural(count as u64, "file")
         ))
     }
 }
@@ -241,7 +242,8 @@ impl Grows for SourceFiles {
 }
 
 fn files_more(count: usize) -> String {
-    if count == 1 { "there is 1 file more".into() } else { format!("there are {count} files more") }
+    let verb = if count == 1 { "is" } else { "are" };
+    format!("there {verb} {} more", plural(count as u64, "file"))
 }
 
 impl Cursor {

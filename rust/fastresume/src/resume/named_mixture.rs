@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result, plural, quoted};
 use crate::order::mixture::{Axis, Growth, Mixture, MixtureSource, MixtureStop};
 use crate::order::pass_order::{OrderChoice, OrderKind};
 use crate::order::weights::Weights;
@@ -289,10 +289,10 @@ impl NamedMixture {
         if let Some(&(place, own)) = moved.first() {
             let old = literal(&mixture.sources[place].name);
             return Err(Error::State(format!(
-                "source {} is not in the state, which has its files, order and seed as {old}, with {} rows delivered: \
+                "source {} is not in the state, which has its files, order and seed as {old}, with {} delivered: \
                  they would be repeated: {}; or renamed={{{old}: None}} to read them again from the first row",
                 literal(own),
-                rows_of(place),
+                plural(rows_of(place), "row"),
                 self.line(mixture, &moved)
             )));
         }
@@ -317,16 +317,16 @@ impl NamedMixture {
             return Ok(());
         };
         let (old, name, rows) =
-            (literal(&mixture.sources[place].name), literal(&source.name), rows_of(place));
+            (literal(&mixture.sources[place].name), literal(&source.name), plural(rows_of(place), "row"));
         let why = match order {
             Some((what, found, chosen)) => {
                 format!(
-                    "its files are there as {old}, with {rows} rows delivered, of another {what}: \
+                    "its files are there as {old}, with {rows} delivered, of another {what}: \
                      {found}, this one is {chosen}. They would be repeated"
                 )
             }
             None => format!(
-                "{old} of the state, with {rows} rows delivered, is not in this mixture. If the two \
+                "{old} of the state, with {rows} delivered, is not in this mixture. If the two \
                      are one source, these rows would be repeated"
             ),
         };
