@@ -245,6 +245,47 @@ def test_a_model_of_which_a_part_is_restored_is_warned_of_with_how_much(
     assert len(told) == 1
 
 
+@pytest.mark.parametrize("of", [torch.optim.AdamW, torch.optim.Adagrad], ids=["AdamW", "Adagrad"])
+def test_a_vocabulary_that_grew_trains_on_and_its_optimizer_starts_over_for_it_alone(
+    tmp_path: Path, of: Any
+) -> None:
+    def job(size: int) -> dict[str, Any]:
+        model = nn.Sequential(nn.Embedding(size, 3), nn.Linear(3, 1))
+        return {"model": model, "optimizer": of(model.parameters(), lr=0.1)}
+
+    def step(job: dict[str, Any]) -> None:
+        job["model"](torch.tensor([0, 1])).sum().backward()
+        job["optimizer"].step()
+
+    was, now = job(4), job(6)
+    step(was)
+    Checkpointer(tmp_path).save(1, **was)
+    with pytest.raises(fr.StateError, match=r"'0.weight' had the shape \[4, 3\].*allow=\{'model'\}"):
+        Checkpointer(tmp_path).restore(**now)
+    with pytest.warns(UserWarning, match=r"restored 2 of 3 .*the optimizer starts over for '0.weight'"):
+        Checkpointer(tmp_path).restore(**now, allow={"model"})
+    kept, begun = now["model"][1].weight, now["model"][0].weight
+    for name, value in was["optimizer"].state[was["model"][1].weight].items():
+        assert torch.equal(now["optimizer"].state[kept][name], value)
+    step(now)
+    assert {tuple(value.shape) for value in now["optimizer"].state[begun].values()} == {(), (6, 3)}
+
+
+def test_a_layer_that_is_new_is_restored_as_the_errors_say(tmp_path: Path) -> None:
+    def job(layers: int) -> dict[str, Any]:
+        model = nn.Sequential(*(nn.Linear(2, 2) for _ in range(layers)))
+        return {"model": model, "optimizer": torch.optim.AdamW(model.parameters())}
+
+    Checkpointer(tmp_path).save(1, **job(1))
+    now = job(2)
+    with pytest.raises(fr.StateError, match=r"allow=\{'model'\} takes what fits, 2 of 4"):
+        Checkpointer(tmp_path).restore(**now)
+    with pytest.raises(fr.StateError, match=r"partial=True, allow=\{'model'\}\) restores the rest"):
+        Checkpointer(tmp_path).restore(**now, allow={"model"})
+    with pytest.warns(UserWarning, match="restored 2 of 4 tensors"):
+        Checkpointer(tmp_path).restore(model=now["model"], partial=True, allow={"model"})
+
+
 def test_dtypes_that_torch_does_not_promote_are_compared_all_the_same(directory: Path) -> None:
     def counted(dtype: torch.dtype) -> torch.nn.Module:
         made = torch.nn.Module()

@@ -50,7 +50,7 @@ class Fit:
         return {
             key: value
             for key, value in self.present.items()
-            if (key in self.saved and key not in self._other_shapes) or _is_empty(value)
+            if (key in self.saved and key not in self.other_shapes) or _is_empty(value)
         }
 
     def check(self) -> None:
@@ -102,7 +102,7 @@ class Fit:
         return f"{len(self.common)} of {plural(len(self.present), 'tensor')} of the {self.part}"
 
     @cached_property
-    def _other_shapes(self) -> dict[str, str]:
+    def other_shapes(self) -> dict[str, str]:
         """The keys that were saved with another shape, with both shapes in words."""
         found = {}
         for key, value in self.present.items():
@@ -117,7 +117,7 @@ class Fit:
         new = {key for key in self.present.keys() - self.saved.keys() if not _is_empty(self.present[key])}
         found = [f"it had no {_listed(new)}"] if new else []
         found += [f"it had {_listed(self.lost)}, which is not there now"] if self.lost else []
-        return "; ".join([*found, *list(self._other_shapes.values())[:_NAMED]])
+        return "; ".join([*found, *list(self.other_shapes.values())[:_NAMED]])
 
     @cached_property
     def _prefix(self) -> str:

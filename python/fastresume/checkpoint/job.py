@@ -22,12 +22,30 @@ import fastresume._core as _core
 from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.fit import Fit
+from fastresume.checkpoint.layout import listed
 from fastresume.options.checks import kind_of
 from fastresume.reading.resumable import BEHIND, ResumableDataset, dataset_behind
 from fastresume.state.cursor import Cursor
 
 EXTRA = "extra."
 """How the names of parts of the user's begin."""
+
+
+@dataclass(frozen=True)
+class Template:
+    """What a checkpoint is to fill of a job.
+
+    Attributes:
+        state: what `JobParts.state` would give, with tensors to fill.
+        warnings: what it does to the job that its user would not expect, in words.
+        anew: the parameters whose state in the optimizer starts over, as their shape is another one.
+        allow: what may differ.
+    """
+
+    state: dict[str, Any]
+    warnings: list[str]
+    anew: frozenset[str]
+    allow: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -219,18 +237,18 @@ class JobParts:
                 found[f"{EXTRA}{name}"] = tree.kept(state)
         return found
 
-    def template(self, reading: Reading, allow: frozenset[str]) -> tuple[dict[str, Any], list[str]]:
-        """What `state` would give, to be filled from a checkpoint; nothing of the job is changed yet.
-
-        And what a checkpoint does to the model that its user would not expect, in words.
+    def template(self, reading: Reading, allow: frozenset[str]) -> Template:
+        """What is to be filled from a checkpoint; nothing of the job is changed yet.
 
         Raises:
             StateError: if the checkpoint has other keys or shapes, but those that are allowed to differ.
         """
         found: dict[str, Any] = {}
         warnings: list[str] = []
+        anew: frozenset[str] = frozenset()
         if self.model is not None:
             fit = Fit.of("model", get_model_state_dict(self.model), reading)
+            anew = frozenset(fit.other_shapes)
             if "model" in allow:
                 warnings += fit.left()
             else:
@@ -240,8 +258,14 @@ class JobParts:
         shapes = reading.shapes("optimizer") if self.optimizers else {}
         if shapes:
             found["optimizer"] = optimizer_state.template(
-                self.optimizers, self.model, shapes, lambda path: reading.is_needed(("optimizer", *path))
+                self.optimizers,
+                self.model,
+                shapes,
+                lambda path: reading.is_needed(("optimizer", *path)),
+                anew,
             )
+            if over := sorted(anew & {str(path[1]) for path in shapes if path[0] == "state"}):
+                warnings[0] += f"; the optimizer starts over for {listed([*map(repr, over)])}"
         if self.scheduler is not None:
             found["scheduler"] = b""
         for name, value in self.extra.items():
@@ -257,9 +281,9 @@ class JobParts:
                 fit = Fit.of(part, tree.opened(state, shapes), reading)
                 fit.check()
                 found[part] = fit.common
-        return found, warnings
+        return Template(found, warnings, anew, allow)
 
-    def check_groups(self, planned: dict[str, Any], groups: bytes) -> None:
+    def check_groups(self, planned: Template, groups: bytes) -> None:
         """Refuses optimizers of other groups than were saved, before anything is filled.
 
         Args:
@@ -269,16 +293,18 @@ class JobParts:
         Raises:
             StateError: naming both, and how to restore the rest.
         """
-        optimizer_state.loads(self.optimizers, self.model, {**planned["optimizer"], "groups": groups})
+        state = {**planned.state["optimizer"], "groups": groups}
+        optimizer_state.loads(self.optimizers, self.model, state, planned.anew, planned.allow)
 
-    def restore(self, filled: dict[str, Any], allow: frozenset[str]) -> None:
+    def restore(self, template: Template) -> None:
         """Gives the job what `template` was filled with."""
+        filled, anew, allow = template.state, template.anew, template.allow
         if self.model is not None and "model" in filled:
             set_model_state_dict(
                 self.model, filled["model"], options=StateDictOptions(strict="model" not in allow)
             )
         if "optimizer" in filled:
-            for load in optimizer_state.loads(self.optimizers, self.model, filled["optimizer"]):
+            for load in optimizer_state.loads(self.optimizers, self.model, filled["optimizer"], anew, allow):
                 load()
         if "scheduler" in filled:
             self.scheduler.load_state_dict(tree.unpacked(filled["scheduler"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,6 +77,7 @@ def template(
     model: Module | None,
     shapes: Mapping[tuple[str | int, ...], Any],
     is_needed: Callable[[tuple[str | int, ...]], bool],
+    anew: Collection[str] = (),
 ) -> dict[str, Any]:
     """What `capture` gave, with tensors to fill: sharded as the parameters are whose shape they have.
 
@@ -85,6 +86,7 @@ def template(
         model: whose parameters they have.
         shapes: what was saved, by path.
         is_needed: of the path of what is of no parameter of the model: whether to fill it all the same.
+        anew: the names of parameters whose state is not filled.
     """
     by_name = {} if model is None else {parameter: name for name, parameter in names_of(model).items()}
     live = capture(optimizers, model)
@@ -97,7 +99,7 @@ def template(
         if kind == "own":
             own.setdefault(str(name), {})[tuple(rest)] = found
             continue
-        if str(name) not in by_name and not is_needed(path):
+        if str(name) in anew or (str(name) not in by_name and not is_needed(path)):
             continue
         at = made.setdefault("state", {}).setdefault(name, {})
         for part in rest[:-1]:
@@ -112,11 +114,22 @@ def template(
 
 
 def loads(
-    optimizers: Sequence[Any], model: Module | None, filled: Mapping[str, Any]
+    optimizers: Sequence[Any],
+    model: Module | None,
+    filled: Mapping[str, Any],
+    anew: Collection[str],
+    allow: Collection[str],
 ) -> list[Callable[[], object]]:
     """Calls that give optimizers the state that `capture` gave of others.
 
     Only the groups need be filled for it, and nothing is changed until they are made.
+
+    Args:
+        optimizers: that get it.
+        model: whose parameters they have.
+        filled: what `template` gave, filled.
+        anew: the names of parameters that keep the state that they have.
+        allow: what `restore` was allowed.
 
     Raises:
         StateError: if their groups have other parameters, or the state had another form.
@@ -144,13 +157,15 @@ def loads(
         groups: list[dict[str, Any]] = next(saved, [])
         past = [group["params"] for group in groups]
         if present != past:
+            allowed = f", allow={{{', '.join(map(repr, sorted(allow)))}}}" if allow else ""
             raise _core.StateError(
                 f"the groups of the optimizer were {_in_words(past)}, and are {_in_words(present)}: "
-                "restore(model=model, loader=loader, partial=True) restores the rest, and this optimizer "
-                "starts over"
+                f"restore(model=model, loader=loader, partial=True{allowed}) restores the rest, and this "
+                "optimizer starts over"
             )
         numbers = {name: number for number, name in own.items()}
-        calls.append(partial(_load, optimizer, numbers, filled.get("state", {}), groups))
+        kept = {own[number]: state for number, state in found["state"].items() if own[number] in anew}
+        calls.append(partial(_load, optimizer, numbers, {**filled.get("state", {}), **kept}, groups))
     return calls
 
 

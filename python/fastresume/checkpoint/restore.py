@@ -12,7 +12,7 @@ from fastresume import files
 from fastresume.checkpoint import compatibility, dcp_storage
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.directory import CheckpointDirectory, Entry, Survey, Timeline, best_of
-from fastresume.checkpoint.job import JobParts
+from fastresume.checkpoint.job import JobParts, Template
 from fastresume.checkpoint.layout import Seat, listed
 from fastresume.checkpoint.manifest import Manifest
 from fastresume.checkpoint.randomness import Randomness, derive
@@ -135,7 +135,7 @@ class Restoring:
         asked = ranks.together(
             "restore", lambda: parts.names, lambda found: {one for own in found for one in own}
         )
-        planned: list[tuple[JobParts, dict[str, Any]]] = []
+        planned: list[tuple[JobParts, Template]] = []
         warnings: list[str] = []  # given once nothing is refused
 
         def check() -> set[str]:
@@ -144,18 +144,19 @@ class Restoring:
             left = parts.without(others)
             if "ranks" not in allow:
                 seat.check(lambda name: _is_of(name, left.names), not partial, saved.step, worlds)
-            state, unexpected = left.template(reading, allow)
-            warnings.extend(unexpected)
-            filled = reading.plan(state, lambda part: part != "model" or "model" not in allow)
-            if "optimizer" in state:
+            template = left.template(reading, allow)
+            warnings.extend(template.warnings)
+            may_lack = {"model", "optimizer"} if "model" in allow else ()
+            filled = reading.plan(template.state, lambda part: part not in may_lack)
+            if "optimizer" in template.state:
                 groups = {"optimizer": {"groups": b""}}
                 alone = Reading(path, saved.files, seat)
                 alone.plan(groups, lambda _: False)
                 alone.fill()
-                left.check_groups(state, groups["optimizer"]["groups"])
+                left.check_groups(template, groups["optimizer"]["groups"])
             if left.loader is not None:
                 _go_on(left.loader, saved, allow)
-            planned.append((left, state))
+            planned.append((left, template))
             return filled
 
         def check_all(filled: list[set[str]]) -> None:
@@ -168,11 +169,11 @@ class Restoring:
                 )
 
         ranks.together("restore", check, check_all)
-        ((left, state),) = planned
+        ((left, template),) = planned
 
         def load() -> None:
             reading.fill()
-            left.restore(state, allow)
+            left.restore(template)
 
         ranks.all("restore", load)
         for warning in warnings:
