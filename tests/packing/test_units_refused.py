@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -50,7 +52,7 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
             other,
             fr.Bins("part", cost=2),
             fr.DataError,
-            r"write integers to the file, as frame\.astype\(\{'part': 'Int64'\}\): a cast comes later",
+            r"as frame\['part'\] = frame\['part'\]\.round\(\)\.astype\('Int64'\): a cast comes later",
         ),
         (
             other,
@@ -98,6 +100,19 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
         fr.ParquetDataset(directory, batch_size=1).load_state_dict(dataset.state_dict())
     assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
     assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]
+
+
+def test_what_has_no_cost_gets_one_as_the_error_says(tmp_path: Path) -> None:
+    path, written = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    frame = pd.DataFrame({"words": [["a", "b"], ["c"]], "price": [1.6, 2.4]})
+    frame.to_parquet(path)
+    for name, cost in (("words", "length"), ("price", "price")):
+        with pytest.raises(fr.DataError) as refused:
+            opened(path, fr.Bins(name, cost=4), batch_size=1)
+        (line,) = re.findall(r"as (frame\[.*?)(?:, and|: a cast)", str(refused.value))
+        exec(line, {"frame": frame})  # noqa: S102  (our own words)
+        frame.to_parquet(written)
+        assert len(opened(written, fr.Bins(cost, cost=4), batch_size=1)) == 1
 
 
 def test_a_struct_costs_what_one_of_its_columns_says(tmp_path: Path) -> None:

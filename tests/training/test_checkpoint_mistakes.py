@@ -498,6 +498,16 @@ def test_layers_that_are_trained_since_leave_the_job_as_it_was_and_the_rest_can_
     assert all(map(torch.equal, saved["model"].parameters(), now["model"].parameters()))
 
 
+def test_a_lazy_layer_gets_its_shape_before_it_is_saved_or_restored(directory: Path) -> None:
+    model = nn.Sequential(nn.LazyLinear(2))
+    checkpointer = Checkpointer(directory)
+    for call in (lambda: checkpointer.save(1, model=model), lambda: checkpointer.restore(model=model)):
+        with pytest.raises(ValueError, match=r"'0\.weight' of the model has no shape yet.*model\(loader"):
+            call()
+    model(torch.ones(1, 3))
+    checkpointer.save(1, model=model)
+
+
 def test_what_was_restored_says_where_the_rest_is(directory: Path) -> None:
     Checkpointer(directory).save(3, model=small())
     restored: Any = Checkpointer(directory).restore(model=small())
@@ -509,6 +519,9 @@ def test_what_was_restored_says_where_the_rest_is(directory: Path) -> None:
                 r"a Restored has no attribute 'epoch': write loader\.epoch",
             ),
             (lambda: restored.global_step, AttributeError, r"write \.step$"),
+            (lambda: restored["step"], TypeError, r"no mapping: write restored\.step$"),
+            (lambda: restored["loss"], TypeError, r"no mapping: write restored\.extra\['loss'\]$"),
+            (lambda: range(restored), TypeError, r"no number: write restored\.step$"),
         )
     )
     assert pickle.loads(pickle.dumps(restored)).step == copy.deepcopy(restored).step == 3

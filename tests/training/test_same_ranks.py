@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import multiprocessing
 import time
 import warnings
@@ -122,6 +124,60 @@ def test_a_rank_that_reads_alone_waits_a_little_and_says_so(
     assert found_1 == ["12 batches"]
     assert said_1 == []
     assert [text.startswith("rank 1: not one batch was asked for") for text in said_0] == [True] * (not named)
+
+
+def read_in_turns(rank: int, data: Dataset, drawn: list[int | None], fails: bool) -> tuple[int, list[str]]:
+    """A rank draws some batches and breaks, then reads on; gives how many it read, and what was warned of."""
+    attendance.WAIT_SECONDS = 60.0
+    dataset = fr.ParquetDataset(data.directory, batch_size=4)
+    loader = fr.Loader(dataset.map(Failing(rank)) if fails else dataset, threads=0)
+    count = 0
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with contextlib.suppress(ValueError):
+            for _ in itertools.islice(loader, drawn[rank]):
+                count += 1
+        if fails or len({*drawn}) > 1:
+            attendance.WAIT_SECONDS = 0.0
+        if loader.epoch == 0:
+            count += sum(1 for _ in loader)
+        dist.barrier()
+    return count, [str(one.message) for one in said if issubclass(one.category, UserWarning)]
+
+
+class Failing:
+    """A transform that fails on rank 0 at its third batch."""
+
+    def __init__(self, rank: int) -> None:
+        self._left = 3 if rank == 0 else -1
+
+    def __call__(self, batch: fr.Batch) -> fr.Batch:
+        self._left -= 1
+        if self._left == 0:
+            raise ValueError("once")
+        return batch
+
+
+def test_a_rank_that_alone_looked_at_a_batch_is_told_where_it_begins(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    (count_0, said_0), (count_1, said_1) = in_ranks(
+        2, tmp_path / "alone", read_in_turns, small_dataset, [1, None], False
+    )
+    assert (count_0, count_1, said_1) == (12, 12, [])
+    assert len(said_0) == 1
+    assert "begins again at epoch 0, step 1, 8 rows consumed" in said_0[0]
+    assert "rank 1: nothing began there" in said_0[0]
+    assert "loader.peek() draws none" in said_0[0]
+
+
+@pytest.mark.parametrize(
+    ("drawn", "fails"), [([3, 3], False), ([None, None], True)], ids=["all break", "one fails"]
+)
+def test_ranks_that_begin_again_together_or_after_an_error_are_told_nothing(
+    small_dataset: Dataset, tmp_path: Path, drawn: list[int | None], fails: bool
+) -> None:
+    assert in_ranks(2, tmp_path / "ranks", read_in_turns, small_dataset, drawn, fails) == [(12, [])] * 2
 
 
 def test_a_rank_that_comes_late_is_not_the_only_one_to_know(small_dataset: Dataset, tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_weights_that_do_not_fit_are_refused(torchrec: None, clicks: fr.Batch) -
 def test_without_torchrec_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torchrec", None)
     with pytest.raises(
-        ModuleNotFoundError, match="to_keyed_jagged_tensor needs the package torchrec: pip install torchrec"
+        ModuleNotFoundError,
+        match="to_keyed_jagged_tensor needs the package torchrec: pip install torchrec,",
     ):
         fr.Jagged(torch.tensor([1]), torch.tensor([0, 1])).to_keyed_jagged_tensor("clicks")

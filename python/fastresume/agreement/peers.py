@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch.distributed
 
 import fastresume._core as _core
-from fastresume.agreement.attendance import Attendance, described, lost
+from fastresume.agreement.attendance import Attendance, described, lost, named
+from fastresume.agreement.same_state import ranks_by
 from fastresume.messages import bounded
 from fastresume.options.world import check_group, has_process_group
 
@@ -207,9 +208,11 @@ class Peers:
     def _raise(self, step: str, failures: dict[int, _Failure], raised: list[BaseException]) -> None:
         """Raises the failure; on the rank where it arose, with its traceback."""
         own = raised.pop() if raised else None
+        by_text = ranks_by((rank, one.text) for rank, one in sorted(failures.items()))
+        of_all = self.world_size if not any(one.is_of_all for one in failures.values()) else 1
         message = "; ".join(
-            one.text if self.world_size == 1 or one.is_of_all else f"rank {rank}: {one.text}"
-            for rank, one in sorted(failures.items())[:_NAMED]
+            text if len(ranks) == of_all else f"{named(ranks)}: {text}"
+            for text, ranks in list(by_text.items())[:_NAMED]
         )
         kind = next(iter(failures.values())).kind
         error = self._kinds().get(kind, self.failed)(message if kind else f"{step}: {message}")

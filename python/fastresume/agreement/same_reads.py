@@ -55,7 +55,7 @@ class SameReads:
     Each rank writes what it reads to the process group's store, and looks at what the others have written.
     That is no collective: no rank waits for long for one that does not read, and none of the training's is
     met. A rank that waited in vain looks again with later batches, so that the one that comes last is not the
-    only one to know.
+    only one to know. Ranks that begin again in the middle of a pass are asked who else does.
 
     Args:
         world: the dataset's. One of fewer ranks than the process group, as the data axis of a device mesh
@@ -69,16 +69,19 @@ class SameReads:
         self._is_on = from_environment(CHECK_RANKS, least=0, most=1) != 0
         self._asked: _Asked | None = None
 
-    def check(self, reads: Callable[[], Mapping[str, object]]) -> None:
+    def check(self, reads: Callable[[], Mapping[str, object]], begins: str | None = None) -> None:
         """Refuses to read what other ranks don't.
 
         Args:
             reads: what this rank reads, by the words that the error says it with.
+            begins: where an iterator begins in the middle of a pass; None with its later batches.
 
         Raises:
             FastresumeError: naming the ranks that differ, and in what; those that read as the same rank; or
                 both numbers of ranks, if the process group has too few to read all.
         """
+        if self._is_over and begins is not None and self._asked is not None:
+            self._is_over, self._asked = False, self._asked.again(reads(), begins)
         if self._is_over:
             return
         if self._asked is None:
@@ -96,7 +99,7 @@ class SameReads:
             if group is None or group.world_size != self._world.world_size or not is_asked:
                 self._is_over = True
                 return
-            self._asked = _Asked(group, self._world.rank, reads())
+            self._asked = _Asked(group, self._world.rank, reads(), next(_numbers))
         try:
             self._is_over = self._asked.agree()
         except _core.FastresumeError:
@@ -116,11 +119,21 @@ class _Asked:
         group: this rank in the process group.
         number: the rank that it reads as: each is one's own.
         reads: what it reads.
+        dataset: the number of the dataset in this process.
+        begins: where it begins again in the middle of a pass, if it does.
     """
 
-    def __init__(self, group: World, number: int, reads: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        group: World,
+        number: int,
+        reads: Mapping[str, object],
+        dataset: int,
+        begins: str | None = None,
+    ) -> None:
         self._store: Any = torch.distributed.distributed_c10d._get_default_store()
-        self._group, self._place = group, f"fastresume/{next(_numbers)}/"
+        self._group, self._number, self._dataset, self._begins = group, number, dataset, begins
+        self._place = f"fastresume/{dataset}/" if begins is None else f"fastresume/{dataset}/{begins}/"
         self._distinct, own = f"{self._place}distinct", f"{self._place}number {number}"
         text = json.dumps(reads, default=str)
         self._mine = self._place + hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
@@ -134,6 +147,10 @@ class _Asked:
         ]
         self._ends: float | None = None
         self._times = 0
+
+    def again(self, reads: Mapping[str, object], begins: str) -> _Asked:
+        """The same rank and dataset, which begins again."""
+        return _Asked(self._group, self._number, reads, self._dataset, begins)
 
     def agree(self) -> bool:
         """Whether all ranks read the same; False if some have not begun to."""
@@ -156,11 +173,19 @@ class _Asked:
             time.sleep(_POLL_SECONDS)
         ranks = range(self._group.world_size) if self._times == 1 else ()
         if late := [rank for rank in ranks if not self._has_begun(rank)]:
-            warn(
-                f"{named(late)}: not one batch was asked for after {attendance.WAIT_SECONDS:.0f} s, so this "
-                "rank continues, and compares later what they read. It has its own share of the rows: a "
-                "dataset that some ranks read alone takes world=(0, 1)"
-            )
+            waited = f"after {attendance.WAIT_SECONDS:.0f} s"
+            if self._begins is None:
+                warn(
+                    f"{named(late)}: not one batch was asked for {waited}, so this rank continues, and "
+                    "compares later what they read. It has its own share of the rows: a dataset that some "
+                    "ranks read alone takes world=(0, 1)"
+                )
+            else:
+                warn(
+                    f"this rank begins again at {self._begins}; {named(late)}: nothing began there {waited}. "
+                    "If this rank alone drew a batch before, or loaded a state, its steps are of other "
+                    "global batches than theirs. Draw on all ranks, or on none: loader.peek() draws none"
+                )
         return False
 
     def _has_begun(self, rank: int) -> bool:

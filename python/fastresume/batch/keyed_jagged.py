@@ -11,6 +11,9 @@ from torch import Tensor
 from fastresume.amounts import plural
 from fastresume.packages import optional
 
+_RELEASES = f"in the release for torch {torch.__version__[:4]}, with its fbgemm-gpu: 1.9 is for torch 2.14"
+"""Each release of torchrec is for one of torch, and pip does not know it."""
+
 
 class KeyedRows(NamedTuple):
     """The rows of one key: row i is `values[offsets[i]:offsets[i + 1]]`."""
@@ -62,7 +65,7 @@ def keyed_jagged_tensor(rows: Mapping[str, KeyedRows]) -> Any:
     """
     if not rows:
         raise ValueError("a KeyedJaggedTensor of no keys has no rows")
-    made = optional("torchrec", "to_keyed_jagged_tensor", "torchrec").KeyedJaggedTensor
+    made = _keyed_jagged_tensor_class()
     (first, one), *others = rows.items()
     for key, other in others:
         if (other.values.dtype, len(other.offsets)) != (one.values.dtype, len(one.offsets)):
@@ -77,6 +80,18 @@ def keyed_jagged_tensor(rows: Mapping[str, KeyedRows]) -> Any:
     values = torch.cat([found.values for found in rows.values()])
     lengths = torch.cat([found.offsets.diff() for found in rows.values()])
     return made(keys=list(rows), values=values, weights=weights, lengths=lengths, stride=count)
+
+
+def _keyed_jagged_tensor_class() -> Any:
+    """Torchrec's class.
+
+    Raises:
+        ImportError: if torchrec is not installed, or is that of another release of torch.
+    """
+    try:
+        return optional("torchrec", "to_keyed_jagged_tensor", f"torchrec, {_RELEASES}").KeyedJaggedTensor
+    except OSError as error:  # of its compiled parts
+        raise ImportError(f"torchrec does not import. Install {_RELEASES}: {error}") from error
 
 
 def _weights(rows: Mapping[str, KeyedRows]) -> Tensor | None:

@@ -92,9 +92,11 @@ def compare(
     refused = [text for name, text in differing if name not in allow]
     if refused:
         names = ", ".join(repr(name) for name, _ in differing if name not in allow)
+        batch = f"global_batch_size={terms['global_batch']} of the dataset keeps it, and "
+        keeps = batch if "global_batch" in names else ""
         raise _core.StateError(
             f"the checkpoint of step {saved.step} is of another job: {'; '.join(refused)}; "
-            f"allow={{{names}}} resumes anyway"
+            f"{keeps}allow={{{names}}} resumes anyway"
         )
     return frozenset(name for name, _ in differing) & {"optimizer", "scheduler"}, warning
 

@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.nn import Module
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
 import fastresume._core as _core
@@ -38,13 +39,13 @@ class Template:
     Attributes:
         state: what `JobParts.state` would give, with tensors to fill.
         warnings: what it does to the job that its user would not expect, in words.
-        anew: the parameters whose state in the optimizer starts over, as their shape is another one.
+        starting_over: the parameters whose state in the optimizer starts over, as their shape is another one.
         allow: what may differ.
     """
 
     state: dict[str, Any]
     warnings: list[str]
-    anew: frozenset[str]
+    starting_over: frozenset[str]
     allow: frozenset[str]
 
 
@@ -245,10 +246,10 @@ class JobParts:
         """
         found: dict[str, Any] = {}
         warnings: list[str] = []
-        anew: frozenset[str] = frozenset()
+        starting_over: frozenset[str] = frozenset()
         if self.model is not None:
             fit = Fit.of("model", get_model_state_dict(self.model), reading)
-            anew = frozenset(fit.other_shapes)
+            starting_over = frozenset(fit.other_shapes)
             if "model" in allow:
                 warnings += fit.left()
             else:
@@ -262,9 +263,9 @@ class JobParts:
                 self.model,
                 shapes,
                 lambda path: reading.is_needed(("optimizer", *path)),
-                anew,
+                starting_over,
             )
-            if over := sorted(anew & {str(path[1]) for path in shapes if path[0] == "state"}):
+            if over := sorted(starting_over & {str(path[1]) for path in shapes if path[0] == "state"}):
                 warnings[0] += f"; the optimizer starts over for {listed([*map(repr, over)])}"
         if self.scheduler is not None:
             found["scheduler"] = b""
@@ -281,7 +282,7 @@ class JobParts:
                 fit = Fit.of(part, tree.opened(state, shapes), reading)
                 fit.check()
                 found[part] = fit.common
-        return Template(found, warnings, anew, allow)
+        return Template(found, warnings, starting_over, allow)
 
     def check_groups(self, planned: Template, groups: bytes) -> None:
         """Refuses optimizers of other groups than were saved, before anything is filled.
@@ -294,17 +295,19 @@ class JobParts:
             StateError: naming both, and how to restore the rest.
         """
         state = {**planned.state["optimizer"], "groups": groups}
-        optimizer_state.loads(self.optimizers, self.model, state, planned.anew, planned.allow)
+        optimizer_state.loads(self.optimizers, self.model, state, planned.starting_over, planned.allow)
 
     def restore(self, template: Template) -> None:
         """Gives the job what `template` was filled with."""
-        filled, anew, allow = template.state, template.anew, template.allow
+        filled, starting_over, allow = template.state, template.starting_over, template.allow
         if self.model is not None and "model" in filled:
             set_model_state_dict(
                 self.model, filled["model"], options=StateDictOptions(strict="model" not in allow)
             )
         if "optimizer" in filled:
-            for load in optimizer_state.loads(self.optimizers, self.model, filled["optimizer"], anew, allow):
+            for load in optimizer_state.loads(
+                self.optimizers, self.model, filled["optimizer"], starting_over, allow
+            ):
                 load()
         if "scheduler" in filled:
             self.scheduler.load_state_dict(tree.unpacked(filled["scheduler"]))
@@ -343,7 +346,7 @@ class JobParts:
 
 
 def _check_has_values(model: Module | None) -> None:
-    """Refuses a model whose parameters or buffers are on the meta device.
+    """Refuses a model whose parameters or buffers are on the meta device, or have no shape yet.
 
     Raises:
         ValueError: naming one of them.
@@ -351,6 +354,11 @@ def _check_has_values(model: Module | None) -> None:
     if model is None:
         return
     for name, tensor in itertools.chain(model.named_parameters(), model.named_buffers()):
+        if is_lazy(tensor):
+            raise ValueError(
+                f"{name!r} of the model has no shape yet: a lazy layer gets it from a batch, as by "
+                "model(loader.peek()), which draws none"
+            )
         if tensor.is_meta:
             raise ValueError(
                 f"{name!r} of the model is on the meta device, and has no values: write "

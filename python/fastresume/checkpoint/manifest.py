@@ -202,6 +202,7 @@ def read(directory: Path) -> Manifest | None:
 _PICKLED = "pickle.dumps(value).hex(), and pickle.loads(bytes.fromhex(...)) of it after restore"
 
 _WAYS = {
+    "to_dict": "value.to_dict('list') of a frame, list(value) of a series",
     **dict.fromkeys(("getstate", "standard_normal"), _PICKLED),  # generators of Python, and of numpy
     "get_state": "value.get_state(), and value.set_state(...) of it after restore",
     "tolist": "value.tolist()",

@@ -77,7 +77,7 @@ def template(
     model: Module | None,
     shapes: Mapping[tuple[str | int, ...], Any],
     is_needed: Callable[[tuple[str | int, ...]], bool],
-    anew: Collection[str] = (),
+    starting_over: Collection[str] = (),
 ) -> dict[str, Any]:
     """What `capture` gave, with tensors to fill: sharded as the parameters are whose shape they have.
 
@@ -86,7 +86,7 @@ def template(
         model: whose parameters they have.
         shapes: what was saved, by path.
         is_needed: of the path of what is of no parameter of the model: whether to fill it all the same.
-        anew: the names of parameters whose state is not filled.
+        starting_over: the names of parameters whose state is not filled.
     """
     by_name = {} if model is None else {parameter: name for name, parameter in names_of(model).items()}
     live = capture(optimizers, model)
@@ -99,7 +99,7 @@ def template(
         if kind == "own":
             own.setdefault(str(name), {})[tuple(rest)] = found
             continue
-        if str(name) in anew or (str(name) not in by_name and not is_needed(path)):
+        if str(name) in starting_over or (str(name) not in by_name and not is_needed(path)):
             continue
         at = made.setdefault("state", {}).setdefault(name, {})
         for part in rest[:-1]:
@@ -117,7 +117,7 @@ def loads(
     optimizers: Sequence[Any],
     model: Module | None,
     filled: Mapping[str, Any],
-    anew: Collection[str],
+    starting_over: Collection[str],
     allow: Collection[str],
 ) -> list[Callable[[], object]]:
     """Calls that give optimizers the state that `capture` gave of others.
@@ -128,7 +128,7 @@ def loads(
         optimizers: that get it.
         model: whose parameters they have.
         filled: what `template` gave, filled.
-        anew: the names of parameters that keep the state that they have.
+        starting_over: the names of parameters that keep the state that they have.
         allow: what `restore` was allowed.
 
     Raises:
@@ -164,7 +164,9 @@ def loads(
                 "optimizer starts over"
             )
         numbers = {name: number for number, name in own.items()}
-        kept = {own[number]: state for number, state in found["state"].items() if own[number] in anew}
+        kept = {
+            own[number]: state for number, state in found["state"].items() if own[number] in starting_over
+        }
         calls.append(partial(_load, optimizer, numbers, {**filled.get("state", {}), **kept}, groups))
     return calls
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import fastresume._core as _core
 from fastresume import files
@@ -49,6 +49,25 @@ class Restored:
         def __getattr__(self, name):
             """Says what to write for what others' classes have."""
             refuse_attribute(self, name, "a Restored", OF_RESTORED)
+
+    def __getitem__(self, name: object) -> NoReturn:
+        """Refused: it is no mapping.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        way = (
+            f"restored.{name}" if name in ("step", "extra", "metrics") else f"restored.extra[{quoted(name)}]"
+        )
+        raise TypeError(f"a Restored is no mapping: write {way}")
+
+    def __index__(self) -> NoReturn:
+        """Refused: it is no number.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        raise TypeError("a Restored is no number: write restored.step")
 
     def restore_random(self) -> None:
         """Sets the random generators of this process to what they were at the save.

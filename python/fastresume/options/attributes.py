@@ -132,6 +132,9 @@ METHODS_OF_DATASETS = {
     ),
     "prefetch": "fr.Loader(dataset), which reads ahead",
     "weights": "mixture.shares",
+    **dict.fromkeys(
+        ("set_weights", "update_weights"), "another Mixture with them, which loads the state of this one"
+    ),
     "watermark": "mixture.watermark of a Mixture with a KafkaDataset: rows of files have no event time",
     "batch_of_row": "batch_at(epoch, step): a row may come several times in a pass of a Mixture",
     **dict.fromkeys(("to_pandas", "to_table", "to_arrow"), "next(iter(dataset)).to_arrow(), batch by batch"),
@@ -179,7 +182,12 @@ METHODS_OF_LOADERS = {
 }
 
 METHODS_OF_JAGGED = {
-    "pad": ".to_padded(length)",
+    **dict.fromkeys(("pad", "to_padded_dense"), ".to_padded(length)"),
+    **dict.fromkeys(
+        ("truncate", "head", "tail", "last", "first"),
+        "columns=[fr.col(name).pad(length, truncate='head')] of the dataset, or 'tail' for the last elements",
+    ),
+    **dict.fromkeys(("reverse", "sort"), "dataset.map(function), row by row: fr.Jagged(values, offsets)"),
     "tolist": ".to_list(), or .to_strings() of texts",
     "numpy": ".values.numpy() and .offsets.numpy()",
     "shape": "len(jagged) for its rows, .lengths for those of each",
@@ -313,7 +321,11 @@ METHODS_OF_COLUMNS = {
     "exclude": "columns=['*', '!name']",
     **dict.fromkeys(("categorical", "factorize", "encode", "dictionary"), ".codes()"),
     "bucket": ".hash(buckets)",
-    "truncate": ".pad(length, truncate='head')",
+    **dict.fromkeys(
+        ("truncate", "first", "head"), ".pad(length, truncate='head'), which keeps the first elements"
+    ),
+    **dict.fromkeys(("last", "tail"), ".pad(length, truncate='tail'), which keeps the last elements"),
+    "mod": ".hash(buckets) for buckets; batch[name] % n in dataset.map(function) for the rest",
     "map": "dataset.map(function)",
     "apply": "dataset.map(function)",
     "map_elements": "dataset.map(function)",
@@ -323,7 +335,7 @@ METHODS_OF_COLUMNS = {
         f"{MATCH}, or another function of pyarrow",
     ),
     **dict.fromkeys(
-        ("len", "length", "list_len", "size", "num_elements"),
+        ("len", "length", "lengths", "list_len", "size", "num_elements"),
         "batch[name].lengths, or filter=pyarrow.compute.list_value_length(pyarrow.compute.field(name)) > 0",
     ),
     **{

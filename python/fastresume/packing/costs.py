@@ -60,8 +60,13 @@ def numbers_of(manifest: _core.Manifest, name: str) -> _core.Layout | None:
     if field.kind == "list":
         return None
     if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
-        way = f"; write integers to the file, as frame.astype({{{name!r}: 'Int64'}}): a cast comes later"
-        found = TEXTS if field.kind == "string" else f"{field.dtype} of shape {list(field.shape)}{way}"
+        if field.kind != "scalar" or field.size is not None:
+            way = f"frame['length'] = frame[{name!r}].map(len), and fr.Bins('length', cost=...)"
+        else:
+            rounded = ".round()" if field.dtype.is_floating_point else ""
+            way = f"frame[{name!r}] = frame[{name!r}]{rounded}.astype('Int64'): a cast comes later"
+        shape = f"{field.dtype} of shape {list(field.shape)}"
+        found = TEXTS if field.kind == "string" else f"{shape}; write integers to the file, as {way}"
         raise _core.DataError(
             f"column '{name}': a row costs the length of a list or an integer, found {found}"
         )

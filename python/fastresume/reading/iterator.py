@@ -64,6 +64,7 @@ class BatchIterator(Iterator[Batch]):
         self._turn = object()
         with shared.moving:
             shared.latest = self._turn
+            self._begins, shared.has_failed = not shared.has_failed, False
             self._loads = shared.loads
             self._cursor, self._end_cursor = spec.bounds(shared.cursor)
         self._threads = threads
@@ -188,7 +189,8 @@ class BatchIterator(Iterator[Batch]):
                     self._reader, self._is_over = None, False
                     self._go_back(before)
                 raise
-        except BaseException:
+        except BaseException as error:
+            self._shared.has_failed = not isinstance(error, StopIteration)
             self._leave()
             raise
 
@@ -294,7 +296,8 @@ class BatchIterator(Iterator[Batch]):
             self._go_back(self._shared.cursor)
         reader = self._open()
         if is_drawn:
-            self._shared.compare_ranks(self._workers)
+            begins, self._begins = self._begins, False
+            self._shared.compare_ranks(self._workers, begins and self._cursor.steps > 0)
         try:
             front: Delivered | None = reader.front()
             if (

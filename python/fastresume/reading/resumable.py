@@ -56,9 +56,12 @@ class ComparedRanks:
     spec: ReadSpec
     ranks: SameReads
 
-    def __call__(self, cursor: _core.Cursor, workers: int) -> None:
-        """Refuses to read what other ranks do not."""
-        self.ranks.check(lambda: {**self.spec.read_by_all(cursor, workers), PLACE: self._place(cursor)})
+    def __call__(self, cursor: _core.Cursor, workers: int, begins: bool) -> None:
+        """Refuses to read what other ranks do not; `begins` again, in the middle of a pass."""
+        self.ranks.check(
+            lambda: {**self.spec.read_by_all(cursor, workers), PLACE: self._place(cursor)},
+            self._place(cursor) if begins else None,
+        )
 
     def _place(self, cursor: _core.Cursor) -> str:
         return place_in_words(cursor.restarted() if self.spec.on_iter == "restart" else cursor)

@@ -113,11 +113,14 @@ class SharedCursor:
     is_kept = False
     """Whether a `ResumeState` was made, which tracks the batch that was trained last."""
 
+    has_failed = False
+    """Whether the newest iterator raised: this rank alone may begin again."""
+
     is_watched = False
     """Whether Accelerate warns where it saves, and nothing keeps the place."""
 
     def __init__(
-        self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int], None] | None = None
+        self, cursor: _core.Cursor, check_ranks: Callable[[_core.Cursor, int, bool], None] | None = None
     ) -> None:
         self._check_ranks = check_ranks
         self.latest: object = None
@@ -175,18 +178,22 @@ class SharedCursor:
         self._own()
         return bool(self._seen)
 
-    def compare_by(self, check_ranks: Callable[[_core.Cursor, int], None]) -> None:
+    def compare_by(self, check_ranks: Callable[[_core.Cursor, int, bool], None]) -> None:
         """Compares with the other ranks by this from now on."""
         self._check_ranks = check_ranks
 
-    def compare_ranks(self, workers: int) -> None:
+    def compare_ranks(self, workers: int, begins: bool = False) -> None:
         """Refuses to read with this many workers what other ranks do not read; called before each batch.
+
+        Args:
+            workers: how many read.
+            begins: whether an iterator begins with this batch in the middle of a pass, and none failed there.
 
         Raises:
             FastresumeError: if the ranks differ.
         """
         if self._check_ranks is not None:
-            self._check_ranks(self.cursor, workers)
+            self._check_ranks(self.cursor, workers, begins)
 
     def check_process(self) -> None:
         """Refuses to load a state in a worker of a DataLoader: the other workers would not know of it.
