@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import torch
 
 import fastresume as fr
 from support.each_of import each_of
@@ -48,6 +49,29 @@ def test_an_exception_in_the_loop_loses_nothing(small_dataset: Dataset, threads:
                 seen.append(batch.step)
                 1 / (len(seen) % 3)
     assert seen == list(range(10))
+
+
+@each_of("threads", THREADS)
+def test_rows_that_an_evaluation_by_hand_leaves_out_are_told_once(
+    small_dataset: Dataset, threads: int | None
+) -> None:
+    def read(tail: Any, mode: Any) -> int:
+        data = fr.ParquetDataset(small_dataset.files, batch_size=10, on_iter="restart", tail=tail)
+        loader = make_reader(data, threads)
+        with mode():
+            next(iter(loader))  # a part of a pass is no evaluation
+            with pytest.warns(UserWarning) if warns else contextlib.nullcontext() as told:  # noqa: PT030
+                rows = sum(batch.num_rows for batch in loader)
+            assert rows == sum(batch.num_rows for batch in loader)
+        assert not warns or "leaves out 3 of its 103 rows" in str(told[0].message)
+        return rows
+
+    for mode in (torch.no_grad, torch.inference_mode):
+        warns = True
+        assert read("drop", mode) == 100
+        warns = False
+        assert read("short", mode) == 103
+    assert read("drop", torch.enable_grad) == 100
 
 
 @each_of("threads", THREADS)

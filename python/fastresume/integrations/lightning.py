@@ -30,7 +30,6 @@ from fastresume.integrations.resume_state import (
     batches_of_passes,
     check_ranks,
     is_same_reading,
-    left_out_in_words,
     require_state,
 )
 from fastresume.reading.resumable import dataset_behind
@@ -91,7 +90,6 @@ class ResumeCallback(Callback):
         self._is_warned = False
         self._done = 0  # batches of Lightning's epoch up to the one that was trained last
         self._listening: list[RemovableHandle] = []
-        self._said: set[str] = set()  # of rows that are left out
 
     def state_dict(self) -> dict[str, str]:
         """What Lightning's checkpoints hold of this callback; empty before it has found its loader."""
@@ -339,10 +337,8 @@ class ResumeCallback(Callback):
         if trainer.sanity_checking or isinstance(limit, int) or not trainer.is_global_zero:
             return
         for dataset in map(dataset_behind, _flat(loaders)):
-            text = None if dataset is None else left_out_in_words(dataset, doing)
-            if text is not None and text not in self._said:
-                self._said.add(text)
-                warnings.warn(text, stacklevel=2)
+            if dataset is not None:
+                dataset._tell_left_out(doing)
 
     def _batches_in(self, value: Any) -> Iterator[Batch]:
         """The batches of this dataset among those of several loaders."""

@@ -11,7 +11,6 @@ import fastresume._core as _core
 from fastresume.agreement import same_state
 from fastresume.amounts import plural
 from fastresume.batch.batch import Batch
-from fastresume.buffers import row_count
 from fastresume.loader import Loader
 from fastresume.messages import warn
 from fastresume.options.unknown import takes_no_other
@@ -195,25 +194,6 @@ def batches_of_passes(dataset: ResumableDataset, cursor: _core.Cursor, workers: 
         planned = dataset._spec.pass_from(cursor, max(workers, 1))
         yield planned.batches_left
         cursor = planned.next_pass()
-
-
-def left_out_in_words(dataset: ResumableDataset, doing: str) -> str | None:
-    """That some rows are in no evaluation, and what to write; None if each row is in it.
-
-    Args:
-        dataset: what is evaluated on.
-        doing: what is done with it, as "validate".
-    """
-    if dataset._is_stream:
-        return None
-    rows = row_count(dataset._spec.pass_from(dataset._spec.start(), 1).dropped())
-    if not rows:
-        return None
-    way = "short" if dataset.tail == "drop" else "pad"
-    return (
-        f"the dataset to {doing} with leaves out {rows} of its {dataset.num_rows} rows, which make no whole "
-        f'batch, by tail="{dataset.tail}": pass tail="{way}" to it'
-    )
 
 
 def is_same_reading(loader: object, dataset: ResumableDataset) -> bool:

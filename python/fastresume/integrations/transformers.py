@@ -22,7 +22,6 @@ from fastresume.integrations.resume_state import (
     batches_of_passes,
     check_ranks,
     dataset_of,
-    left_out_in_words,
     require_state,
 )
 from fastresume.messages import warn
@@ -225,8 +224,7 @@ class DictBatches:
                 'other rows: pass on_iter="restart" to it; to train, give the Trainer '
                 "ResumeCallback(loader).dataloader"
             )
-        if (text := left_out_in_words(dataset, "evaluate")) is not None:
-            warn(text)
+        dataset._tell_left_out("evaluate")
 
     def __len__(self) -> int:
         """Batches that each rank gets in an unbroken pass."""

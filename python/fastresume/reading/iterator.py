@@ -11,12 +11,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.audit.delivery_log import DeliveryLog
 from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered, cursor_after
 from fastresume.batch.origin import Planned
+from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_ITERATORS
 from fastresume.options.unknown import refuse_attribute
 from fastresume.reading import exiting
@@ -126,6 +129,8 @@ class BatchIterator(Iterator[Batch]):
                 "resumes after the last delivered batch"
             )
         if self._is_over:
+            if not torch.is_grad_enabled():
+                tell_left_out(self._spec, self._shared, "evaluate")
             raise StopIteration
         self._enter()
         try:
@@ -396,6 +401,13 @@ class BatchIterator(Iterator[Batch]):
             warnings.warn(self._spec.dropped_text(planned), stacklevel=3)
             self._shared.deliver(after)
             self._stats._drop(planned.rest)
+
+
+def tell_left_out(spec: ReadSpec, shared: SharedCursor, doing: str) -> None:
+    """Warns once if rows are in no batch of an evaluation."""
+    if not shared.has_warned_of_rest and (text := spec.left_out_text(doing)) is not None:
+        shared.has_warned_of_rest = True
+        warn(text)
 
 
 def _arrived(device: Device, arrival: Arrival) -> Batch:

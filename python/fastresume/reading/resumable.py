@@ -24,7 +24,7 @@ from fastresume.options.tail import TailOfPass
 from fastresume.options.unknown import refuse_attribute, refuse_setting, takes_no_other
 from fastresume.options.world import World
 from fastresume.reading import random_access
-from fastresume.reading.iterator import BatchIterator
+from fastresume.reading.iterator import BatchIterator, tell_left_out
 from fastresume.reading.map_function import Transform
 from fastresume.reading.rounds import Rounds
 from fastresume.reading.spec import ReadSpec
@@ -124,6 +124,10 @@ class ResumableDataset(IterableDataset[Batch]):
     def schema(self) -> Schema:
         """The keys of a batch, with a `Field` for each."""
         return self._spec.schema
+
+    def _tell_left_out(self, doing: str) -> None:
+        """Warns once if rows are in no batch of an evaluation."""
+        tell_left_out(self._spec, self._shared_cursor, doing)
 
     @property
     def num_rows(self) -> int:

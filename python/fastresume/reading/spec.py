@@ -15,7 +15,7 @@ from fastresume.batch.batch import Batch
 from fastresume.batch.delivered import Delivered
 from fastresume.batch.origin import Origin, Planned, Share
 from fastresume.batch.schema import Schema
-from fastresume.buffers import Intervals
+from fastresume.buffers import Intervals, row_count
 from fastresume.options.tail import TailOfPass
 from fastresume.options.world import Cut, World, cut_of
 from fastresume.reading.config import transform_config
@@ -427,6 +427,23 @@ class ReadSpec(Rebuilt, ABC):
     def counted(self) -> str:
         """What batches are counted in, in words."""
         return "rows"
+
+    def left_out_text(self, doing: str) -> str | None:
+        """That some rows are in no batch of a pass, and what to write; None if each row is in one.
+
+        Args:
+            doing: what is done with them, as "validate".
+        """
+        if self.tail not in ("drop", "short"):
+            return None
+        rows = row_count(self.pass_from(self.start(), 1).dropped())
+        if not rows:
+            return None
+        way = "short" if self.tail == "drop" else "pad"
+        return (
+            f"the dataset to {doing} with leaves out {rows} of its {self.num_rows} rows, which make no whole "
+            f'batch, by tail="{self.tail}": pass tail="{way}" to it'
+        )
 
     def dropped_text(self, planned: _core.Pass) -> str:
         """The message when a pass ends with rows that make no batch."""

@@ -116,6 +116,9 @@ class SharedCursor:
     has_failed = False
     """Whether the newest iterator raised: this rank alone may begin again."""
 
+    has_warned_of_rest = False
+    """Whether a warning said that an evaluation lacks rows."""
+
     is_watched = False
     """Whether Accelerate warns where it saves, and nothing keeps the place."""
 
