@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 
 import fastresume as fr
+from fastresume.integrations.resume_state import ResumeState
 from support.forks import in_ranks
 from support.strategies import Dataset
 
@@ -122,3 +124,83 @@ def test_alone_a_state_is_only_read(small_dataset: Dataset) -> None:
     assert fr.distributed.check_same(state) == fr.Cursor.from_state(state)
     with pytest.raises(fr.StateError, match="no key 'fastresume'"):
         fr.distributed.check_same({})
+
+
+def asked_of_all(data: Dataset, rank: int) -> list[str]:
+    """What calls that ask all ranks say on a rank of two that the environment names."""
+    held_out = fr.ParquetDataset(data.files, batch_size=4, on_iter="restart", tail="pad")
+    loader = make(data)
+    states = [loader.state_dict(), next(iter(loader)).state_dict()]
+    loader.load_state_dict(states[0])
+    said = []
+    for call in (
+        lambda: fr.distributed.check_same(states[rank]),
+        lambda: loader.load_state_dict(states[rank], check_same=True),
+        lambda: ResumeState(loader, check_same=True).load_state_dict(states[rank]),
+        fr.training.Preemption,
+        lambda: fr.training.Evaluator(held_out, dict),
+    ):
+        try:
+            call()
+            said.append("")
+        except (fr.FastresumeError, fr.StateError, ValueError) as error:
+            said.append(f"{type(error).__name__}: {error}")
+    assert loader.state_dict() == states[0]
+    return said
+
+
+def asked_in_a_group(rank: int, data: Dataset) -> list[str]:
+    """The same in a process group."""
+    os.environ["RANK"] = str(rank)
+    return asked_of_all(data, rank)
+
+
+def test_a_rank_that_only_the_environment_tells_of_others_asks_them_in_a_process_group_or_not_at_all(
+    small_dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    said = asked_of_all(small_dataset, 1)
+    for text, call in zip(said[:4], ["check_same"] * 3 + ["Preemption"], strict=True):
+        assert text.startswith(f"FastresumeError: {call} asks all ranks, and no process group reaches them")
+        assert "Call torch.distributed.init_process_group before" in text
+    assert said[4].endswith("call torch.distributed.init_process_group before the Evaluator is made")
+    for told in in_ranks(2, tmp_path / "group", asked_in_a_group, small_dataset):
+        assert [text[:32] for text in told] == ["StateError: ranks have states tha"[:32]] * 3 + ["", ""]
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setenv("RANK", "0")
+    assert asked_of_all(small_dataset, 0) == [""] * 5, "one rank under torchrun is alone"
+
+
+def of_other_ranks(rank: int, data: Dataset) -> list[str]:
+    """What an Evaluator says of datasets of other ranks than its own, and after the advice of the first."""
+    made = {"batch_size": 4, "on_iter": "restart", "tail": "pad"}
+    alone = fr.ParquetDataset(data.files, world=(0, 1), **made)
+    said = []
+    for group in (None, torch.distributed.group.WORLD):
+        with pytest.raises(ValueError, match="the dataset was made for") as found:
+            fr.training.Evaluator(alone, dict, group=group)
+        said.append(str(found.value).partition("world_size=2): ")[2])
+    fr.training.Evaluator(fr.ParquetDataset(data.files, world=torch.distributed.group.WORLD, **made), dict)
+    return said
+
+
+def test_an_evaluator_says_how_a_dataset_of_other_ranks_becomes_one_of_its_own(
+    small_dataset: Dataset, tmp_path: Path
+) -> None:
+    assert in_ranks(2, tmp_path / "group", of_other_ranks, small_dataset) == 2 * [
+        [
+            "make it after init_process_group without world=, or give the Evaluator its ranks by group=",
+            "make the dataset with world=group",
+        ]
+    ]
+
+
+def test_check_same_of_a_dataset_is_named_where_it_is(small_dataset: Dataset) -> None:
+    loader = make(small_dataset)
+    ways = []
+    for given in (loader.dataset, loader.dataset.map(dict)):
+        with pytest.raises(TypeError) as found:
+            given.load_state_dict(loader.state_dict(), check_same=True)
+        ways.append(str(found.value).partition(": write ")[2])
+    assert ways == ["loader.load_state_dict(state, check_same=True), or fr.distributed.check_same(state)"] * 2

@@ -10,13 +10,13 @@ import torch.distributed
 import fastresume._core as _core
 from fastresume.agreement.attendance import in_call, named
 from fastresume.options.unknown import takes_no_other
-from fastresume.options.world import check_group, has_process_group
+from fastresume.options.world import check_group, check_others, has_process_group
 from fastresume.state.cursor import Cursor
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-_WAY = "; a rank that loads alone leaves check_same out"
+_ALONE = "a rank that loads alone leaves check_same out"
 
 
 @takes_no_other("fr.distributed.check_same")
@@ -33,17 +33,19 @@ def check_same(state: Mapping[str, Any] | Cursor, group: ProcessGroup | None = N
     Raises:
         TypeError: if `group` is no process group.
         StateError: on all ranks, naming those that differ or whose state can't be read, and what they have.
-        FastresumeError: if a rank is lost or late.
+        FastresumeError: if a rank is lost or late; without a process group, if the environment (`torchrun`)
+            names several ranks.
 
     Examples:
         >>> check_same(loader.state_dict())
         Cursor(epoch=0, consumed_rows=0 of 100 (0.0%), step=0, sequential, dataset=...)
     """
     check_group(group)
+    check_others("check_same", _ALONE)
     cursor, found = _read(state)
     if has_process_group():
         texts = [""] * torch.distributed.get_world_size(group)
-        with in_call("check_same", group, _WAY):
+        with in_call("check_same", group, f"; {_ALONE}"):
             torch.distributed.all_gather_object(texts, found, group=group)
         _compare(texts)
     if cursor is None:

@@ -240,6 +240,7 @@ OF_MAXCOMPUTE = {
 }
 
 OF_STATES = {
+    "check_same": "loader.load_state_dict(state, check_same=True), or fr.distributed.check_same(state)",
     "strict": "nothing: a state fits as a whole, or is refused",
     "map_location": "nothing: a state is text",
     "epoch": "nothing: the state says in which pass it is",

@@ -36,6 +36,24 @@ def has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
+def check_others(call: str, alone: str) -> None:
+    """Refuses to ask all ranks where no process group reaches those that the environment names.
+
+    Args:
+        call: what asks them.
+        alone: what a process that means itself alone does instead.
+
+    Raises:
+        FastresumeError: if there is no process group, and `WORLD_SIZE` is above 1.
+    """
+    ranks = None if has_process_group() else from_environment("WORLD_SIZE", least=1)
+    if ranks is not None and ranks > 1:
+        raise _core.FastresumeError(
+            f"{call} asks all ranks, and no process group reaches them: the environment has "
+            f"WORLD_SIZE={ranks}. Call torch.distributed.init_process_group before; {alone}"
+        )
+
+
 def check_group(group: object, hint: str = "world=(rank, world_size) says which rows a rank reads") -> None:
     """Refuses what is no process group, also where there is none.
 

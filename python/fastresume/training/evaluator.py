@@ -16,7 +16,7 @@ from fastresume.batch.batch import Batch
 from fastresume.options.attributes import METHODS_OF_EVALUATORS
 from fastresume.options.checks import at_least, integer, positive, quoted
 from fastresume.options.unknown import refuse_attribute, takes_no_other
-from fastresume.options.world import World
+from fastresume.options.world import World, has_process_group
 from fastresume.reading.map_function import name_of
 from fastresume.reading.resumable import ResumableDataset, dataset_behind
 from fastresume.rng import untouched
@@ -92,7 +92,7 @@ class Evaluator:
         self._agreement = Agreement(group, made="Evaluator(...)")
         self._loader: Iterable[Batch] | None = loader
         if loader is not None:
-            _check(loader, World(self._agreement.rank, self._agreement.world_size))
+            _check(loader, World(self._agreement.rank, self._agreement.world_size), group)
         if not callable(score):
             raise TypeError(f"score must be a function of a model and a batch, found {quoted(score)}")
         self._score = score
@@ -216,7 +216,7 @@ def _batches(loader: Iterable[Batch] | None, dataset: ResumableDataset | None) -
             return
 
 
-def _check(loader: Any, world: World) -> None:
+def _check(loader: Any, world: World, group: ProcessGroup | None) -> None:
     dataset = dataset_behind(loader)
     if dataset is None:
         raise TypeError(f"loader must be a Loader or a dataset, found {type(loader).__name__}")
@@ -232,7 +232,12 @@ def _check(loader: Any, world: World) -> None:
             f"row once, found on_iter={dataset.on_iter!r}, tail={dataset.tail!r}"
         )
     if dataset.world != world:
-        raise ValueError(f"the dataset was made for {dataset.world}, but this is {world}")
+        way = "make the dataset with world=group"
+        if not has_process_group():
+            way = "call torch.distributed.init_process_group before the Evaluator is made"
+        elif group is None:
+            way = "make it after init_process_group without world=, or give the Evaluator its ranks by group="
+        raise ValueError(f"the dataset was made for {dataset.world}, but this is {world}: {way}")
 
 
 def _of_rows(name: str, value: Any, batch: Batch) -> Tensor:

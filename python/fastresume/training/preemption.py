@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 from fastresume.options.attributes import METHODS_OF_PREEMPTIONS
 from fastresume.options.checks import at_least, quoted
 from fastresume.options.unknown import refuse_attribute, takes_no_other
+from fastresume.options.world import check_others
 from fastresume.training.agreement import Agreement
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Preemption:
             process can handle (SIGKILL, SIGSTOP).
         RuntimeError: on entry, outside of the main thread (where Python handles signals), or if it was
             entered already.
+        FastresumeError: without a process group, if the environment (`torchrun`) names several ranks.
 
     Threads and forks: a thread listens for signals, because the main thread can't while it waits in a
     collective. A forked child has the handlers from before. Workers of a `Loader` leave SIGTERM to the main
@@ -68,6 +70,7 @@ class Preemption:
     ) -> None:
         self.every = at_least(1, "every", every)
         self.signals = _handled(signals)
+        check_others("Preemption", "a process that is alone unsets RANK and WORLD_SIZE")
         self._agreement = Agreement(group, made="Preemption(...)")
         self._calls = 0
         self._is_due = False
