@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +37,13 @@ def decoded(value: JSON, *each: str) -> list[Any]:
     """What column "a" has, by a copy of the value that another process has."""
     messages = [f'{{"a": {one}}}'.encode() for one in each]
     found: list[Any] = pickle.loads(pickle.dumps(value)).decoded(messages).table["a"].to_pylist()
+    return found
+
+
+def innermost(found: Any) -> Any:
+    """The last value in lists and objects."""
+    while isinstance(found, list | tuple | dict):
+        found = [*(found.values() if isinstance(found, dict) else found)][-1]
     return found
 
 
@@ -70,10 +79,7 @@ def test_a_number_that_fits_is_as_it_was_written(around: str) -> None:
         (pa.float32(), "null", None),
         (pa.float32(), "-Infinity", float("-inf")),
     ]:
-        found = decoded(of_type(made(of)), text.format(number))[0]
-        while isinstance(found, list | tuple | dict):
-            found = [*(found.values() if isinstance(found, dict) else found)][-1]
-        assert found == kept
+        assert innermost(decoded(of_type(made(of)), text.format(number))[0]) == kept
 
 
 @each_of("of", [pa.dictionary(pa.int8(), pa.int64()), pa.run_end_encoded(pa.int32(), pa.int64())])
@@ -111,6 +117,90 @@ def test_optional_fields_are_null_where_a_row_lacks_them() -> None:
     with pytest.raises(fr.DataError, match="no field 'meta'"):
         JSON(schema, optional="meta.city").decoded([b'{"id": 1}'])
     assert JSON(schema, optional=["meta"]).decoded([b'{"id": 1}']).table["meta"].to_pylist() == [None]
+
+
+TIMES = {
+    "a zone": (
+        pa.timestamp("us", "UTC"),
+        "2026-11-30T01:02:03.5+02:00",
+        dt.datetime(2026, 11, 29, 23, 2, 3, 500000),
+    ),
+    "no zone": (pa.timestamp("ns"), "2026-11-30 01:02:03", dt.datetime(2026, 11, 30, 1, 2, 3)),
+    "zeros": (pa.timestamp("s", "UTC"), "2026-11-30T01:02:03.000Z", dt.datetime(2026, 11, 30, 1, 2, 3)),
+    "a day": (pa.date32(), "2026-11-30", dt.date(2026, 11, 30)),
+    "a day in milliseconds": (pa.date64(), "2026-11-30", dt.date(2026, 11, 30)),
+    "a time of day": (pa.time32("ms"), "01:02:03.25", dt.time(1, 2, 3, 250000)),
+}
+
+
+@each_of("what", TIMES)
+@each_of("around", AROUND)
+def test_a_time_is_a_text_in_iso_8601_or_a_number_in_the_unit_of_the_schema(around: str, what: str) -> None:
+    (made, template), (of, text, expected) = AROUND[around], TIMES[what]
+    read = decoded(of_type(made(of)), template.format(f'"{text}"'), template.format("null"))
+    found = innermost(read[0])
+    assert (found.replace(tzinfo=None) if isinstance(found, dt.datetime) else found) == expected
+    assert innermost(read[1]) is None
+    assert decoded(of_type(pa.timestamp("s")), "1", '"1970-01-01T00:00:02"') == [
+        dt.datetime(1970, 1, 1, 0, 0, second) for second in (1, 2)
+    ]
+
+
+@each_of("around", AROUND)
+def test_a_decimal_is_a_number_or_a_text_and_exactly_that(around: str) -> None:
+    made, template = AROUND[around]
+    value = of_type(made(pa.decimal128(38, 18)))
+    for text in ("12345678901234567890.123456789012345678", '"-0.10"', "7", "1e3"):
+        assert innermost(decoded(value, template.format(text))[0]) == Decimal(text.strip('"'))
+    beside = JSON(pa.schema([("d", pa.decimal64(9, 2)), ("f", pa.float32()), ("i", pa.int64())]))
+    rows = beside.decoded([b'{"d": 1.5, "f": 0.1, "i": 2.0}']).table.to_pylist()
+    assert rows == [{"d": Decimal("1.50"), "f": 0.10000000149011612, "i": 2}]
+    with pytest.raises(fr.DataError, match=r"^field 'f' is inf, which is no float"):
+        beside.decoded([b'{"d": 1.5, "f": 1e400, "i": 2.0}'])
+
+
+UTC, DECIMAL = pa.timestamp("us", "UTC"), pa.decimal128(9, 2)
+OTHERS = [
+    (UTC, '"2026-11-30T01:02:03"', "pa.timestamp('us')"),
+    (UTC, '"2026-11-30T01:02:03.123456789Z"', "pa.timestamp('ns', 'UTC')"),
+    (UTC, '"01:02:03"', "pa.time64('us')"),
+    (UTC, '"soon"', "pa.string()"),
+    (pa.timestamp("ms"), '"2026-11-30T01:02:03Z"', "pa.timestamp('ms', 'UTC')"),
+    (pa.date32(), '"2026-11-30T00:00:00"', "pa.timestamp('us')"),
+    (pa.time32("s"), '"01:02:03.5"', "pa.time64('us')"),
+    (DECIMAL, "1.234", "pa.decimal128(10, 3)"),
+    (DECIMAL, '"12345678.5"', "pa.decimal128(10, 2)"),
+    (DECIMAL, "1e400", "pa.float64()"),
+    (DECIMAL, '"1e400"', "pa.string()"),
+    (DECIMAL, '"1_0"', "pa.string()"),
+]
+
+
+@each_of("number", range(len(OTHERS)))
+def test_a_text_that_another_type_has_is_an_error_that_names_it(number: int) -> None:
+    of, text, named = OTHERS[number]
+    with pytest.raises(fr.DataError, match=r"^value 1: field 'a' is .*which is no ") as caught:
+        decoded(of_type(of), "1", text)
+    assert str(caught.value).endswith(f": name {named} in the schema")
+    if text != "1e400":
+        decoded(of_type(eval(named, {"pa": pa})), text)  # noqa: S307  (it is advice of ours)
+
+
+def test_a_field_in_an_object_is_named_as_the_schema_has_to() -> None:
+    for name, of, text in (("s.a", pa.int64(), '{"s": {"a": 1}}'), ("s.a.b", UTC, '{"s": {"a": {"b": 1}}}')):
+        schema = pa.schema([(name, of)])
+        with pytest.raises(
+            fr.DataError, match=r"found \['s'\]: name .* in the schema, which is an object"
+        ) as said:
+            JSON(schema).decoded([text.encode()])
+        member = str(said.value).split("name ")[1].split(" in the schema")[0]
+        field = eval(member, {"pa": pa, "schema": schema})  # noqa: S307  (it is advice of ours)
+        found = JSON(pa.schema([field])).decoded([text.encode()]).table.flatten()
+        while pa.types.is_struct(found.schema.types[0]):
+            found = found.flatten()
+        assert (found.schema.names, found.column(0).null_count) == ([name], 0)
+    with pytest.raises(fr.DataError, match=r"no field 'U', found \['u'\]: did you mean 'u'\?"):
+        JSON(pa.schema([("U", pa.int64())])).decoded([b'{"u": 1}'])
 
 
 def test_a_null_is_refused_where_the_schema_has_none() -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 import fastresume._core as _core
 from fastresume.amounts import plural
-from fastresume.kafka.json_columns import JsonColumns, parsed
+from fastresume.kafka.json_columns import JsonColumns
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.sources.exact_cast import exactly_cast
@@ -242,8 +242,9 @@ class _Alike(NamedTuple):
 class JSON(Value):
     """Each value is a JSON object, which is a row, or a list of objects.
 
-    A value that its type can't have, such as 1.7 of an int64, is an error: decimals alone are rounded, to the
-    nearest float. So is a row that lacks a column. Keys without a column are ignored.
+    A value that its type can't have, such as 1.7 of an int64, is an error: decimals in a column of floats
+    alone are rounded, to the nearest one. So is a row that lacks a column. Keys without a column are ignored.
+    A time is a text in ISO 8601, or a number in the unit of the schema.
 
     Args:
         schema: the columns, as a `pyarrow.Schema`.
@@ -273,7 +274,7 @@ class JSON(Value):
         rows: list[dict[str, Any]] = []
         counts = []
         for number, value in enumerate(values):
-            each = _objects(value, "" if len(values) == 1 else f"value {number}: ")
+            each = self._objects(value, "" if len(values) == 1 else f"value {number}: ")
             rows += each
             counts.append(len(each))
         try:
@@ -282,6 +283,22 @@ class JSON(Value):
             self._find_bad(rows, np.repeat(np.arange(len(values)), counts))
             raise
         return Decoded(table, np.array(counts, np.int64))
+
+    def _objects(self, value: object, where: str) -> list[dict[str, Any]]:
+        """The rows of one value."""
+        if not isinstance(value, bytes | None):
+            raise TypeError(f"{where}a value must be bytes, found {quoted(value)}: write text.encode()")
+        try:
+            found = None if value is None else self._columns.parsed(value)
+        except ValueError as error:
+            way = ""
+            if value and b"}" in value[:-1] and value.lstrip().startswith(b"{"):
+                way = "; a message has one object, or a list of objects: [{...}, {...}]"
+            raise _core.DataError(f"{where}it is no JSON ({error}){way}") from error
+        rows = found if isinstance(found, list) else [] if found is None else [found]
+        if any(not isinstance(row, dict) for row in rows):
+            raise _core.DataError(f"{where}a row must be a JSON object, found {quoted(found)}")
+        return rows
 
     def _find_bad(self, rows: Sequence[dict[str, Any]], of: Counts) -> None:
         """Raises what is wrong with the first bad row, and says which of several values has it."""
@@ -303,23 +320,6 @@ class JSON(Value):
 def _check_list(values: object) -> None:
     if isinstance(values, bytes | str):
         raise TypeError(f"values must be a list of bytes, found {quoted(values)}: write [value]")
-
-
-def _objects(value: object, where: str) -> list[dict[str, Any]]:
-    """The rows of one value."""
-    if not isinstance(value, bytes | None):
-        raise TypeError(f"{where}a value must be bytes, found {quoted(value)}: write text.encode()")
-    try:
-        found = None if value is None else parsed(value)
-    except ValueError as error:
-        way = ""
-        if value and b"}" in value[:-1] and value.lstrip().startswith(b"{"):
-            way = "; a message has one object, or a list of objects: [{...}, {...}]"
-        raise _core.DataError(f"{where}it is no JSON ({error}){way}") from error
-    rows = found if isinstance(found, list) else [] if found is None else [found]
-    if any(not isinstance(row, dict) for row in rows):
-        raise _core.DataError(f"{where}a row must be a JSON object, found {quoted(found)}")
-    return rows
 
 
 class Called(Value):
