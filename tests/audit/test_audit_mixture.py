@@ -24,6 +24,7 @@ from fastresume.audit.place import Place
 from fastresume.audit.ranges import union
 from fastresume.audit.verify import audit
 from fastresume.buffers import of_buffer
+from fastresume.cli import main
 from support.audits import assert_proven, bodies, found_in, log_of, text_of, write_bodies
 from support.jobs import FEW
 
@@ -119,6 +120,15 @@ def test_passes_of_sources_are_told_and_finished_ones_counted(root: Path, tmp_pa
     assert "web: pass 0 unfinished (56%): 54 rows" in found
     life(root, logs, THREE, 10, state, stages=[(40, {"web": 1})])
     assert "pass 3, stage 0" in assert_proven(logs, 3)
+
+
+def test_passes_that_are_asked_for_name_the_source_that_lacks_them(
+    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "logs"
+    life(root, logs, THREE, 40)
+    assert main(["audit", str(logs), "--passes", "1"]) == 1
+    assert "problem: --passes 1: 0 finished passes are proven of source 'web'" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -120,7 +120,22 @@ def test_a_state_of_some_rows_fits_its_files(
     if more:
         assert "the first 1 of 2 files are those of the state" in output
     else:
-        assert "fits     yes, if rows= and filter= select the same rows" in output
+        assert "fits     yes, if rows=, filter= and unit= select the same" in output
+
+
+def test_a_state_of_sequences_is_not_compared_with_rows(
+    files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, path = tmp_path / "tokens.parquet", tmp_path / "state.json"
+    pq.write_table(pa.table({"tokens": [[1, 2, 3, 4]] * 6}), data)
+    packed = fr.ParquetDataset(data, batch_size=2, unit=fr.Packed("tokens", length=2), world=(0, 1))
+    path.write_text(json.dumps(next(iter(packed)).state_dict()))
+    assert cli.main(["state", str(path), str(data)]) == 0
+    found = capsys.readouterr().out
+    assert "12 rows, sequences or bins, a selection by rows=, filter= or unit=" in found
+    assert "fits     yes, if rows=, filter= and unit= select the same" in found
+    assert cli.main(["state", str(path), str(files)]) == 1
+    assert "than then" not in capsys.readouterr().out
 
 
 def test_a_state_of_a_table_fits_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

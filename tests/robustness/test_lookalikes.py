@@ -51,6 +51,11 @@ def packed(path: Path) -> None:
         archive.addfile(tarfile.TarInfo("a.csv"), io.BytesIO())
 
 
+def arrays(path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez(file, row=np.arange(99))
+
+
 def array(path: Path) -> None:
     with path.open("wb") as file:
         np.save(file, np.arange(99))
@@ -75,7 +80,8 @@ LOOKALIKES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "xz": ("an xz file", lambda path: path.write_bytes(lzma.compress(b"row" * 99))),
     "LZ4": ("an LZ4 file", lambda path: path.write_bytes(pa.compress(b"row" * 99, "lz4", asbytes=True))),
     "zip": ("a zip file", zipped),
-    "a file of torch": ("a zip file", lambda path: torch.save({"row": 1}, path)),
+    "a file of torch": ("a file of torch.save", lambda path: torch.save({"row": 1}, path)),
+    "arrays of numpy": ("a file of numpy.savez", arrays),
     "tar": ("a tar archive", packed),
     "numpy": ("an array of numpy", array),
     "pickle": ("a pickle", lambda path: path.write_bytes(pickle.dumps(list(range(99)), 4))),

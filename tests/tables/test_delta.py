@@ -314,6 +314,17 @@ def test_a_state_of_a_snapshot_that_was_rewritten_is_refused_with_the_commit(roo
     assert id_list(old) == list(range(3, 40))
 
 
+def test_a_table_that_only_grew_since_a_state_has_one_advice(root: Path) -> None:
+    append(root, ids(0, 20))
+    DeltaTable(str(root)).delete("id = 7")
+    state = next(iter(opened(f"delta://{root}"))).state_dict()
+    append(root, ids(40, 20))
+    with pytest.raises(fr.StateError, match=r"1 file more.*on_change='append'\) resumes with them$"):
+        opened(f"delta://{root}").load_state_dict(state)
+    with pytest.raises(fr.StateError, match="has removed rows: the state is of another"):
+        opened(f"delta://{root}?version=0").load_state_dict(state)
+
+
 def test_a_state_of_a_file_that_lost_rows_since_is_refused(root: Path) -> None:
     append(root, ids(0, 20))
     state = next(iter(opened(f"delta://{root}", on_change="append"))).state_dict()

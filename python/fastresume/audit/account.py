@@ -78,6 +78,7 @@ class Account:
         for stretch in self._stretches:
             of_passes[stretch.place.epoch].append(stretch)
         self._report.finished.append(0)
+        self._report.names.append(ALONE)
         if self._stretches and self._stretches[-1].place.round is not None:
             self._tell_rounds(of_passes)
             return
@@ -135,11 +136,7 @@ class Account:
         )
         trusted = self._trusted().get(ALONE, Taken()).spans
         trusted_rows = size(common(trusted, np.array([[place.epoch * PASS, (place.epoch + 1) * PASS]])))
-        how = (
-            "finished"
-            if last.is_last
-            else f"unfinished ({(given + dropped + trusted_rows) / place.positions:.0%})"
-        )
+        how = "finished" if last.is_last else _unfinished((given + dropped + trusted_rows) / place.positions)
         text = f"  {called} {place.epoch}: {how}: {given} {counted}, each exactly once"
         if dropped:
             text += f", {dropped} dropped by tail={self._graph.start_of(last.edges[-1]).tail!r}"
@@ -221,6 +218,7 @@ class Account:
             read = [stand.logged.place for stand in self._way if name in stand.logged.place.names]
             place = next((place for place in reversed(read) if place.weights[place.names.index(name)]), None)
             self._report.finished.append(self._tell_source(name, place or (read[-1] if read else None)))
+            self._report.names.append(name)
         self._report.counted = self._report.counted or {"rows"}
 
     def _tell_stage(self, stretches: Sequence[Stretch]) -> None:
@@ -264,7 +262,7 @@ class Account:
         for (is_done, count), group in groupby(enumerate(counts), lambda each: each[1]):
             numbers = [number for number, _ in group]
             span = f"pass {numbers[0]}" if len(numbers) == 1 else f"passes {numbers[0]}-{numbers[-1]}"
-            how = "finished" if is_done else f"unfinished ({count / rows:.0%})"
+            how = "finished" if is_done else _unfinished(count / rows)
             once = " in each" if len(numbers) > 1 else ""
             once += f", {'each exactly once' if is_sound else 'not proven'}"
             units = None if dataset is None else dataset.units
@@ -298,7 +296,7 @@ class Account:
             self._report.lines.append(f"  {name}: {span} finished: {given} rows, {once}")
         for number in (number for number in rounds if number not in done):
             given = size(rounds[number])
-            how = f"unfinished ({given / rows:.0%}): {given} rows, {once}"
+            how = f"{_unfinished(given / rows)}: {given} rows, {once}"
             self._report.lines.append(f"  {name}: round {number} {how}")
         self._tell_gaps(of for stand in self._way for of in stand.logged.place.rounds.values())
         return len(done) if is_sound else 0
@@ -362,3 +360,8 @@ class Account:
             yield from (dataset if dataset.units is None else dataset.units.of_rows).name(rows)
         else:
             yield f"{plural(len(rows), 'row')} from {rows[0]} to {rows[-1]}"
+
+
+def _unfinished(share: float) -> str:
+    """That a pass is not finished, and how much of it was delivered: never all."""
+    return f"unfinished ({min(share, 0.99):.0%})"

@@ -14,7 +14,8 @@ MAX_LINES = 20
 class Report:
     """The findings: lines for people, how many of them are problems, and what was proven.
 
-    `finished` holds, per job and source, how many passes were proven to be finished. `counted` is what
+    `finished` holds, per job and source, how many passes were proven to be finished, and `names` those of
+    the sources, or "" of a dataset alone. `counted` is what
     positions are: rows, or units. `masked` is how many of the rows that were delivered were masked as not
     valid, over all passes. `reopened` is how many finished passes continued with files that were added.
     """
@@ -22,6 +23,7 @@ class Report:
     lines: list[str] = field(default_factory=list)
     problems: int = 0
     finished: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     counted: set[str] = field(default_factory=set)
     logs: int = 0
     masked: int = 0
@@ -49,6 +51,7 @@ class Report:
         self.lines += other.lines
         self.problems += other.problems
         self.finished += other.finished
+        self.names += other.names
         self.counted |= other.counted
         self.masked += other.masked
         self.reopened += other.reopened

@@ -9,12 +9,12 @@ from decimal import Decimal
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
+import fastresume._core as _core
 from fastresume.columns.refusals import (
     Refusals,
     checked_name,
     checked_names,
     listed,
-    numbers_of_texts,
     takes_names,
 )
 from fastresume.columns.rules import Rules, dtype_name
@@ -112,7 +112,7 @@ class Column(Refusals):
         later = "int64; dataset.map(function) makes another type of it"
         self._refuse("cast", cast=None, hash=f"a bucket is {later}", codes=f"a code is {later}")
         self._refuse("cast", raw=f"bytes are no number; batch[{self._name!r}].view(torch.{name}) reads some")
-        made = numbers_of_texts(self._name, True, name)
+        made = _core.numbers_of_texts(self._name, True, name)
         self._refuse("cast", split=f"texts are no numbers; make {made} in dataset.map(function)")
         return self._with(cast=name, rounding=rounding)
 

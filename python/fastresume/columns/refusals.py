@@ -211,16 +211,6 @@ def takes_names(what: str) -> Callable[[Called], Called]:
     return decorated
 
 
-def numbers_of_texts(name: str, in_lists: bool, dtype: str | None) -> str:
-    """Code that makes numbers of the texts of a batch."""
-    number = "int" if dtype is not None and "int" in dtype else "float"
-    texts = f"batch[{name!r}].to_strings()"
-    if not in_lists:
-        return f"torch.tensor([{number}(text) for text in {texts}])"
-    values = f"torch.tensor([{number}(text) for row in {texts} for text in row])"
-    return f"fr.Jagged({values}, batch[{name!r}].offsets)"
-
-
 def checked_name(what: str, name: object) -> str:
     """The name of a tensor.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -10,8 +9,6 @@ from typing import NamedTuple
 
 import fastresume._core as _core
 from fastresume.columns.column import Column
-from fastresume.columns.refusals import numbers_of_texts
-from fastresume.columns.rules import Rules
 from fastresume.columns.stack import Stack
 from fastresume.filter.condition import Condition
 from fastresume.messages import warn
@@ -22,11 +19,6 @@ Entry = str | Column | Stack
 
 Columns = Entry | Sequence[Entry]
 """What is delivered, in its order."""
-
-
-BYTES = ("binary", "large_binary")
-TEXTS = ("string", "large_string")
-"""Types of columns, as the manifest has them."""
 
 
 class ColumnRequest(NamedTuple):
@@ -44,30 +36,12 @@ class ColumnRequest(NamedTuple):
             SourceError: if a file can't be read whose values a dictionary holds.
             ValueError: if tensors have one name, a matrix has a column twice, or a value does not fit.
         """
-        try:
-            made = _core.Layout(manifest, columns=self.columns, nulls=self.nulls, known=self.known)
-        except (_core.DataError, ValueError) as error:
-            way = self._way_instead(manifest, str(error))
-            if way is None:
-                raise
-            raise type(error)(f"{error}. {way}") from None
+        made = _core.Layout(manifest, columns=self.columns, nulls=self.nulls, known=self.known)
         columns = {field.name: field.columns for field in made.fields}
         for entry in self.columns or ():
             if isinstance(entry, Stack) and len(set(columns[entry.name])) < len(columns[entry.name]):
                 self._refuse_twice(manifest, entry)
         return made
-
-    def _way_instead(self, manifest: _core.Manifest, refused: str) -> str | None:
-        """What delivers the column that the core refused in these words; None if that is not known."""
-        for entry in self.columns or ():
-            if isinstance(entry, str) or not refused.startswith(entry.text):
-                continue
-            of_type = dict(zip(manifest.column_names, manifest.column_types, strict=True))
-            named = [name for name in of_type if f"(column '{name}'" in refused]
-            if not named and isinstance(entry, Column):
-                named = [name for name in entry.names if name in of_type]
-            return _way_of(entry, named[0], of_type[named[0]]) if named else None
-        return None
 
     def _refuse_twice(self, manifest: _core.Manifest, stack: Stack) -> None:
         """Refuses a matrix with a column that two parts make the same of, or that a pattern adds again."""
@@ -145,29 +119,6 @@ class ColumnRequest(NamedTuple):
         """The names of columns whose values are in the files' paths, each once."""
         found = [name for column in self.expressions if column.rules.from_path for name in column.names]
         return list(dict.fromkeys(found))
-
-
-def _way_of(entry: Column | Stack, name: str, of_type: str) -> str | None:
-    """What delivers the values of a column of this type, for which the entry's rules are not."""
-    rules = entry.rules if isinstance(entry, Column) else Rules(cast="float32")
-    sizes = [size for size in rules.fixed or () if size is not None]
-    if isinstance(rules.nulls, bool):
-        return f"Write .fill_null({int(rules.nulls)}): it is a value of the new type"
-    if of_type in BYTES and rules.cast is not None:
-        return f"Write .pad(n), for n bytes in each row, and batch[{name!r}].view(torch.{rules.cast})"
-    if of_type in BYTES and (rules.raw or len(sizes) == 1):
-        return f"Write .pad({sizes[0] if sizes else 'n'}), which makes a matrix of bytes of one length"
-    if of_type.startswith("fixed_size_binary") and sizes:
-        return "Write .raw(), which makes a matrix of them"
-    if of_type.startswith("list<") and "list<" not in of_type[5:] and len(sizes) > 1:
-        shape = ", ".join(map(str, sizes))
-        return f"For one flat list write .fixed({math.prod(sizes)}), and batch[{name!r}].view(-1, {shape})"
-    if of_type.removeprefix("list<").removesuffix(">") in TEXTS and (
-        rules.cast or rules.clip or rules.decimal
-    ):
-        made = numbers_of_texts(name, of_type.startswith("list<"), rules.cast)
-        return f"For numbers in texts deliver the texts, and make {made} in dataset.map(function)"
-    return None
 
 
 def index_in(columns: Iterable[str]) -> str | None:

@@ -14,8 +14,8 @@ from fastresume.audit.place import Place
 from fastresume.audit.report import Report
 from fastresume.audit.verify import audit
 from fastresume.commands.state_file import named
-from fastresume.messages import in_words
-from fastresume.options.checks import local_path
+from fastresume.messages import in_words, some_of
+from fastresume.options.checks import local_path, quoted
 from fastresume.state.cursor import KEY
 
 PROVEN, NOT_PROVEN, UNUSABLE = 0, 1, 2
@@ -30,13 +30,16 @@ def run(given: argparse.Namespace) -> int:
         return _refuse(in_words(cause))
     if not report.counted and not report.problems:
         return _refuse(f"{directory}: {plural(report.logs, 'log')} without a batch: nothing to prove")
-    if min(report.finished, default=0) < given.passes:
-        found, details = min(report.finished, default=0), []
+    found = min(report.finished, default=0)
+    if found < given.passes:
+        details = []
         if report.reopened:
             times = "once" if report.reopened == 1 else f"{report.reopened} times"
             details = [f"files came after a finished pass {times}: it continued with them, and counts once"]
         passes = "1 finished pass is" if found == 1 else f"{found} finished passes are"
-        report.problem(f"--passes {given.passes}: {passes} proven", details)
+        least = [name for name, count in zip(report.names, report.finished, strict=True) if count == found]
+        of_source = f" of source {some_of(list(map(quoted, least)))}" if all(least) and least else ""
+        report.problem(f"--passes {given.passes}: {passes} proven{of_source}", details)
     text = as_json(directory, report) if given.json else "\n".join([*report.lines, coloured(verdict(report))])
     # Names of files need be no text.
     sys.stdout.write(f"{text}\n".encode(errors="backslashreplace").decode())

@@ -114,11 +114,13 @@ def shown(found: dict[str, Any]) -> str:
         return f"state    {found['file']}\n" + shown_of_mixture(found)
     order = found["order"]
     how = order["kind"] + (f" with seed {order['seed']}" if "seed" in order else "")
-    chosen = "all rows" if found["selection"] is None else f"a selection, {found['selection'][:16]}"
+    is_all = found["selection"] is None
+    chosen = "" if is_all else f", a selection by rows=, filter= or unit=, {found['selection'][:16]}"
     total = found["rows_delivered"] + found["rows_left"]
+    counted = f"{plural(total, 'row')}, all rows" if is_all else f"{total:,} rows, sequences or bins"
     lines = [
         f"state    {found['file']}",
-        f"dataset  {found['dataset']['fingerprint']}: {plural(total, 'row')}, {chosen}",
+        f"dataset  {found['dataset']['fingerprint']}: {counted}{chosen}",
         f"order    {how}",
         f"pass     {found['epoch']} ({found['passes_of_this_job']} done by this job)",
         f"step     {found['step']} of the pass, over all its cuts",
@@ -128,7 +130,7 @@ def shown(found: dict[str, Any]) -> str:
     for end, cuts in found["generations"]:
         lines.append(f"growth   rows after {end:,} were added after {plural(cuts, 'cut')}")
     if "fits" in found:
-        same = "" if found["selection"] is None else ", if rows= and filter= select the same rows"
+        same = "" if is_all else ", if rows=, filter= and unit= select the same"
         lines.append(f"fits     yes{same}" if found["fits"] else f"fits     no: {found['why']}")
     return "\n".join(lines) + "\n"
 

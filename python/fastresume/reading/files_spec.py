@@ -156,8 +156,9 @@ class FilesSpec(ReadSpec):
                     "the state is of a mixture, and this is one dataset: load it into the Mixture"
                 ) from None
             hint = self.unit_hint if error.differs_in == "selection of rows" else ""
-            hint += "" if self.table is None else f". {self.table.hint}"
-            if self.door.part == "segment" and error.differs_in == "dataset":
+            if self.table is not None and error.differs_in != "growth":
+                hint += f". {self.table.hint}"
+            if self.door.part == "segment" and error.differs_in in ("dataset", "growth"):
                 hint += ". Of a table: names, rows, columns, or what snapshot() returns of a source of rows. "
                 hint += "A table that grew is [old, new]"
             error.args = (f"{error}{hint}",)

@@ -162,10 +162,7 @@ class SnapshotName:
                 "that of the state: finish a pass before the history is cleaned, or begin a new one"
             )
         if self.rewritten_by is None:
-            return (
-                f"This is {self}; no commit that its log has removed rows: name an older one, "
-                "as '?version=12' at the end of its address"
-            )
+            return f"This is {self}; no commit that its log has removed rows: the state is of another table"
         found = f"This is {self}; the last that removed or rewrote rows of it was {self.rewritten_by}"
         if self.before is None:
             return f"{found}, and no snapshot before that is left"

@@ -91,3 +91,9 @@ impl EntryArgument {
         }
     }
 }
+
+/// Code that makes numbers of the texts of a batch.
+#[pyfunction]
+pub fn numbers_of_texts(name: &str, in_lists: bool, dtype: &str) -> String {
+    fastresume::numbers_of_texts(name, in_lists, Some(dtype))
+}

@@ -71,6 +71,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<tensor::TensorMaker>()?;
     module.add_class::<unit_table::UnitTable>()?;
     module.add_class::<units::Units>()?;
+    module.add_function(wrap_pyfunction!(columns::numbers_of_texts, module)?)?;
     module.add_function(wrap_pyfunction!(unit_table::list_lengths, module)?)?;
     module.add_class::<values::ChunkDetails>()?;
     module.add_class::<values::Field>()?;

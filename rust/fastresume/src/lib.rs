@@ -96,6 +96,7 @@ pub use self::pipeline::schedule::PassOrder;
 pub use self::pipeline::sequence_pass::SequencePass;
 pub use self::pipeline::thread_pool::{Delivered, DeliveredUnits, Polled, ThreadPool, View};
 pub use self::projection::fill::Fill;
+pub use self::projection::instead::numbers_of_texts;
 pub use self::projection::layout::{Field, Layout};
 pub use self::projection::memory_estimate::MemoryEstimate;
 pub use self::projection::padding::End;

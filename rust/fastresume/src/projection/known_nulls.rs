@@ -150,5 +150,5 @@ fn wrong(field: &Field, column: &Column, manifest: &Manifest, file: usize, reaso
     let reason = format!("{reason}; .mask_null() or .fill_null(value) says what happens to it");
     let error = Error::data(reason).in_column(&column.name).in_file(&manifest.files()[file].path);
     let error = field.text.as_deref().map_or_else(|| error.clone(), |text| within(text, error.clone()));
-    Wrong { name: field.name.clone(), is_plain: field.text.is_none(), fault: Fault::Nulls, error }
+    Wrong { name: field.name.clone(), is_plain: field.text.is_none(), fault: Fault::Nulls, error, way: None }
 }

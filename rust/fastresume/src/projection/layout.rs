@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::order::selection::Selection;
 use crate::projection::dictionary_scan;
 pub use crate::projection::field::Field;
+use crate::projection::instead::instead;
 use crate::projection::known_misfits;
 use crate::projection::known_nulls::KnownNulls;
 use crate::projection::made_tensor::made;
@@ -74,7 +75,7 @@ impl Layout {
                         }
                     }
                 }
-                Err(error) => wrong.push(Wrong::of(tensor, error)),
+                Err(error) => wrong.push(Wrong::of(tensor, error, instead(tensor, &schemas))),
             }
         }
         if let Some(rows) = rows {

@@ -13,5 +13,6 @@ pub mod dictionary_scan;
 pub mod known_nulls;
 pub mod known_misfits;
 pub mod made_tensor;
+pub mod instead;
 pub mod layout;
 pub mod memory_estimate;

@@ -72,6 +72,12 @@ impl<'a> Schemas<'a> {
             .map(|((columns, file), place)| (place.map(|place| &columns[place]), *file))
     }
 
+    /// The first column of a name, as it is in its file.
+    #[must_use]
+    pub fn first_of(&self, name: &str) -> Option<&'a Column> {
+        self.columns(name).find_map(|(column, _)| column)
+    }
+
     /// The column that tells whether a struct is there, of each schema.
     ///
     /// # Errors

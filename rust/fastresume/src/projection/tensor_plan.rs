@@ -286,13 +286,16 @@ pub struct Wrong {
     pub fault: Fault,
     /// Why.
     pub error: Error,
+    /// What to write instead, where that is known.
+    pub way: Option<String>,
 }
 
 impl Wrong {
     /// A tensor that can't be delivered.
     #[must_use]
-    pub fn of(tensor: &TensorPlan<'_>, error: Error) -> Self {
-        Self { name: tensor.name.clone(), is_plain: tensor.make == Make::Plain, fault: Fault::Whole, error }
+    pub fn of(tensor: &TensorPlan<'_>, error: Error, way: Option<String>) -> Self {
+        let is_plain = tensor.make == Make::Plain;
+        Self { name: tensor.name.clone(), is_plain, fault: Fault::Whole, error, way }
     }
 }
 
@@ -324,9 +327,15 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let is_wrong: HashSet<&str> = wrong.iter().map(|one| one.name.as_str()).collect();
     let uncounted: Vec<&str> = uncounted.iter().copied().filter(|name| !is_wrong.contains(name)).collect();
     let warning = if uncounted.is_empty() { String::new() } else { not_counted(&uncounted) };
+    let way = wrong.iter().find_map(|one| one.way.as_ref());
+    let way = way.map_or_else(String::new, |way| format!(". {way}"));
     if let [one] = wrong {
         let warning = if warning.is_empty() { warning } else { format!("; {warning}") };
-        return one.error.clone().with_reason(|reason| format!("{reason}{line}{warning}"));
+        let edited = |reason: &str| format!("{reason}{line}{warning}{way}");
+        return match &one.error {
+            Error::Argument(reason) => Error::Argument(format!("{reason}{way}")),
+            error => error.clone().with_reason(edited),
+        };
     }
     let count = wrong.len();
     let (each, named) = each_reason(wrong);
@@ -334,7 +343,7 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let warning = if warning.is_empty() { warning } else { format!("\n  {warning}") };
     let are_nulls = wrong.iter().all(|one| one.fault == Fault::Nulls);
     let what = if are_nulls { "have nulls" } else { "can't be delivered" };
-    let reason = format!("{count} columns {what}{line}:{each}{more}{warning}");
+    let reason = format!("{count} columns {what}{line}:{each}{more}{warning}{way}");
     if wrong.iter().all(|one| matches!(one.error, Error::Argument(_))) {
         Error::Argument(reason)
     } else {

@@ -167,15 +167,15 @@ impl Read<'_> {
         if more == 0 { named } else { format!("{named} and {more} more") }
     }
 
-    /// What is to be said of files that are not those of a state.
-    fn difference(&self, of: &Identity, own: &Identity) -> Result<String> {
+    /// What is to be said of files that came to those of a state; nothing of others.
+    fn growth(&self, of: &Identity) -> Result<Option<String>> {
         let count = self.manifest.files().len();
         if let Some(files) = self.beginning(of)? {
-            return Ok(format!(
+            return Ok(Some(format!(
                 "{} than then, after those of the state: {}. ParquetDataset(..., on_change='append') resumes with them",
                 files_more(count - files),
                 self.named(files..count)
-            ));
+            )));
         }
         if let Some((new, behind)) = self.between(of) {
             let others = if behind.is_empty() {
@@ -183,37 +183,46 @@ impl Read<'_> {
             } else {
                 format!(", and {} after them: {}", behind.len(), self.named(behind.clone()))
             };
-            return Ok(format!(
+            return Ok(Some(format!(
                 "{} than then, between those of the state: {}{others}. List what is new after the others, as \
                  ParquetDataset([[old...], [new...]], on_change='append')",
                 files_more(new.len() + behind.len()),
                 self.named(new)
-            ));
+            )));
         }
+        Ok(None)
+    }
+
+    /// What is to be said of files that are not those of a state, nor these and others.
+    fn difference(&self, of: &Identity, own: &Identity) -> String {
+        let count = self.manifest.files().len();
         if self.were_sorted(of) {
-            return Ok(
-                "they are the same files in another order: the state had them sorted by their paths".into()
-            );
+            return "they are the same files in another order: the state had them sorted by their paths"
+                .into();
         }
         if let Some(files) = self.selected_otherwise(of) {
-            return Ok(format!(
+            return format!(
                 "the first {files} of {count} files are those of the state, and other rows are selected of them \
-                 than then: name the same rows= and filter="
-            ));
+                 than then: name the same rows=, filter= and unit="
+            );
         }
         let counted = if self.units.is_some() { "units" } else { "rows" };
         let rows = match of.num_rows.cmp(&own.num_rows) {
+            // A state does not say what it counts: rows, sequences or bins.
+            _ if of.selection.is_some() || own.selection.is_some() => {
+                format!("{} selected {counted}", own.num_rows)
+            }
             std::cmp::Ordering::Less => format!("{} {counted} more than then", own.num_rows - of.num_rows),
             std::cmp::Ordering::Equal => format!("as many {counted} as then"),
             std::cmp::Ordering::Greater => {
                 format!("{} {counted} fewer than then", of.num_rows - own.num_rows)
             }
         };
-        Ok(format!(
+        format!(
             "this dataset ({}) has {rows}, and other names, sizes or footers of files than the state: files are \
              gone, were rewritten, or are those of something else. A state knows its files by one hash, and can't name these",
             plural(count as u64, "file")
-        ))
+        )
     }
 }
 
@@ -266,10 +275,14 @@ impl Cursor {
             if self.identity.fingerprint == own.fingerprint {
                 return Ok(self.clone());
             }
-            let (found, difference) = (self.identity.name(), read.difference(&self.identity, &own)?);
+            let (what, difference) = match read.growth(&self.identity)? {
+                Some(growth) => ("growth", growth),
+                None => ("dataset", read.difference(&self.identity, &own)),
+            };
+            let found = self.identity.name();
             let message =
                 format!("the state is of another dataset: {found}, this one is {}: {difference}", own.name());
-            return Err(Error::Foreign { what: "dataset", message });
+            return Err(Error::Foreign { what, message });
         }
         let old_rows = self.identity.num_rows;
         let mut grown = Self { identity: Arc::new(own), ..self.clone() };

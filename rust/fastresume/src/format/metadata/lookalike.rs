@@ -16,6 +16,20 @@ const ARROW: &str = "write fr.ArrowDataset(paths) instead of ParquetDataset";
 const PAGE: &str =
     "a login or an error came instead of the file: open its address in a browser, or download it again";
 
+const TENSORS: &str =
+    "load it by torch.load, and write its tensors as Parquet, as with pyarrow.parquet.write_table";
+const ARRAYS: &str =
+    "load it by numpy.load, and write its arrays as Parquet, as with pyarrow.parquet.write_table";
+const NUMBERS: &str =
+    "read it by numpy.memmap, and write its numbers as Parquet, as with pyarrow.parquet.write_table";
+
+/// How a zip file begins.
+const ZIP: &[u8] = b"PK\x03\x04";
+
+/// Names in zip files that tell who wrote them.
+const IN_ZIPS: [(&[u8], &str, &str); 2] =
+    [(b"/data.pkl", "a file of torch.save", TENSORS), (b".npy", "a file of numpy.savez", ARRAYS)];
+
 /// How kinds of files begin, what they are, and what to do.
 const BEGINNINGS: [(&[u8], &str, &str); 18] = [
     (b"\x1f\x8b", "a gzip file", PACKED),
@@ -23,7 +37,7 @@ const BEGINNINGS: [(&[u8], &str, &str); 18] = [
     (b"BZh", "a bzip2 file", PACKED),
     (b"\xfd7zXZ\0", "an xz file", PACKED),
     (b"\x04\x22\x4d\x18", "an LZ4 file", PACKED),
-    (b"PK\x03\x04", "a zip file (as .zip, .npz and torch's .pt are)", PACKED),
+    (ZIP, "a zip file", PACKED),
     (b"ARROW1", "an Arrow IPC file (Feather)", ARROW),
     (b"\xff\xff\xff\xff", "a stream of Arrow IPC", ARROW),
     (b"FEA1", "a Feather file of version 1", TABLE),
@@ -39,7 +53,10 @@ const BEGINNINGS: [(&[u8], &str, &str); 18] = [
 ];
 
 /// How names end of files that are no Parquet, what they are, and what to do.
-const ENDINGS: [(&[&str], &str, &str); 4] = [
+const ENDINGS: [(&[&str], &str, &str); 7] = [
+    (&["bin"], "numbers without a type", NUMBERS),
+    (&["npz"], "a file of numpy.savez", ARRAYS),
+    (&["ckpt", "pt", "pth"], "a file of torch.save", TENSORS),
     (&["csv", "tsv", "json", "jsonl", "ndjson", "txt"], "a text of values", TABLE),
     (&["avro", "h5", "hdf5", "npy", "orc", "pickle", "pkl", "xlsx"], "a table of another kind", TABLE),
     (&["arrow", "arrows", "feather", "ipc"], "an Arrow IPC file (Feather)", ARROW),
@@ -71,6 +88,12 @@ pub fn looks_like(start: &[u8]) -> Option<(&'static str, &'static str)> {
     }
     if start.iter().all(|&byte| byte == 0) {
         return Some(("zeros", "room was made for it, but its bytes were not written"));
+    }
+    let has = |name: &[u8]| start.windows(name.len()).any(|own| own == name);
+    if let Some((_, what, advice)) =
+        IN_ZIPS.into_iter().find(|(name, ..)| start.starts_with(ZIP) && has(name))
+    {
+        return Some((what, advice));
     }
     for (beginning, what, advice) in BEGINNINGS {
         if start.starts_with(beginning) {
