@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import fastresume as fr
 from support.documents import opened, write
@@ -85,8 +86,6 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
         pytest.raises(ValueError, match=r"tokens, and no file has enough for one of length=1000: name a sma"),
     ):
         opened(directory, fr.Packed("tokens", length=1000), batch_size=1)
-    with pytest.raises(fr.DataError, match=r"shape \['B', 4\]: leave out what gives its rows one length"):
-        opened(directory, fr.Packed("tokens", length=2), batch_size=1, columns=[fr.col("tokens").pad(4)])
     with pytest.raises(fr.DataError, match=r"an element of a list is null.*fill_null\(value\)"):
         next(iter(opened(other, fr.Packed("gap", length=1), batch_size=1)))
     filled = opened(other, fr.Packed("gap", length=3), batch_size=1, columns=fr.col("gap").fill_null(7))
@@ -100,6 +99,39 @@ def test_what_can_not_be_packed_is_refused_by_name(tmp_path: Path) -> None:
         fr.ParquetDataset(directory, batch_size=1).load_state_dict(dataset.state_dict())
     assert dataset.read_rows([1])["tokens"].to_list() == [[3]]  # type: ignore[union-attr]
     assert dataset.locate([2]) == [(str(directory / "0.parquet"), 0, 2)]
+
+
+COLUMNS: dict[str, tuple[pa.Array, fr.Column | None]] = {
+    "of one length by their type": (pa.array([[1, 2, 3]] * 8, pa.list_(pa.int64(), 3)), None),
+    "of one length, and cast": (
+        pa.array([[1, 2, 3]] * 8, pa.list_(pa.int64(), 3)),
+        fr.col("x").cast(torch.int32).alias("t"),
+    ),
+    "padded": (pa.array([[1, 2, 3]] * 8), fr.col("x").alias("t").pad(4, truncate="head")),
+    "of one length by a rule": (pa.array([[1, 2, 3]] * 8), fr.col("x").fixed((3,)).alias("t")),
+}
+
+
+@pytest.mark.parametrize("which", COLUMNS)
+def test_lists_of_one_length_are_packed_as_the_error_says(which: str) -> None:
+    array, asked = COLUMNS[which]
+    table = pa.table({"t" if asked is None else "x": array, "other": pa.array([[4, 5, 6]] * 8)})
+    given: dict[str, Any] = {"batch_size": 1, "unit": fr.Packed("t", "other", length=5)}
+    with pytest.raises(fr.DataError, match=r"as its rows have one length: write columns=") as refused:
+        fr.ArrowDataset(table, columns=None if asked is None else [asked, "other"], **given)
+    columns = eval(str(refused.value).partition("columns=")[2])  # noqa: S307  (our own words)
+    batch = next(iter(fr.ArrowDataset(table, columns=columns, **given)))
+    assert (batch["t"].tolist(), batch["other"].tolist()) == ([[1, 2, 3, 1, 2]], [[4, 5, 6, 4, 5]])
+
+
+def test_a_separator_that_a_mask_can_t_hold_fits_after_the_cast_that_the_error_names() -> None:
+    table = pa.table({"t": [[1, 2]] * 4, "mask": pa.array([[1, 1]] * 4, pa.list_(pa.int8()))})
+    given: dict[str, Any] = {"batch_size": 1, "unit": fr.Packed("t", "mask", length=3, separator=50256)}
+    with pytest.raises(ValueError, match=r"does not fit 'mask'.*; a mask need not be packed") as refused:
+        fr.ArrowDataset(table, **given)
+    column = eval(str(refused.value).partition("write ")[2].partition(" in columns=")[0])  # noqa: S307
+    batch = next(iter(fr.ArrowDataset(table, columns=["t", column], **given)))
+    assert batch["mask"].tolist() == [[1, 1, 50256]]
 
 
 def test_what_has_no_cost_gets_one_as_the_error_says(tmp_path: Path) -> None:
@@ -139,6 +171,14 @@ def test_a_struct_costs_what_one_of_its_columns_says(tmp_path: Path) -> None:
         (
             lambda: fr.Packed("a", "b", length=3, separator=(0, -100)),  # type: ignore[arg-type]
             r"write separator=0, and batch\['b'\].masked_fill\(batch\['a'\] == 0, -100\) in dataset.map",
+        ),
+        (
+            lambda: fr.Packed("a", "b", length=3, separator={"b": -100, "a": 0}),  # type: ignore[arg-type]
+            r"write separator=0, and batch\['b'\].masked_fill\(batch\['a'\] == 0, -100\) in dataset.map",
+        ),
+        (
+            lambda: fr.Packed("a", "b", length=3, separator={"a": 0}),  # type: ignore[arg-type]
+            r"found \{'a': 0\}: write one, as separator=0",
         ),
         (lambda: fr.Packed("a", "a", length=3), "twice"),
         (lambda: fr.Packed("position", length=3), "can't be called 'position'"),

@@ -50,8 +50,8 @@ class Packed(Unit):
     Args:
         names: the columns of lists that are packed alike: in each row their lists have the same lengths.
         length: the elements of each sequence.
-        separator: the value after each list, in all columns; None for no separator. An empty or null list
-            gets none.
+        separator: the value after each list, in all columns, a mask among them; None for no separator. An
+            empty or null list gets none.
         rest: what happens to the elements after a file's last whole sequence. "drop": `plan()` shows how many
             they are. "pad": they are a sequence filled up with 0, whose `document` is -1 there.
 
@@ -200,6 +200,8 @@ def _unnamed(unit: str, given: tuple[object, ...], size: str) -> TypeError:
 
 def _separator(names: tuple[str, ...], given: object) -> int | None:
     """The value between lists, checked."""
+    if isinstance(given, dict) and given.keys() == {*names}:
+        given = [given[name] for name in names]
     if isinstance(given, list | tuple) and 1 < len(given) == len(names):
         (first, *_), (value, *others) = names, given
         filled = " and ".join(
@@ -214,6 +216,11 @@ def _separator(names: tuple[str, ...], given: object) -> int | None:
         raise TypeError(
             f"separator must be an integer, found {quoted(given)}: write its number, as "
             "tokenizer.eos_token_id"
+        )
+    if isinstance(given, dict | list | tuple):
+        raise TypeError(
+            f"separator is one integer, for all columns, found {quoted(given)}: write one, as separator=0, "
+            "and other values in dataset.map(function)"
         )
     return None if given is None else integer("separator", given)
 

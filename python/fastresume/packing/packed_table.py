@@ -20,6 +20,10 @@ from fastresume.packing.costs import list_lengths
 Words = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
 
+_OF_MASKS = (torch.bool, torch.int8, torch.uint8)
+_INTEGERS = (torch.int8, torch.uint8, torch.int16, torch.uint16, torch.int32, torch.uint32)
+"""What `.cast(torch.int64)` makes larger."""
+
 _MANY = 0.02
 """Of tokens that are dropped: a greater share is a warning."""
 
@@ -162,9 +166,12 @@ def separator_bytes(separator: int, name: str, dtype: torch.dtype) -> bytes:
     except (RuntimeError, OverflowError, ValueError):
         element = torch.zeros(1, dtype=dtype)
     if element.item() != separator:
-        raise ValueError(
-            f"separator={separator} does not fit {name!r}, which is {dtype}: name a number that it can hold"
-        )
+        way = "name a number that it can hold"
+        if dtype in _INTEGERS and -(2**63) <= separator < 2**63:
+            way = f"write fr.col({name!r}).cast(torch.int64) in columns="
+        if dtype in _OF_MASKS:
+            way += "; a mask need not be packed, as it is batch['document'] >= 0"
+        raise ValueError(f"separator={separator} does not fit {name!r}, which is {dtype}: {way}")
     return bytes(element.view(torch.uint8).tolist())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
@@ -30,6 +31,9 @@ from fastresume.packing.packed_table import Digests, PackedTable, Packing
 from fastresume.reading.files_spec import FilesSpec
 from fastresume.reading.masked_rows import bound_of
 from fastresume.reading.spec import PassReader
+
+_ONE_LENGTH = re.compile(r"\.(?:fixed|pad)\((?:\([^()]*\)|[^()])*\)")
+"""What gives the lists of a column one length, in `fr.col(...)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +348,7 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
             if any(sign in name for sign in "*?[!"):
                 found = f"a pattern: it takes names, as fr.Packed('tokens', length={unit.length})"
             if own is not None:
-                found = _no_lists(own)
+                found = _no_lists(own, unit, rows)
             raise _core.DataError(f"fr.Packed takes columns of lists of values, found for '{name}': {found}")
         size = unit.length
         made.append(Field(name, own.dtype, own.columns, False, size=size, expression=own.expression))
@@ -359,15 +363,23 @@ def schema_of(unit: Unit, rows: Schema) -> Schema:
     return Schema.of_fields(made)
 
 
-def _no_lists(own: Field) -> str:
+def _no_lists(own: Field, unit: Packed, rows: Schema) -> str:
     """What a tensor is that has no lists of values, and what to do."""
     if own.kind == "string":
         return TEXTS
+    found = f"{own.dtype} of shape {list(own.shape)}"
     if own.size is not None:
-        return f"{own.dtype} of shape {list(own.shape)}: leave out what gives its rows one length"
+        columns = ", ".join(_as_lists(name, rows[name]) for name in unit.names if name in rows)
+        return f"{found}, as its rows have one length: write columns=[{columns}]"
     if own.kind == "scalar":
         return f"one value in each row, {own.dtype}: name a column of lists"
-    return f"{own.dtype} of shape {list(own.shape)}: name a column of lists of numbers"
+    return f"{found}: name a column of lists of numbers"
+
+
+def _as_lists(name: str, own: Field) -> str:
+    """The column to ask for, whose lists have any length."""
+    asked = own.expression or f"fr.col({name!r})"
+    return asked if own.size is None else f"{_ONE_LENGTH.sub('', asked)}.fixed(None)"
 
 
 def of_units(
