@@ -414,8 +414,10 @@ class Loader:
         def __getattr__(self, name):
             """Says what to write for a name of another object, or of others' loaders."""
             hints = METHODS_OF_LOADERS
-            if sys._getframe(1).f_code.co_name == "skip_first_batches":  # Accelerate's
-                hints = {name: hints["skip"]}
+            asks = sys._getframe(1)
+            if asks.f_globals.get("__name__") == "accelerate.data_loader":
+                way = "accelerator.prepare(loader), which leaves it as it is"
+                hints = {name: hints["skip"] if asks.f_code.co_name == "skip_first_batches" else way}
             refuse_attribute(self, name, "a Loader", hints)
 
     def _put(self, batch: Batch) -> Batch:
@@ -512,7 +514,11 @@ class Loader:
         )
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a Loader can't be pickled, or saved as it is: save loader.state_dict()")
+        raise TypeError(
+            "a Loader can't be copied, pickled or saved as it is. To save its place, save "
+            "loader.state_dict(). Leave it out of hyperparameters: save_hyperparameters(ignore=['loader']). "
+            "Let a process that is started make its own, and start ranks with torchrun"
+        )
 
     def __repr__(self) -> str:
         how = f"num_workers={self.num_workers}" if self.num_workers else f"threads={self.threads}"

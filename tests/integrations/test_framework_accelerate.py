@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 import fastresume as fr
 from fastresume.integrations.accelerate import register
 from fastresume.integrations.resume_state import ResumeState
-from support.rehearsal import BATCH, STEPS, make, run, steps
+from support.rehearsal import BATCH, ROWS, STEPS, make, run, steps
 
 pytestmark = [pytest.mark.processes, pytest.mark.law(2)]
 
@@ -226,5 +226,68 @@ def test_ranks_that_accelerate_does_not_know_of_are_told(live: Any) -> None:
         del os.environ["RANK"], os.environ["WORLD_SIZE"]
         with pytest.raises(ValueError, match="told the dataset of 2 ranks, but Accelerate knows of 1"):
             register(make_accelerator(), loader)
+
+    live(work)
+
+
+def test_an_evaluation_gathers_each_row_once_by_valid(live: Any) -> None:
+    """What the table of frameworks says of `gather_for_metrics`, and what it says to write instead."""
+
+    def work() -> None:
+        accelerator = make_accelerator()
+        loader = accelerator.prepare(make(batch_size=7, tail="pad", on_iter="restart"))
+        counted: list[int] = []
+        rows: list[int] = []
+        for batch in loader:
+            numbers = torch.from_numpy(batch.rows())
+            counted += accelerator.gather_for_metrics(numbers).tolist()
+            found, valid = accelerator.gather((numbers, batch.valid))
+            rows += found[valid].tolist()
+        assert sorted(rows) == list(range(ROWS))
+        assert len(counted) == len(loader) * 7 * accelerator.num_processes > ROWS, "copies count"
+
+    live(work)
+    live(work, world_size=2, is_launched=True)
+
+
+def test_a_loader_that_is_registered_again_has_one_state_and_another_one_of_its_files_is_warned_of(
+    live: Any,
+) -> None:
+    def work() -> None:
+        accelerator, loader, other = make_accelerator(), make(), make()
+        resume = register(accelerator, loader)
+        assert register(accelerator, loader, check_same=True) is resume
+        accelerator.save_state("saved")
+        assert [path.name for path in Path("saved").glob("custom*")] == ["custom_checkpoint_0.pkl"]
+        with pytest.warns(UserWarning, match="make the Accelerator in the cell that calls register"):
+            register(accelerator, other)
+        again = make_accelerator()
+        assert register(again, loader) is not resume, "the Accelerator of that cell, run again"
+        again.load_state("saved")
+
+    live(work)
+
+
+def test_calls_that_lack_the_accelerator_or_the_batch_say_what_to_write(live: Any) -> None:
+    def work() -> None:
+        accelerator, loader = make_accelerator(), make()
+        wrong: Any = loader
+        resume: Any = register(accelerator, loader)
+        said = []
+        for call in (
+            lambda: register(wrong),
+            lambda: register(wrong, loader=loader),
+            lambda: accelerator.prepare_data_loader(wrong),
+            resume.trained,
+        ):
+            with pytest.raises((TypeError, AttributeError)) as found:
+                call()
+            said.append(str(found.value).partition(": write ")[2])
+        assert said == [
+            "register(accelerator, loader)",
+            "register(accelerator, loader)",
+            "accelerator.prepare(loader), which leaves it as it is",
+            "trained(batch), of the batch that was trained",
+        ]
 
     live(work)

@@ -314,6 +314,40 @@ def test_what_is_not_trained_on_by_lightning_is_its_owners(jobs: Any, live: Any)
     assert live(work) == [*steps(0, STEPS), *steps(0, STEPS)]
 
 
+def test_hyperparameters_have_no_loader_and_the_error_says_how_to_leave_it_out(jobs: Any, live: Any) -> None:
+    class Saving(jobs.pl.LightningModule):  # type: ignore[name-defined,misc]  # it is imported late
+        left_out: list[str] | None = None
+
+        def __init__(self, loader: fr.Loader, rate: float) -> None:
+            super().__init__()
+            self.save_hyperparameters(ignore=self.left_out)
+
+    def work() -> None:
+        with pytest.raises(TypeError, match=r"hyperparameters: save_hyperparameters\(ignore=\['loader'\]\)"):
+            Saving(make(), 0.1)
+        Saving.left_out = ["loader"]
+        assert dict(Saving(make(), 0.1).hparams) == {"rate": 0.1}
+
+    assert live(work) == []
+
+
+def test_fabric_saves_the_state_of_a_batch_and_takes_the_loader_as_it_is(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        from lightning.fabric import Fabric
+
+        fabric = Fabric(accelerator="cpu", devices=1)
+        model, loader = fabric.setup(torch.nn.Linear(2, 1)), make()
+        for batch in loader:
+            model(batch["inputs"])
+            if batch.step == 2:
+                fabric.save("fabric.ckpt", {"model": model, "data": batch.state_dict()})
+        loader = make()
+        loader.load_state_dict(fabric.load("fabric.ckpt", {"model": model})["data"])
+        assert next(iter(loader)).step == 3
+
+    live(work)
+
+
 @pytest.mark.parametrize("stop", [3, STEPS], ids=["a step", "the end of an epoch"])
 @pytest.mark.parametrize("reader", ["loader that restarts", "own ResumeState", "DataLoader"])
 def test_a_checkpoint_that_was_saved_without_the_callback_is_refused(

@@ -157,6 +157,6 @@ def test_what_can_not_be_right_is_refused(small_dataset: Dataset, lists: Dataset
         resume_state.require_state(None, "here")
     with pytest.raises(TypeError, match=r"a ResumeState can't be pickled: put it at the top of the mapping"):
         pickle.dumps(resume)
-    with pytest.raises(TypeError, match=r"a Loader can't be pickled, or saved as it is: save loader.state_d"):
+    with pytest.raises(TypeError, match=r"a Loader can't be copied, .* save loader.state_d"):
         pickle.dumps(loader)
     assert "consumed_rows=0 of 103" in repr(resume)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch.utils.data import DataLoader
 
 from fastresume.batch.batch import Batch
 from fastresume.integrations.resume_state import Reader, ResumeState, check_ranks
+from fastresume.messages import warn
+from fastresume.options.checks import kind_of
 from fastresume.options.unknown import takes_no_other
 from fastresume.state.cursor import Cursor
 
@@ -31,10 +34,16 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
             `ParquetDataset`.
         check_same: when a state is loaded, ask all ranks whether they load the same.
 
+    Returns:
+        The state that is registered: for a loader that is registered already, the one that is there.
+
     Raises:
         TypeError: if the loader is something else.
         ValueError: if rank 0 would read for all ranks and hand batches out, or the environment names more
             ranks to the dataset than the Accelerator has.
+
+    Warns:
+        UserWarning: if another loader of the same files is registered: the states of both are saved.
 
     Examples:
         >>> state = register(accelerator, loader)  # doctest: +SKIP
@@ -43,6 +52,11 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
         ...     state.trained(batch)
         ...     accelerator.save_state("checkpoint")
     """
+    if not isinstance(accelerator, Accelerator):
+        raise TypeError(
+            f"accelerator must be an accelerate.Accelerator, found {kind_of(accelerator)}: write "
+            "register(accelerator, loader)"
+        )
     # The adapters' __class__ is that of what they wrap.
     if issubclass(type(loader), DataLoaderDispatcher):
         raise ValueError(
@@ -50,12 +64,25 @@ def register(accelerator: Accelerator, loader: Reader, *, check_same: bool = Fal
             "the others' readers never be asked. Give accelerator.prepare the fastresume.Loader, which it "
             "leaves as it is, or pass DataLoaderConfiguration(dispatch_batches=False)"
         )
+    there = [one for one in _registered if one._accelerator is accelerator]
+    for one in there:
+        if one._loader is loader:
+            one._check_same = check_same
+            return one
     state = _SteppedState(accelerator, loader, check_same=check_same)
     check_ranks(state.dataset, accelerator.num_processes, "Accelerate")
+    if any(one.dataset.fingerprint == state.dataset.fingerprint for one in there):
+        warn(
+            "another loader of the same files is registered with this Accelerator: save_state saves both, "
+            "and load_state fails where one is registered. In a notebook, make the Accelerator in the cell "
+            "that calls register"
+        )
     accelerator.register_for_checkpointing(state)
+    _registered.add(state)
     return state
 
 
+@takes_no_other("ResumeState", "state")
 class _SteppedState(ResumeState):
     """The same under `accelerator.accumulate`: it moves with the optimizer's steps.
 
@@ -88,3 +115,7 @@ class _SteppedState(ResumeState):
         """Makes the next `iter()` of the loader resume from a state; a step of the optimizer begins there."""
         super().load_state_dict(state)
         self._accelerator.step = 0
+
+
+_registered: weakref.WeakSet[_SteppedState] = weakref.WeakSet()
+"""The states that Accelerators of this process save."""

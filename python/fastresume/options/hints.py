@@ -458,6 +458,8 @@ EXAMPLES = {
     "fr.training.accumulate": "fr.training.accumulate(model, steps=4)",
     "accumulation": "with accumulation(batch) as window: ..., for each batch",
     "fr.distributed.check_same": "fr.distributed.check_same(state)",
+    "fastresume.integrations.accelerate.register": "register(accelerator, loader)",
+    "state.trained": "trained(batch), of the batch that was trained",
     "Segment": "Segment('day=1', 1000)",
     "fr.kafka.JSON": "fr.kafka.JSON(pyarrow.schema([('user', pyarrow.int64())]))",
     "fr.Split": "fr.Split(0.0, 0.8)",
