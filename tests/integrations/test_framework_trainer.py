@@ -189,6 +189,23 @@ def test_a_training_that_begins_in_mid_pass_without_a_checkpoint_is_told(jobs: A
     assert live(work) == steps(3, STEPS)
 
 
+def test_arguments_that_the_dataset_decides_are_warned_of(jobs: Any, live: Any) -> None:
+    def work() -> None:
+        unused = {"train_sampling_strategy": "group_by_length", "data_seed": 3}
+        trainer = jobs.make_trainer(jobs.ResumeCallback(make()), num_train_epochs=1, **unused)
+        with pytest.warns(
+            UserWarning, match="has no effect, as the dataset says which rows come when"
+        ) as told:
+            trainer.train()
+        said = [str(one.message) for one in told if "has no effect" in str(one.message)]
+        assert [text.partition("and pass ")[2] for text in said] == [
+            "seed=n to the dataset",
+            "shuffle=True, or unit=fr.Bins(name, cost=n) for rows by their lengths to the dataset",
+        ]
+
+    live(work)
+
+
 def test_what_would_lose_rows_is_refused(jobs: Any, live: Any) -> None:
     def work() -> None:
         loader = make()

@@ -274,7 +274,15 @@ def test_a_dataset_that_does_not_give_each_row_once_is_refused(
     [
         (torch.zeros(3), r"'x' as tensors of one value for each row \(8\), found \[3\]"),
         (0.5, "found float"),
-        (torch.zeros(8, 2), r"'x' as \[B\], found \[8, 2\]"),
+        (
+            torch.zeros(8, 2),
+            r"'x' as \[B\], found \[8, 2\]: of losses \[B, T\], give the mean of each row and",
+        ),
+        (
+            torch.zeros(16),
+            r"\(8\), found \[16\]: of losses \[B, T\], give the mean of each row and its weight",
+        ),
+        (torch.zeros(8, 2).flatten()[:15], r"\(8\), found \[15\]$"),
         ((torch.zeros(8),) * 3, "3 tensors for 'x', which is no metric"),
         ((torch.zeros(8), -torch.ones(8)), "weights of 'x' must be finite and at least 0"),
     ],
@@ -282,6 +290,21 @@ def test_a_dataset_that_does_not_give_each_row_once_is_refused(
 def test_scores_that_are_not_of_each_row_are_refused(small_dataset: Dataset, value: Any, error: str) -> None:
     with pytest.raises(ValueError, match=error):
         Evaluator(held_out(small_dataset, 8), lambda _model, _batch: {"x": value}).run(None)
+
+
+def test_the_loss_of_tokens_is_the_mean_over_all_of_them_as_the_error_says(small_dataset: Dataset) -> None:
+    def parts(batch: fr.Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        labels = torch.where(torch.arange(3) < batch["label"][:, None] * 2, 1, -100)  # rows of 2 and of 0
+        return torch.where(labels == -100, 0.0, losses(batch)[:, None].double()), labels
+
+    def of_tokens(_model: object, batch: fr.Batch) -> dict[str, Any]:
+        found, labels = parts(batch)
+        counts = (labels != -100).sum(1)
+        return {"loss": (found.sum(1) / counts, counts)}
+
+    found, labels = parts(held_out(small_dataset, 1).read_rows(range(small_dataset.num_rows)))
+    result = Evaluator(held_out(small_dataset, 7), of_tokens).run(None)["loss"]
+    assert result == pytest.approx(float(found.sum() / (labels != -100).sum()))
 
 
 @pytest.mark.parametrize("scored", [torch.zeros(8), None])

@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import islice
 from typing import Any, NamedTuple, NoReturn
 
@@ -30,6 +31,13 @@ from fastresume.reading.torch_dataloader.guards import refuse_items
 from fastresume.state.cursor import Cursor
 
 _ADDED = "gradient_accumulation_steps"
+
+_OF_DATASETS = {
+    "train_sampling_strategy": "shuffle=True, or unit=fr.Bins(name, cost=n) for rows by their lengths",
+    "group_by_length": "unit=fr.Bins(name, cost=n)",  # its name in older releases
+    "data_seed": "seed=n",
+}
+"""Arguments of the Trainer that say which rows come when, and what says it to a dataset."""
 
 _EMPTY_PASSES = 1000
 """This many passes without a batch may follow each other."""
@@ -61,7 +69,8 @@ class ResumeCallback(TrainerCallback, ExportableState):
 
     Warns:
         UserWarning: if training begins in the middle of a pass; if it takes another number of steps than its
-            learning-rate schedule was made for.
+            learning-rate schedule was made for; for `train_sampling_strategy` and `data_seed`, which the
+            dataset decides.
 
     Examples:
         >>> resume = ResumeCallback(loader)  # doctest: +SKIP
@@ -98,6 +107,7 @@ class ResumeCallback(TrainerCallback, ExportableState):
     ) -> None:
         """Makes the loader resume from the state in the checkpoint, if there is one."""
         _check(args)
+        _tell_unused(args)
         if given.get("train_dataloader") is not self._dataloader:
             raise ValueError(
                 "the Trainer draws from another dataloader than the one of ResumeCallback: let "
@@ -480,3 +490,14 @@ def _check(args: TrainingArguments) -> None:
             "restore_callback_states_from_checkpoint=True would replace ResumeCallback by one without a "
             "loader; it restores its state by itself: leave that argument out"
         )
+
+
+def _tell_unused(args: TrainingArguments) -> None:
+    """Warns of arguments that have no effect, since the dataset decides which rows come when."""
+    defaults = {each.name: each.default for each in fields(args) if each.name in _OF_DATASETS}
+    for name, default in defaults.items():
+        if (found := getattr(args, name)) != default:
+            warn(
+                f"{name}={found!r} has no effect, as the dataset says which rows come when: leave it out, "
+                f"and pass {_OF_DATASETS[name]} to the dataset"
+            )

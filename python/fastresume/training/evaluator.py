@@ -29,6 +29,12 @@ if TYPE_CHECKING:
 Score = Callable[[Any, Batch], Mapping[str, Any]]
 """A function of a model and a batch that returns values by name, one for each row of the batch."""
 
+_OF_TOKENS = (
+    ": of losses [B, T], give the mean of each row and its weight, as (losses.sum(1) / counts, counts) with "
+    "counts = (labels != -100).sum(1)"
+)
+"""What to write instead of a value for each token."""
+
 _Sums = dict[str, tuple[Tally, Tally]]
 _Metrics = dict[str, dict[str, Any]]
 """For each name in a score, the metrics by their names in the results: `name/key` for a collection."""
@@ -247,6 +253,8 @@ def _of_rows(name: str, value: Any, batch: Batch) -> Tensor:
     if found == [] or isinstance(value, float):
         named = "a tensor []" if found == [] else found
         found = f"{named}, a single number: leave out .mean(), and write reduction='none' for torch's losses"
+    elif isinstance(value, Tensor) and value.dim() == 1 and len(value) and not len(value) % batch.num_rows:
+        found = f"{found}{_OF_TOKENS}"
     raise ValueError(
         f"score must give {name!r} as tensors of one value for each row ({batch.num_rows}), found {found}"
     )
@@ -256,7 +264,7 @@ def _weighed(name: str, values: Tensor, weights: Tensor | None = None) -> tuple[
     """The exact sums of weighted values and of weights."""
     for each in (values, weights):
         if each is not None and each.dim() != 1:
-            raise ValueError(f"score must give {name!r} as [B], found {list(each.shape)}")
+            raise ValueError(f"score must give {name!r} as [B], found {list(each.shape)}{_OF_TOKENS}")
     numbers = values.double()
     if weights is None:
         return Tally.of(numbers), Tally.of(torch.ones_like(numbers))
