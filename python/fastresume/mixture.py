@@ -22,6 +22,7 @@ from fastresume.messages import some_of, warn
 from fastresume.mixing.asked import limit_of, renamed_of, stages_of, weight_of
 from fastresume.mixing.blend import Blend, RoundOf
 from fastresume.mixing.remaining import remaining_by_group, remaining_rows
+from fastresume.mixing.source_names import SourceNames
 from fastresume.mixing.spec import MixtureSpec
 from fastresume.options.bad_rows import MaskBadRows
 from fastresume.options.checks import at_least, one_of, quoted
@@ -291,7 +292,7 @@ class Mixture(ResumableDataset):
     @property
     def sources(self) -> tuple[str, ...]:
         """The names of the sources, in the order in which `batch.source` counts them."""
-        return tuple(self.datasets)
+        return SourceNames(self.datasets)
 
     @property
     def datasets(self) -> Mapping[str, RowsDataset]:

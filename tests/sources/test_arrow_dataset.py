@@ -394,6 +394,13 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
     months = pa.array([pa.scalar((1, 2, 3), pa.month_day_nano_interval())])
     with pytest.raises(fr.DataError, match=r"drop_columns\(\['m'\]\)"):
         fr.ArrowDataset(pa.table({"x": [1], "m": months}), **ONE)
+    cut = pandas.DataFrame({"x": [1, 2], "i": pandas.cut([1, 2], 2)})
+    with pytest.raises(fr.DataError, match=r"'i' has the type .*, which can't be delivered") as caught:
+        fr.ArrowDataset(cut, **ONE)
+    for way in re.findall(r"frame\.\w+\(.*?\)", str(caught.value)):
+        assert "x" in fr.ArrowDataset(eval(way, {"frame": cut}), **ONE).schema  # noqa: S307  (our own words)
+    with pytest.raises(TypeError, match=r"has no argument rank=: write world=\(rank, world_size\)"):
+        fr.ArrowDataset(cut, rank=0, world_size=2, **ONE)  # type: ignore[call-arg]
     with pytest.raises(fr.DataError, match="two columns have the name 'x'"):
         fr.ArrowDataset(pa.Table.from_arrays([pa.array([1])] * 2, ["x", "x"]), **ONE)
     with pytest.raises(fr.DataError, match="other columns than table 0"):

@@ -41,6 +41,14 @@ def table() -> pa.Table:
     return pa.table({"x": range(rows), "text": [f"row {row}" for row in range(rows)], "other": [0.5] * rows})
 
 
+def test_a_source_given_as_paths_names_what_takes_it(table: pa.Table) -> None:
+    source: Any = TableSource(table, SIZES)
+    with pytest.raises(
+        TypeError, match=r"^paths must name files, found .*: write fr\.ArrowDataset\(source\)$"
+    ):
+        fr.ParquetDataset(source, batch_size=2)
+
+
 def test_segments_are_read_in_their_order_and_columns_alone_that_are_asked_for(table: pa.Table) -> None:
     source = TableSource(table, SIZES)
     dataset = fr.ArrowDataset(source, batch_size=1000, tail="short", columns=["x"], world=(0, 1))

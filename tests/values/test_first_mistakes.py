@@ -71,6 +71,7 @@ def test_what_is_no_table_says_how_to_make_one(tmp_path: Path) -> None:
         ((one for one in [ROWS]), r"list\(tables\)"),
         ([[ROWS], [ROWS]], r"one flat list of tables"),
         ([1, 2], r"pyarrow\.table\(\{'x': values\}\) of the list"),
+        ([[1, 2, 3]] * 2, r"found \[1, 2, 3\]: write pyarrow\.table\(\{'x': values\}\) of the whole list"),
         (pa.array([1, 2]), r"Int64Array has none: write pyarrow\.table"),
         (pd.Series([1, 2]), r"Series has none: write pyarrow\.table"),
         (pd.DataFrame({"x": [1j]}), "no columns of what this DataFrame holds: .*complex"),
@@ -246,6 +247,29 @@ def test_terms_of_no_language_say_their_form(rows: Opened) -> None:
             rows(filter=[term])
     with pytest.raises(TypeError, match=r"write fr\.col\('x'\)\.isin\(\[1\]\) \| fr\.col\('x'\)\.is_null"):
         fr.col("x").isin(pa.array([1, None]))
+
+
+def test_a_table_is_filtered_by_an_expression_of_pyarrow_before_it_is_a_source() -> None:
+    given: dict[str, Any] = {"batch_size": 5, "world": (0, 1)}
+    for term, words in (
+        (pa.compute.field("x") > 3, r"fr\.ArrowDataset\(table\.filter\(expression\)\)$"),
+        ([("t", "like", "a%")], r"more: table\.filter\(pyarrow\.compute\.match_like\(.*'t'\), 'a%'\)\)$"),
+        ("x > 3", r"^filter must be a condition on fr\.col\(name\) or a list of terms"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            fr.ArrowDataset(ROWS, filter=term, **given)
+    assert fr.ArrowDataset(ROWS.filter(pa.compute.field("x") > 3), **given).num_rows == 16
+
+
+def test_what_holds_much_is_quoted_in_few_letters() -> None:
+    many: Any = dict.fromkeys("abcdefgh", TIMES[:8])
+    with pytest.raises(
+        TypeError, match=r"found \{'a': \[\.\.\.\], .*: write pyarrow\.table\(columns\)"
+    ) as caught:
+        arrow(many)
+    assert len(str(caught.value)) < 500
+    with pytest.raises(TypeError, match=r"found \{'a': \[1, 2\]\}"):
+        arrow({"a": [1, 2]})
 
 
 def test_arguments_that_gather_or_sort_rows_say_how_files_are_written(rows: Opened, tmp_path: Path) -> None:

@@ -60,6 +60,16 @@ def test_calls_of_others_say_what_to_write(rows: Callable[..., fr.ParquetDataset
             (lambda: dataset.sample(5), AttributeError, r"write \.read_rows\(\[\.\.\.\]\)"),
             (lambda: ANY.Loader(dataset).pin_memory, AttributeError, r"fr\.Loader\(dataset, device='cuda'\)"),
             (lambda: one.to_padded(0), ValueError, r"room for 0: write to_padded\(value=0\)"),
+            (
+                lambda: one.to_padded(1),
+                ValueError,
+                r"room for 1: write fr\.col\(name\)\.pad\(1, truncate='head'\)",
+            ),
+            (
+                lambda: one.to_padded(1, truncate="head"),
+                TypeError,
+                r"truncate=: write fr\.col\(name\)\.pad\(length",
+            ),
             (lambda: one.to_padded(-100), ValueError, r"found -100: write to_padded\(value=-100\)"),
             (ANY.Loader.start, TypeError, "is of an object, and was called on its class: make one first"),
             (ANY.ParquetDataset.peek, TypeError, "called on its class"),
@@ -476,6 +486,8 @@ def test_calls_that_mean_another_object_say_which(rows: Callable[..., fr.Parquet
                 fr.StateError,
                 r"found 48: pass what batch\.state_dict\(\) ret",
             ),
+            (lambda: mixture.sources["a"], TypeError, r"write mixture\.datasets\['a'\]"),
+            (lambda: mixture.sources.items, AttributeError, r"write mixture\.datasets\.items\(\)"),
             (lambda: mixture.datasets["b"], KeyError, r"a Mixture has no source 'b'; there are: \['a'\]"),
             (lambda: mixture["b"], TypeError, r"write mixture\.datasets\['a'\]"),
             (

@@ -210,9 +210,12 @@ class Jagged(Refusals):
             )
         if longest > width:
             row = int((lengths > width).nonzero()[0])
-            way = "" if width else ": write to_padded(value=0) to fill up with 0"
+            way = (
+                f"write fr.col(name).pad({width}, truncate='head') in columns=, which keeps the first {width}"
+            )
+            way = way if width else "write to_padded(value=0) to fill up with 0"
             raise ValueError(
-                f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}{way}"
+                f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}: {way}"
             )
         if width > max(_LONGEST_PAD, 16 * longest) and value == 0:
             warn(

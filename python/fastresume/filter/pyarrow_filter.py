@@ -32,8 +32,8 @@ def ask_arrow(
     """
     if not manifest.has_files:
         raise ValueError(
-            "filter is an expression of pyarrow, which asks files: write it as fr.col(name) > 3, or filter "
-            "the table before it becomes a dataset"
+            "filter is an expression of pyarrow, which asks files: write it as fr.col(name) > 3, or pass the "
+            "rows that it keeps, as fr.ArrowDataset(table.filter(expression))"
         )
     if (renamed := manifest.renamed_file()) is not None:
         raise _core.DataError(

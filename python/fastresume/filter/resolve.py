@@ -106,7 +106,7 @@ def select_filtered(
     Warns:
         UserWarning: if the cache can't be written.
     """
-    wanted = given if is_of_arrow(given) else _condition(given)
+    wanted = given if is_of_arrow(given) else _condition(given, manifest.has_files)
     if isinstance(wanted, Condition):
         optional = sorted({*optional, *(column.name for column in wanted.named if column.optional)})
         partitions = sorted({*partitions, *(column.name for column in wanted.named if column.from_path)})
@@ -141,14 +141,15 @@ def select_filtered(
 # --------------------------------------------------------------------------------------- what a user may pass
 
 
-def _condition(given: object) -> Condition:
+def _condition(given: object, of_files: bool) -> Condition:
     """The condition; of terms, all of a list, and any of a list of lists."""
     if isinstance(given, Condition):
         return given
     if not isinstance(given, (list, tuple)) or not given:
+        other = ", an expression of pyarrow," * of_files
         raise TypeError(
-            "filter must be a condition on fr.col(name), an expression of pyarrow, or a list of terms "
-            f"(name, op, value), found {quoted(given)}{_hint(given)}"
+            f"filter must be a condition on fr.col(name){other} or a list of terms (name, op, value), found "
+            f"{quoted(given)}{_hint(given)}"
         )
     if any(isinstance(entry, Condition) for entry in given):
         raise TypeError(
@@ -158,13 +159,13 @@ def _condition(given: object) -> Condition:
     if isinstance(given[0], str):
         raise TypeError(f"filter takes a list of terms, found one: write [{tuple(given)!r}]")
     if all(isinstance(entry, (list, tuple)) and entry and isinstance(entry[0], str) for entry in given):
-        whole = _term(given[0])
+        whole = _term(given[0], of_files)
         for term in given[1:]:
-            whole &= _term(term)
+            whole &= _term(term, of_files)
         return whole
-    whole = _condition(given[0])
+    whole = _condition(given[0], of_files)
     for terms in given[1:]:
-        whole |= _condition(terms)
+        whole |= _condition(terms, of_files)
     return whole
 
 
@@ -181,7 +182,7 @@ def _hint(given: object) -> str:
     return f": compare it, as {given!r} == True" if hasattr(given, "is_null") else ""
 
 
-def _term(given: Sequence[Any]) -> Condition:
+def _term(given: Sequence[Any], of_files: bool) -> Condition:
     op = given[1] if len(given) > 1 else None
     way = _other_way(given) if isinstance(op, str) else None
     if way is not None or len(given) != 3 or not isinstance(op, str):
@@ -197,9 +198,12 @@ def _term(given: Sequence[Any]) -> Condition:
             )
         return Membership.of(column, value) if op == "in" else Membership.of_others(column, value)
     if op not in OPS:
+        more = MATCH.replace("(name)", f"({name!r})")
+        if not of_files:
+            more = f"table.filter({more.removeprefix('filter=')})"
         raise ValueError(
             f"op of a term must be one of {[*OPS, 'in', 'not in']}, found {quoted(op)}; an expression of "
-            f"pyarrow has more: {MATCH.replace('(name)', f'({name!r})')}"
+            f"pyarrow has more: {more}"
         )
     return Comparison(column, OPS[op], literal(value))
 

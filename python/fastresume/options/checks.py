@@ -35,14 +35,18 @@ class _Short(reprlib.Repr):
         return f"<{' '.join(filter(None, (type(x).__name__, dtype)))} {list(shape)}>"
 
 
-def _short() -> reprlib.Repr:
+def _short(letters: int) -> reprlib.Repr:
     short = _Short()
-    short.maxstring = short.maxother = short.maxlong = 200
+    short.maxstring = short.maxother = short.maxlong = letters
     short.maxdict = short.maxlist = short.maxtuple = 8
     return short
 
 
-_SHORT = _short()
+_SHORT, _SHORTER = _short(200), _short(40)
+_SHORTER.maxlevel = 1
+
+_LONGEST = 300
+"""What is quoted in more letters is quoted without what its lists and mappings hold."""
 
 
 def quoted(value: object) -> str:
@@ -52,7 +56,8 @@ def quoted(value: object) -> str:
         >>> quoted([1, "two"]), len(quoted("x" * 1_000_000)), quoted(np.zeros((20, 8)))
         ("[1, 'two']", 200, '<ndarray float64 [20, 8]>')
     """
-    return _SHORT.repr(value)
+    text = _SHORT.repr(value)
+    return text if len(text) <= _LONGEST else _SHORTER.repr(value)
 
 
 def kind_of(value: object) -> str:
@@ -199,7 +204,8 @@ def path_generations(paths: Path | Sequence[Path] | Sequence[Sequence[Path]]) ->
             f"paths must name files, found a {kind}: write it to a Parquet file first, or "
             f"fr.ArrowDataset({kept}) if it stays in memory"
         )
-    if (made := table_of(paths)) is not None:
+    made = "source" if all(hasattr(type(paths), name) for name in ("segments", "read")) else table_of(paths)
+    if made is not None:
         raise TypeError(f"paths must name files, found {quoted(paths)}: write fr.ArrowDataset({made})")
     if isinstance(paths, (str, os.PathLike)):
         return [path_list(paths)]

@@ -213,6 +213,7 @@ SETTINGS_OF_MIXTURES = {
 OF_ARROW = {
     **OF_DATASETS,
     "cache": "nothing: no footers are read",
+    **dict.fromkeys(("rank", "world_size"), "world=(rank, world_size)"),
     "verify_checksums": "nothing: arrays have no checksums",
     **dict.fromkeys((*OF_PLACES[:-1], "local", "paths", "table", "data"), "the first argument, source"),
 }
@@ -436,7 +437,10 @@ OF_CALLS = {
         "lengths": "offsets=torch.tensor([0, *lengths]).cumsum(0)",
         "weights": "fr.Jagged(weights, offsets), of their own",
     },
-    "jagged.to_padded": OF_PADDING,
+    "jagged.to_padded": {
+        **OF_PADDING,
+        **dict.fromkeys(("truncate", "truncation"), "fr.col(name).pad(length, truncate='head') in columns="),
+    },
     "jagged.to_strings": {"encoding": OF_ENCODING},
     **dict.fromkeys(("batch.to", "jagged.to"), OF_CASTS),
 }

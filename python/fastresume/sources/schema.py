@@ -71,10 +71,14 @@ def footer_of(schema: pa.Schema) -> bytes:
         for field in schema:
             try:
                 _footer(pa.schema([field]))
-            except (pa.ArrowException, NotImplementedError, OSError) as error:
+            except (pa.ArrowException, NotImplementedError, OSError):
+                out, cast = f"table.drop_columns([{field.name!r}])", "cast it"
+                if b"pandas" in (schema.metadata or {}):
+                    out = f"frame.drop(columns=[{field.name!r}])"
+                    cast = f"make it a text, as frame.astype({{{field.name!r}: str}})"
                 raise _core.DataError(
                     f"column '{field.name}' has the type {field.type}, which can't be delivered: leave it "
-                    f"out, as table.drop_columns([{field.name!r}]), or cast it ({error})"
+                    f"out, as {out}, or {cast}"
                 ) from None
         raise
 

@@ -148,6 +148,8 @@ def _hint(given: Any) -> str:
     if isinstance(given, Mapping):
         return ": write pyarrow.table(columns), or pyarrow.Table.from_pylist([row, ...])"
     if isinstance(given, list | tuple):
+        if not given or isinstance(given[0], str | int | float | list | tuple):
+            return ": write pyarrow.table({'x': values}) of the whole list"
         return ": write one flat list of tables, as [*tables, *others]"
     if isinstance(given, int | float | bool):
         return ": write pyarrow.table({'x': values}) of the list"

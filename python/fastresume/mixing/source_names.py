@@ -1,0 +1,32 @@
+"""The names of a mixture's sources, in their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastresume.options.unknown import refuse_attribute
+
+_OF_MAPPINGS = {
+    name: f"mixture.datasets.{name}({'name' * (name == 'get')})"
+    for name in ("items", "values", "keys", "get")
+}
+
+
+class SourceNames(tuple[str, ...]):
+    """Names, counted from 0: `mixture.datasets` has what they name."""
+
+    __slots__ = ()
+
+    def __getitem__(self, index: Any) -> Any:
+        """The name of a number; a name is refused.
+
+        Raises:
+            TypeError: for a name.
+        """
+        if isinstance(index, str):
+            raise TypeError(f"mixture.sources are names alone: write mixture.datasets[{index!r}]")
+        return super().__getitem__(index)
+
+    def __getattr__(self, name: str) -> Any:
+        """Says what to write for a method that mappings have."""
+        refuse_attribute(self, name, "mixture.sources", _OF_MAPPINGS)
