@@ -381,7 +381,7 @@ def test_a_signal_ends_all_processes_and_shows_what_they_found(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
     arguments = [str(files), "--contenders", "impatient:read", "--rounds", "5"]
     ended = subprocess.run(
-        [sys.executable, "-m", "fastresume.cli", "bench", *arguments],
+        [sys.executable, "-m", "fastresume", "bench", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
