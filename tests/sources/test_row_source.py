@@ -298,8 +298,11 @@ def test_values_that_the_stated_type_does_not_have_are_an_error(given: pa.Array,
 def test_values_of_another_kind_name_the_column(given: pa.Array, stated: pa.DataType) -> None:
     rows = pa.table({"a": [1, 2, 3], "v": pa.array([None] * 3, stated), "z": ["x", "y", "z"]})
     source = Odd(rows, (3,), answer=lambda rows: rows.drop(["v"]).append_column("v", given[: len(rows)]))
-    with pytest.raises(fr.DataError, match=f"values of 'v' are {re.escape(str(given.type))}, and no "):
+    with pytest.raises(
+        fr.DataError, match=f"values of 'v' are {re.escape(str(given.type))}, and no "
+    ) as refused:
         list(fr.ArrowDataset(source, **ONE, columns=["a", fr.col("v").mask_null()]))
+    assert "(column 'a'" not in str(refused.value), "it was read first"
 
 
 def test_numbers_that_are_rounded_or_infinite_already_are_taken() -> None:

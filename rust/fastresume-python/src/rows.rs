@@ -127,7 +127,7 @@ impl Taker {
                     raised::note(&failure, raised);
                     failure
                 }
-                None => Error::data(message),
+                None => Error::data(message).of_several_columns(), // it names its own
             }),
             None => match batches_of(given, &self.fields, &self.columns) {
                 Ok(taken) => taken,

@@ -98,6 +98,8 @@ pub struct Place {
     file: Option<String>,
     row_group: Option<usize>,
     column: Option<String>,
+    /// Whether it is of no one column, whichever was read when it came.
+    is_of_several: bool,
 }
 
 impl fmt::Display for Place {
@@ -219,14 +221,16 @@ impl Error {
     #[must_use]
     pub fn in_column(self, name: &str) -> Self {
         self.at(|place| {
-            place.column.get_or_insert_with(|| name.to_owned());
+            if !place.is_of_several {
+                place.column.get_or_insert_with(|| name.to_owned());
+            }
         })
     }
 
     /// The same error, of no column: several have it.
     #[must_use]
     pub fn of_several_columns(self) -> Self {
-        self.at(|place| place.column = None)
+        self.at(|place| (place.column, place.is_of_several) = (None, true))
     }
 
     fn at(mut self, edit: impl FnOnce(&mut Place)) -> Self {

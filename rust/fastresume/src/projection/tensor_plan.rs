@@ -327,9 +327,8 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let is_wrong: HashSet<&str> = wrong.iter().map(|one| one.name.as_str()).collect();
     let uncounted: Vec<&str> = uncounted.iter().copied().filter(|name| !is_wrong.contains(name)).collect();
     let warning = if uncounted.is_empty() { String::new() } else { not_counted(&uncounted) };
-    let way = wrong.iter().find_map(|one| one.way.as_ref());
-    let way = way.map_or_else(String::new, |way| format!(". {way}"));
     if let [one] = wrong {
+        let way = one.way.as_ref().map_or_else(String::new, |way| format!(". {way}"));
         let warning = if warning.is_empty() { warning } else { format!("; {warning}") };
         let edited = |reason: &str| format!("{reason}{line}{warning}{way}");
         return match &one.error {
@@ -343,7 +342,7 @@ pub fn refusal(wrong: &[Wrong], uncounted: &[&str], are_all: bool) -> Error {
     let warning = if warning.is_empty() { warning } else { format!("\n  {warning}") };
     let are_nulls = wrong.iter().all(|one| one.fault == Fault::Nulls);
     let what = if are_nulls { "have nulls" } else { "can't be delivered" };
-    let reason = format!("{count} columns {what}{line}:{each}{more}{warning}{way}");
+    let reason = format!("{count} columns {what}{line}:{each}{more}{warning}");
     if wrong.iter().all(|one| matches!(one.error, Error::Argument(_))) {
         Error::Argument(reason)
     } else {
