@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -259,6 +260,30 @@ def test_null_and_empty_lists_have_no_tokens(tmp_path: Path, columns: Any) -> No
     (batch,) = dataset
     assert batch["tokens"].tolist() == [[1, 2, 0]]
     assert dataset.plan().dropped_tokens == 2
+
+
+def test_each_column_may_have_a_separator_of_its_own_which_is_no_part_of_a_state(tmp_path: Path) -> None:
+    lists = [[number, 0] for number in range(20)]
+    pq.write_table(pa.table({"tokens": lists, "labels": lists}), tmp_path / "a.parquet")
+
+    def read(separator: Any, state: Any = None) -> list[Any]:
+        unit = fr.Packed("tokens", "labels", length=6, separator=separator)
+        dataset = opened(tmp_path, unit, batch_size=1)
+        if state is not None:
+            dataset.load_state_dict(state)
+        return list(dataset)
+
+    own, same = read({"labels": -100, "tokens": 7}), read(7)
+    for batch, other in zip(own, same, strict=True):
+        assert batch["tokens"].tolist() == other["tokens"].tolist()
+        ends = torch.cat([batch["document"].diff(dim=1) != 0, torch.ones(1, 1, dtype=torch.bool)], dim=1)
+        assert torch.equal(batch["labels"], other["labels"].masked_fill(ends, -100))
+    assert [batch["labels"].tolist() for batch in own[3:]] == [
+        batch["labels"].tolist() for batch in read({"labels": -100, "tokens": 7}, same[2].state_dict())
+    ]
+    unit = fr.Packed("tokens", "labels", length=6, separator={"labels": -100, "tokens": 7})
+    assert repr(unit) == "fr.Packed('tokens', 'labels', length=6, separator={'tokens': 7, 'labels': -100})"
+    assert pickle.loads(pickle.dumps(unit)) == unit
 
 
 @pytest.mark.parametrize("separator", [70_000, -1, 2**63])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, ClassVar, Literal
 
 from fastresume.options.checks import at_least, integer, one_of, quoted
@@ -50,8 +52,8 @@ class Packed(Unit):
     Args:
         names: the columns of lists that are packed alike: in each row their lists have the same lengths.
         length: the elements of each sequence.
-        separator: the value after each list, in all columns, a mask among them; None for no separator. An
-            empty or null list gets none.
+        separator: the value after each list, in all columns, a mask among them, or one for each column:
+            `{"tokens": 0, "labels": -100}`. None for no separator. An empty or null list gets none.
         rest: what happens to the elements after a file's last whole sequence. "drop": `plan()` shows how many
             they are. "pad": they are a sequence filled up with 0, whose `document` is -1 there.
 
@@ -61,6 +63,8 @@ class Packed(Unit):
     Examples:
         >>> Packed("tokens", "labels", length=2048, separator=0)
         fr.Packed('tokens', 'labels', length=2048, separator=0)
+        >>> Packed("tokens", "labels", length=2048, separator={"tokens": 0, "labels": -100})
+        fr.Packed('tokens', 'labels', length=2048, separator={'tokens': 0, 'labels': -100})
     """
 
     counted = "sequences"
@@ -68,14 +72,14 @@ class Packed(Unit):
 
     names: tuple[str, ...]
     length: int
-    separator: int | None
+    separator: int | tuple[int, ...] | None
     rest: Literal["drop", "pad"]
 
     def __init__(
         self,
         *names: str,
         length: int,
-        separator: int | None = None,
+        separator: int | Mapping[str, int] | None = None,
         rest: Literal["drop", "pad"] = "drop",
     ) -> None:
         if not names or not all(isinstance(name, str) for name in names):
@@ -88,6 +92,15 @@ class Packed(Unit):
         object.__setattr__(self, "length", at_least(1, "length", length))
         object.__setattr__(self, "separator", _separator(names, separator))
         object.__setattr__(self, "rest", one_of("rest", rest, ("drop", "pad")))
+
+    @property
+    def separators(self) -> dict[str, int]:
+        """The separator of each column; of none without one."""
+        if self.separator is None:
+            return {}
+        if isinstance(self.separator, int):
+            return dict.fromkeys(self.names, self.separator)
+        return dict(zip(self.names, self.separator, strict=True))
 
     @property
     def costs(self) -> tuple[str, ...]:
@@ -106,7 +119,8 @@ class Packed(Unit):
 
     def __repr__(self) -> str:
         parts = [*map(repr, self.names), f"length={self.length}"]
-        parts += [] if self.separator is None else [f"separator={self.separator}"]
+        given = self.separators if isinstance(self.separator, tuple) else self.separator
+        parts += [] if given is None else [f"separator={given}"]
         parts += [] if self.rest == "drop" else [f"rest={self.rest!r}"]
         return f"fr.Packed({', '.join(parts)})"
 
@@ -198,29 +212,22 @@ def _unnamed(unit: str, given: tuple[object, ...], size: str) -> TypeError:
     )
 
 
-def _separator(names: tuple[str, ...], given: object) -> int | None:
-    """The value between lists, checked."""
-    if isinstance(given, dict) and given.keys() == {*names}:
-        given = [given[name] for name in names]
-    if isinstance(given, list | tuple) and 1 < len(given) == len(names):
-        (first, *_), (value, *others) = names, given
-        filled = " and ".join(
-            f"batch[{name!r}].masked_fill(batch[{first!r}] == {quoted(value)}, {quoted(other)})"
-            for name, other in zip(names[1:], others, strict=True)
-        )
-        raise TypeError(
-            f"separator is one integer, for all columns, found {quoted(given)}: write "
-            f"separator={quoted(value)}, and {filled} in dataset.map(function)"
-        )
+def _separator(names: tuple[str, ...], given: object) -> int | tuple[int, ...] | None:
+    """The value between lists, or one for each column, checked."""
+    if isinstance(given, Mapping) and given.keys() == {*names}:
+        return tuple(integer(f"the separator of {quoted(name)}", given[name]) for name in names)
     if isinstance(given, str):
         raise TypeError(
             f"separator must be an integer, found {quoted(given)}: write its number, as "
             "tokenizer.eos_token_id"
         )
-    if isinstance(given, dict | list | tuple):
+    if isinstance(given, Mapping | list | tuple):
+        values = [*given.values()] if isinstance(given, Mapping) else [*given]
+        both = zip_longest(names, values[: len(names)], fillvalue=0)
+        each = ", ".join(f"{name!r}: {quoted(value)}" for name, value in both)
         raise TypeError(
-            f"separator is one integer, for all columns, found {quoted(given)}: write one, as separator=0, "
-            "and other values in dataset.map(function)"
+            f"separator is one integer, or one for each column, found {quoted(given)}: write "
+            f"separator={{{each}}}"
         )
     return None if given is None else integer("separator", given)
 

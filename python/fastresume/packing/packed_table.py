@@ -78,7 +78,9 @@ class PackedTable:
         """How rows of a schema are packed, as the core takes it."""
         packed, separators = self.packed, None
         if packed.separator is not None:
-            separators = [separator_bytes(packed.separator, name, rows[name].dtype) for name in packed.names]
+            separators = [
+                separator_bytes(value, name, rows[name].dtype) for name, value in packed.separators.items()
+            ]
         return packed.names, packed.length, separators
 
     def tokens_in(self, units: Intervals) -> list[Intervals]:
@@ -166,7 +168,7 @@ def separator_bytes(separator: int, name: str, dtype: torch.dtype) -> bytes:
     except (RuntimeError, OverflowError, ValueError):
         element = torch.zeros(1, dtype=dtype)
     if element.item() != separator:
-        way = "name a number that it can hold"
+        way = f"name a number that it can hold, as separator={{..., {name!r}: 0}}"
         if dtype in _INTEGERS and -(2**63) <= separator < 2**63:
             way = f"write fr.col({name!r}).cast(torch.int64) in columns="
         if dtype in _OF_MASKS:
