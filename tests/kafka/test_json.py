@@ -234,6 +234,7 @@ def test_values_that_are_no_json_are_named_with_what_to_write() -> None:
         (b'{"a": 1}', TypeError, r"values must be a list of bytes, .*: write \[value\]"),
         ([b'{"a": 1}', b"not JSON"], fr.DataError, r"^value 1: it is no JSON \("),
         ([b""], fr.DataError, r"^it is no JSON \("),
+        ([b'\0\0\0\0\7{"a": 1}'], fr.DataError, r"the header of a schema registry: write value=a function"),
         (
             [b'{"a": 1}\n{"a": 2}'],
             fr.DataError,

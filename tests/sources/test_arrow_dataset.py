@@ -403,8 +403,14 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
         fr.ArrowDataset(cut, rank=0, world_size=2, **ONE)  # type: ignore[call-arg]
     with pytest.raises(fr.DataError, match="two columns have the name 'x'"):
         fr.ArrowDataset(pa.Table.from_arrays([pa.array([1])] * 2, ["x", "x"]), **ONE)
-    with pytest.raises(fr.DataError, match="other columns than table 0"):
+    with pytest.raises(fr.DataError, match="'x' is double there, and int64 in table 0: write"):
         fr.ArrowDataset([pa.table({"x": [1]}), pa.table({"x": [1.5]})], **ONE)
+    frames = [pandas.DataFrame({"x": [1], "y": [2]}), pandas.DataFrame({"y": [2], "x": [1]})]
+    with pytest.raises(fr.DataError, match=r"their order is \['y', 'x'\]: write pandas\.concat") as caught:
+        fr.ArrowDataset(frames, **ONE)
+    way = str(caught.value).partition("write ")[2]
+    joined = eval(way, {"frames": frames, "pandas": pandas})  # noqa: S307  (our own words)
+    assert fr.ArrowDataset(joined, **ONE).num_rows == 2
     with pytest.raises(ValueError, match=r"write it as fr.col\(name\)"):
         fr.ArrowDataset(pa.table({"x": [1]}), filter=pc.field("x") > 0, **ONE)
     null = pa.table({"x": pa.array([1, None])})

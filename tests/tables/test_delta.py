@@ -314,6 +314,17 @@ def test_a_state_of_a_snapshot_that_was_rewritten_is_refused_with_the_commit(roo
     assert id_list(old) == list(range(3, 40))
 
 
+def test_a_column_that_is_newer_than_a_file_has_no_value_in_it(root: Path) -> None:
+    append(root, ids(0, 5))
+    write_deltalake(
+        root, pa.table({"id": pa.array([5], pa.int64()), "new": [1]}), mode="append", schema_mode="merge"
+    )
+    with pytest.raises(fr.DataError, match=r"null, as the file has no value of it; .*'new'"):
+        opened(f"delta://{root}", nulls="error")
+    masked = opened(f"delta://{root}", columns=["id", fr.col("new").fill_null(0)])
+    assert sorted(id_list(masked)) == list(range(6))
+
+
 def test_a_table_that_only_grew_since_a_state_has_one_advice(root: Path) -> None:
     append(root, ids(0, 20))
     DeltaTable(str(root)).delete("id = 7")

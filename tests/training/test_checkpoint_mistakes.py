@@ -226,6 +226,19 @@ def test_names_that_differ_by_a_wrapper_say_what_to_pass_instead_of_allow(
     assert torch.equal(inner.weight, was.weight), "the advice restores it"
 
 
+def test_an_average_of_weights_is_restored_into_one_as_the_error_says(tmp_path: Path) -> None:
+    def average() -> nn.Module:
+        return torch.optim.swa_utils.AveragedModel(nn.Linear(3, 1))
+
+    was = average()
+    Checkpointer(tmp_path).save(1, model=was)
+    with pytest.raises(fr.StateError, match=r"as torch\.optim\.swa_utils\.AveragedModel\(model\)$"):
+        Checkpointer(tmp_path).restore(model=nn.Linear(3, 1))
+    now = average()
+    Checkpointer(tmp_path).restore(model=now)
+    assert all(map(torch.equal, now.parameters(), was.parameters()))
+
+
 @each_of(
     ("now", "way", "count"),
     [
@@ -298,6 +311,27 @@ def test_dtypes_that_torch_does_not_promote_are_compared_all_the_same(directory:
         Checkpointer(directory).restore(model=counted(torch.int64))
 
 
+def test_the_batch_of_an_evaluation_is_told_where_it_is_saved(
+    directory: Path, small_dataset: Dataset
+) -> None:
+    def dataset(rows: fr.Split, **how: Any) -> fr.ParquetDataset:
+        return fr.ParquetDataset(small_dataset.files, batch_size=4, rows=rows, world=(0, 1), **how)
+
+    loader = fr.Loader(dataset(fr.Split(0.0, 0.8)), threads=0)
+    held_out = dataset(fr.Split(0.8, 1.0))
+    checkpointer = Checkpointer(directory)
+    checkpointer.restore(loader=loader)
+    batch = next(iter(loader))
+    checkpointer.save(1, loader=batch)
+    *_, batch = held_out
+    with pytest.warns(UserWarning, match=r"none of the loader's.*of the training loop, and not one of an"):
+        checkpointer.save(2, loader=batch)
+    checkpointer.save(3, loader=batch.state_dict())  # said once: warnings are errors
+    again = dataset(fr.Split(0.0, 0.8), on_iter="restart").peek()
+    with pytest.raises(ValueError, match="no place in it is resumed; pass the batch of the training loop"):
+        checkpointer.save(4, loader=again)
+
+
 def test_a_job_that_is_refused_is_not_said_to_resume(directory: Path, small_dataset: Dataset) -> None:
     def dataset(seed: int) -> fr.ParquetDataset:
         return fr.ParquetDataset(small_dataset.files, batch_size=4, shuffle=True, seed=seed, world=(0, 1))
@@ -336,6 +370,11 @@ def test_what_evaluation_preemption_and_accumulation_are_not_says_what_to_write(
             (lambda: evaluator.evaluate(model), AttributeError, r"'evaluate': write \.run\(model\)$"),
             (lambda: bool(given().is_due), TypeError, r"true without its parentheses: write \.is_due\(\)$"),
             (lambda: bool(evaluator.is_due), TypeError, r"is_due is a method, .*: write \.is_due\(\.\.\.\)$"),
+            (
+                lambda: bool(given()),
+                TypeError,
+                r"always true: write preemption\.is_due\(\)",
+            ),
             (lambda: given().is_set, AttributeError, r"'is_set': write \.is_due\(\), after each step$"),
             (lambda: evaluator(model), TypeError, r"write evaluator\.run\(model\)"),
             (

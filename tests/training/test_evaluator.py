@@ -279,6 +279,11 @@ def test_a_dataset_that_does_not_give_each_row_once_is_refused(
             r"'x' as \[B\], found \[8, 2\]: of losses \[B, T\], give the mean of each row and",
         ),
         (
+            torch.zeros(8, 1),
+            r"found \[8, 1\]: a model gives .*write model\(...\).squeeze\(1\) in score$",
+        ),
+        (torch.zeros(8, 8), r"found \[8, 8\]: a model gives \[B, 1\], and a column is \[B\]"),
+        (
             torch.zeros(16),
             r"\(8\), found \[16\]: of losses \[B, T\], give the mean of each row and its weight",
         ),

@@ -172,8 +172,8 @@ def test_one_error_names_all_columns_that_are_null_in_a_file_and_the_line_that_m
     assert lines[0] == f"4 columns have nulls; {line} masks their nulls:"
     for name, found in zip(names, lines[1:], strict=True):
         assert found == (
-            f"  '{name}': all of it is null, as its type says; .mask_null() or .fill_null(value) says what "
-            f"happens to it (column '{name}', file '{tmp_path / '1.parquet'}')"
+            f"  '{name}': all of it is null, as the file has no value of it; .mask_null() or "
+            f".fill_null(value) says what happens to it (column '{name}', file '{tmp_path / '1.parquet'}')"
         )
     columns = eval(line.removeprefix("columns="), {"fr": fr})  # noqa: S307  (what a user would paste)
     (batch,) = fr.ParquetDataset(tmp_path, batch_size=6, columns=columns)
@@ -197,7 +197,7 @@ def test_one_table_tells_all_that_is_wrong_at_once(tmp_path: Path) -> None:
         f"5 columns can't be delivered; {line} leaves out what can't be delivered, and masks"
     )
     for words in (
-        "'nulls': all of it is null, as its type says; .mask_null()",
+        "'nulls': all of it is null, as the file has no value of it; .mask_null()",
         "fr.col('drift').cast(torch.float64) makes one type of both",
         "'kind': the column is ",
         "'gone': the column is missing",
@@ -233,8 +233,8 @@ def test_a_column_that_is_null_in_all_files_is_of_the_type_that_is_asked_for(
 def test_it_is_an_error_without_a_rule_and_a_text_under_that_of_one(tmp_path: Path) -> None:
     write(tmp_path, {"x": pa.nulls(2), "y": [1, 2]})
     assert refusal(tmp_path).startswith(
-        "all of it is null, as its type says; .mask_null() or .fill_null(value) says what happens to it; "
-        "columns=['*', fr.col('x').mask_null()] masks its nulls (column 'x', file "
+        "all of it is null, as the file has no value of it; .mask_null() or .fill_null(value) says what "
+        "happens to it; columns=['*', fr.col('x').mask_null()] masks its nulls (column 'x', file "
     )
     assert fr.ParquetDataset(tmp_path, batch_size=2, nulls="mask").peek()["x_valid"].tolist() == [False] * 2
     texts = fr.ParquetDataset(tmp_path, batch_size=2, columns=fr.col("x").fill_null("")).peek()["x"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -32,10 +32,12 @@ class Share(ABC):
     Args:
         rank: the rank that gets the batch.
         seed: the seed of its random numbers.
+        restarts: whether each `iter()` starts the pass over, so that no place in it is resumed.
     """
 
     rank: int
     seed: int
+    restarts: bool = field(default=False, kw_only=True)
 
     @abstractmethod
     def spans(self, step: int) -> Intervals:

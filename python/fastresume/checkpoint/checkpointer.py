@@ -27,6 +27,7 @@ from fastresume.messages import warn
 from fastresume.options.attributes import METHODS_OF_CHECKPOINTERS
 from fastresume.options.checks import at_least, one_path, positive
 from fastresume.options.unknown import refuse_attribute, takes_no_other
+from fastresume.reading.resumable import ResumableDataset, dataset_behind
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -100,6 +101,7 @@ class Checkpointer:
         self.best = Best.of(best)
         self.accumulation = at_least(1, "accumulation", accumulation)
         seconds = positive("timeout_seconds", timeout_seconds)
+        self._trained: weakref.ref[ResumableDataset] | None = None  # the dataset of the loader given last
         self._event_time = None if save_by_event_time is None else EventTime(save_by_event_time)
         self._after_saves: list[Callable[[], None]] = []
         self._ranks = Ranks(group, seconds, "Checkpointer(...)")
@@ -178,6 +180,7 @@ class Checkpointer:
             parts = JobParts.of(model, optimizer, scheduler, loader, extra)
             parts.check_ranks(self._ranks.world_size)
             parts.check_place()
+            self._note_data(parts)
             if loader is None and self._timeline.has_place:
                 raise ValueError(
                     f"step {step} is saved without loader=, and those before have one: a job that resumes "
@@ -275,6 +278,7 @@ class Checkpointer:
             return parts
 
         parts = self._ranks.all("restore", given)
+        self._note_data(parts)
         restoring = Restoring(self._ranks, self._history)
         surveys: list[Survey] = []  # on rank 0 alone
         self._ranks.lead("restore", lambda: surveys.append(self._history.survey()))
@@ -298,6 +302,14 @@ class Checkpointer:
         if random and not partial:
             self._ranks.all("restore", restored.restore_random)
         return restored
+
+    def _note_data(self, parts: JobParts) -> None:
+        """Takes note of what is trained on, and warns once of a place in other data, as an evaluation's."""
+        if (dataset := dataset_behind(parts.loader)) is not None:
+            self._trained = weakref.ref(dataset)
+        elif (text := parts.other_place(None if self._trained is None else self._trained())) is not None:
+            self._trained = None
+            warn(f"{text}. Pass the batch of the training loop, and not one of an evaluation")
 
     def is_due(self, loader: Any) -> bool:
         """Whether the watermark moved by `save_by_event_time` since the last save, restore or first call.

@@ -128,7 +128,8 @@ class Fit:
         if prefix := _prefix_of(self.present, names):
             return f"the names now begin with {prefix!r}: pass {self.part}={self.part}.{prefix[:-1]}"
         if prefix := _prefix_of(names, self.present):
-            wrapped = f", as torch.nn.DataParallel({self.part})" if prefix == "module." else ""
+            wrapper = "optim.swa_utils.AveragedModel" if "n_averaged" in names else "nn.DataParallel"
+            wrapped = f", as torch.{wrapper}({self.part})" if prefix == "module." else ""
             return (
                 f"the saved names begin with {prefix!r}: pass the module whose .{prefix[:-1]} is this "
                 f"{self.part}{wrapped}"

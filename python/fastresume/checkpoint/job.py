@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
 import fastresume._core as _core
+from fastresume.batch.batch import Batch
 from fastresume.checkpoint import manifest, optimizer_state, tree
 from fastresume.checkpoint.dcp_storage import Reading
 from fastresume.checkpoint.fit import Fit
@@ -155,6 +156,17 @@ class JobParts:
         """
         if isinstance(self.loader, ResumableDataset) and self.loader._shared_cursor.is_behind:
             raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
+
+    def other_place(self, dataset: ResumableDataset | None) -> str | None:
+        """That the place is none of a dataset's, in words; None if it may be, or belongs to a loader."""
+        if dataset is None or dataset._is_stream or dataset_behind(self.loader) is not None:
+            return None
+        try:
+            if (cursor := self._cursor()) is not None:
+                dataset._fitted(cursor)
+        except _core.StateError as error:
+            return f"the place that is saved is none of the loader's that was given before: {error}"
+        return None
 
     def after_save(self) -> list[Callable[[], None]]:
         """What is called once a save of this is durable."""
@@ -371,7 +383,7 @@ def _check_data(loader: Any) -> None:
 
     Raises:
         TypeError: for a torch DataLoader, or what is no loader.
-        ValueError: for a dataset that restarts the pass at each `iter()`.
+        ValueError: for a dataset that restarts the pass at each `iter()`, or a batch of one.
     """
     if isinstance(loader, list | tuple):
         raise TypeError(
@@ -389,6 +401,11 @@ def _check_data(loader: Any) -> None:
         raise TypeError(
             "loader must be a fastresume.Loader, ParquetDataset or Mixture (under a DataLoader pass "
             f"batch.state_dict() to save, and the dataset to restore), found {type(loader).__name__}"
+        )
+    if isinstance(loader, Batch) and loader._origin.share is not None and loader._origin.share.restarts:
+        raise ValueError(
+            'the batch is of a dataset with on_iter="restart": no place in it is resumed; pass the batch of '
+            "the training loop, and not one of an evaluation"
         )
     dataset = dataset_behind(loader)
     if dataset is not None and dataset.on_iter == "restart":

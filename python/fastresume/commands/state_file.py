@@ -19,6 +19,8 @@ _MANIFEST = "manifest.json"
 
 _ORDER = "the state comes before the data, as fastresume state STATE DATA"
 
+_CUT_OFF = "a write that was cut off leaves such a file; write another one, and rename it once it is whole"
+
 _NAMED = 8
 """An error names at most this many states."""
 
@@ -114,7 +116,11 @@ def _value(content: bytes, place: str) -> object:
     """
     try:
         return json.loads(content)
-    except ValueError:
+    except ValueError as cause:
+        if not content.strip():
+            raise _core.StateError(f"{place} is empty: {_CUT_OFF}") from None
+        if content.lstrip()[:1] == b"{":
+            raise _core.StateError(f"{place} is no JSON ({cause}): {_CUT_OFF}") from None
         if content.startswith(b"PAR1"):
             raise _core.StateError(f"{place} is a file of Parquet, and no state: {_ORDER}") from None
         import torch  # takes seconds, and JSON needs it not
@@ -144,9 +150,8 @@ def _only_state(value: object, place: str, key: str | None) -> Cursor:
     if not there:
         found = f"no state, which has the key '{KEY}'"
     elif key is None:
-        found = (
-            f"{len(there)} states, under the keys {names}: name one, as fastresume state --key {min(there)}"
-        )
+        way = f"fastresume state FILE --key {min(there)}"
+        found = f"{len(there)} states, under the keys {names}: name one, as {way}"
     else:
         found = f"no state under the keys {quoted(key)}: there {'is' if len(there) == 1 else 'are'} {names}"
     raise _core.StateError(f"{place} holds {found}")

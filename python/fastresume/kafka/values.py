@@ -292,6 +292,8 @@ class JSON(Value):
             found = None if value is None else self._columns.parsed(value)
         except ValueError as error:
             way = ""
+            if value and value[:1] == b"\0" and value[5:].lstrip()[:1] in (b"{", b"["):
+                way = "; it begins with the header of a schema registry: write value=a function of value[5:]"
             if value and b"}" in value[:-1] and value.lstrip().startswith(b"{"):
                 way = "; a message has one object, or a list of objects: [{...}, {...}]"
             raise _core.DataError(f"{where}it is no JSON ({error}){way}") from error

@@ -129,8 +129,6 @@ class BatchIterator(Iterator[Batch]):
                 "resumes after the last delivered batch"
             )
         if self._is_over:
-            if not torch.is_grad_enabled():
-                tell_left_out(self._spec, self._shared, "evaluate")
             raise StopIteration
         self._enter()
         try:
@@ -182,6 +180,8 @@ class BatchIterator(Iterator[Batch]):
                     masked_rows.tell(front, origin)
                 if front.ends_pass:
                     self._finish()
+                    if not torch.is_grad_enabled():  # a loop that knows its length asks for no more
+                        tell_left_out(self._spec, shared, "evaluate")
                     _log.info("pass %d ended: %r", front.epoch, self._stats)
                 self._leave()
                 return batch

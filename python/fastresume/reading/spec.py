@@ -376,7 +376,8 @@ class ReadSpec(Rebuilt, ABC):
 
     def share(self, planned: _core.Pass, cursor: _core.Cursor) -> Planned:
         """The share of this rank's batches in the pass that a cursor is in."""
-        return Planned(self.world.rank, self.seed_at(cursor), planned)
+        restarts = self.on_iter == "restart"
+        return Planned(self.world.rank, self.seed_at(cursor), planned, restarts=restarts)
 
     def bounds(self, cursor: _core.Cursor) -> tuple[_core.Cursor, _core.Cursor | None]:
         """Where an iterator begins, and where it ends if that is not the next pass."""

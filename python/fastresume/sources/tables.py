@@ -64,11 +64,9 @@ class Tables:
         schema = schema_of(tables[0].schema)
         for number, table in enumerate(tables):
             if not table.schema.equals(schema):
-                way = _joined(pyarrow, schema, table.schema)
-                raise _core.DataError(
-                    f"table {number} has other columns than table 0: {way}. "
-                    f"Found {quoted(str(table.schema))}, expected {quoted(str(schema))}"
-                )
+                differs = _difference(table.schema, schema)
+                way = _concat(each[number]) or _joined(pyarrow, schema, table.schema)
+                raise _core.DataError(f"table {number} has other columns than table 0: {differs}: {way}")
         return cls(tables)
 
     def rows(self) -> _core.Rows:
@@ -155,6 +153,27 @@ def _hint(given: Any) -> str:
         return ": write pyarrow.table({'x': values}) of the list"
     way = table_of(given) or next((way for name, way in WAYS if hasattr(given, name)), None)
     return "" if way is None else f": write {way}"
+
+
+def _difference(found: Any, expected: Any) -> str:
+    """In what the columns of two tables differ, in words."""
+    for field in expected:
+        if field.name not in found.names:
+            return f"it lacks {quoted(field.name)}"
+        if (other := found.field(field.name)) != field:
+            return f"{quoted(field.name)} is {other.type} there, and {field.type} in table 0"
+    more = [name for name in found.names if name not in expected.names]
+    return f"it has {quoted(more[0])}, too" if more else f"their order is {quoted(found.names)}"
+
+
+def _concat(given: Any) -> str | None:
+    """What to write to make one frame of several whose columns differ; None of what is no frame."""
+    ways = {
+        "pandas": "pandas.concat(frames, ignore_index=True)",
+        "polars": "polars.concat(frames, how='diagonal_relaxed')",
+    }
+    way = ways.get(type(given).__module__.partition(".")[0])
+    return None if way is None else f"write {way}"
 
 
 def _joined(pyarrow: Any, one: Any, other: Any) -> str:

@@ -35,6 +35,9 @@ _OF_TOKENS = (
 )
 """What to write instead of a value for each token."""
 
+_OF_COLUMNS = ": a model gives [B, 1], and a column is [B]: write model(...).squeeze(1) in score"
+"""The same where both were compared, and where one of them was given."""
+
 _Sums = dict[str, tuple[Tally, Tally]]
 _Metrics = dict[str, dict[str, Any]]
 """For each name in a score, the metrics by their names in the results: `name/key` for a collection."""
@@ -260,11 +263,17 @@ def _of_rows(name: str, value: Any, batch: Batch) -> Tensor:
     )
 
 
+def _instead(value: Tensor) -> str:
+    """What to write instead of a value of more dimensions than one."""
+    is_of_columns = value.dim() == 2 and value.shape[1] in (1, value.shape[0])
+    return _OF_COLUMNS if is_of_columns else _OF_TOKENS
+
+
 def _weighed(name: str, values: Tensor, weights: Tensor | None = None) -> tuple[Tally, Tally]:
     """The exact sums of weighted values and of weights."""
     for each in (values, weights):
         if each is not None and each.dim() != 1:
-            raise ValueError(f"score must give {name!r} as [B], found {list(each.shape)}{_OF_TOKENS}")
+            raise ValueError(f"score must give {name!r} as [B], found {list(each.shape)}{_instead(each)}")
     numbers = values.double()
     if weights is None:
         return Tally.of(numbers), Tally.of(torch.ones_like(numbers))

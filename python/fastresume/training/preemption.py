@@ -174,6 +174,14 @@ class Preemption:
             if self._interrupts > 1:
                 os._exit(INTERRUPTED)
 
+    def __bool__(self) -> NoReturn:
+        """Refused: it would be true before any signal.
+
+        Raises:
+            TypeError: always; it says what to write.
+        """
+        raise TypeError("a Preemption is always true: write preemption.is_due(), after each step")
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):

@@ -141,7 +141,8 @@ fn why_null(manifest: &Manifest, file: usize, column: &Column) -> Option<&'stati
             Some("the table tells no other value of this file")
         }
         Some(Given::File) => Some("of one that is null in the file's path"),
-        _ if column.type_name == "null" => Some("its type says"),
+        // A file of a table may be older than the column.
+        _ if column.type_name == "null" => Some("the file has no value of it"),
         _ => Some("of a column that the file lacks"),
     }
 }
