@@ -430,6 +430,9 @@ def test_rows_that_no_evaluation_sees_are_warned_of_once(jobs: Any, live: Any) -
             evaluate = getattr(jobs.trainer(jobs.ResumeCallback()), doing)
             with pytest.warns(UserWarning, match=words.format(doing)):
                 evaluate(jobs.Validated([]), make(12, on_iter="restart"))
+            alone = getattr(jobs.trainer(), doing)  # Lightning knows the length, and asks for no end
+            with pytest.warns(UserWarning, match=words.format("evaluate")):
+                alone(jobs.Validated([]), make(12, on_iter="restart"))
             seen: list[list[int]] = []
             evaluate(jobs.Validated(seen), make(12, on_iter="restart", tail="short"))
             assert seen == [[*range(ROWS)]], "what the warning says to write has each row"
