@@ -405,6 +405,9 @@ def test_what_has_no_rows_and_types_without_tensors_are_refused_with_what_to_wri
         fr.ArrowDataset(pa.Table.from_arrays([pa.array([1])] * 2, ["x", "x"]), **ONE)
     with pytest.raises(fr.DataError, match="'x' is double there, and int64 in table 0: write"):
         fr.ArrowDataset([pa.table({"x": [1]}), pa.table({"x": [1.5]})], **ONE)
+    never_null = pa.table({"x": [1]}, schema=pa.schema([pa.field("x", pa.int64(), nullable=False)]))
+    with pytest.raises(fr.DataError, match="'x' is int64 not null there, and int64 in table 0"):
+        fr.ArrowDataset([pa.table({"x": [1]}), never_null], **ONE)
     frames = [pandas.DataFrame({"x": [1], "y": [2]}), pandas.DataFrame({"y": [2], "x": [1]})]
     with pytest.raises(fr.DataError, match=r"their order is \['y', 'x'\]: write pandas\.concat") as caught:
         fr.ArrowDataset(frames, **ONE)

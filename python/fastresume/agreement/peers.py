@@ -209,9 +209,9 @@ class Peers:
         """Raises the failure; on the rank where it arose, with its traceback."""
         own = raised.pop() if raised else None
         by_text = ranks_by((rank, one.text) for rank, one in sorted(failures.items()))
-        of_all = self.world_size if not any(one.is_of_all for one in failures.values()) else 1
+        is_of_all = any(one.is_of_all for one in failures.values())
         message = "; ".join(
-            text if len(ranks) == of_all else f"{named(ranks)}: {text}"
+            text if is_of_all or len(ranks) == self.world_size else f"{named(ranks)}: {text}"
             for text, ranks in list(by_text.items())[:_NAMED]
         )
         kind = next(iter(failures.values())).kind

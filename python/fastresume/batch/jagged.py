@@ -210,10 +210,10 @@ class Jagged(Refusals):
             )
         if longest > width:
             row = int((lengths > width).nonzero()[0])
-            way = (
-                f"write fr.col(name).pad({width}, truncate='head') in columns=, which keeps the first {width}"
-            )
-            way = way if width else "write to_padded(value=0) to fill up with 0"
+            way = "write to_padded(value=0) to fill up with 0"
+            if width:
+                pad = f"fr.col(name).pad({width}, truncate='head')"
+                way = f"write {pad} in columns=, which keeps the first {width}"
             raise ValueError(
                 f"row {row} has {plural(int(lengths[row]), 'element')}, to_padded has room for {width}: {way}"
             )

@@ -11,7 +11,8 @@ from torch import Tensor
 from fastresume.amounts import plural
 from fastresume.packages import optional
 
-_RELEASES = f"in the release for torch {torch.__version__[:4]}, with its fbgemm-gpu: 1.9 is for torch 2.14"
+_TORCH = ".".join(torch.__version__.split(".")[:2])
+_RELEASES = f"in the release for torch {_TORCH}, with its fbgemm-gpu: 1.9 is for torch 2.14"
 """Each release of torchrec is for one of torch, and pip does not know it."""
 
 

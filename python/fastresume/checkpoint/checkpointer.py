@@ -307,7 +307,9 @@ class Checkpointer:
         """Takes note of what is trained on, and warns once of a place in other data, as an evaluation's."""
         if (dataset := dataset_behind(parts.loader)) is not None:
             self._trained = weakref.ref(dataset)
-        elif (text := parts.other_place(None if self._trained is None else self._trained())) is not None:
+            return
+        trained = None if self._trained is None else self._trained()
+        if trained is not None and (text := parts.other_place(trained)) is not None:
             self._trained = None
             warn(f"{text}. Pass the batch of the training loop, and not one of an evaluation")
 

@@ -89,14 +89,14 @@ def compare(
         if was is None or now is None or was == now or (name == "accumulation" and partial):
             continue
         differing.append((name, f"{name} was {_in_words(was)}, and is {_in_words(now)}"))
-    refused = [text for name, text in differing if name not in allow]
+    refused = {name: text for name, text in differing if name not in allow}
     if refused:
-        names = ", ".join(repr(name) for name, _ in differing if name not in allow)
-        batch = f"global_batch_size={terms['global_batch']} of the dataset keeps it, and "
-        keeps = batch if "global_batch" in names else ""
+        keeps = ""
+        if "global_batch" in refused:
+            keeps = f"global_batch_size={terms['global_batch']} of the dataset keeps it, and "
         raise _core.StateError(
-            f"the checkpoint of step {saved.step} is of another job: {'; '.join(refused)}; "
-            f"{keeps}allow={{{names}}} resumes anyway"
+            f"the checkpoint of step {saved.step} is of another job: {'; '.join(refused.values())}; "
+            f"{keeps}allow={{{', '.join(map(repr, refused))}}} resumes anyway"
         )
     return frozenset(name for name, _ in differing) & {"optimizer", "scheduler"}, warning
 

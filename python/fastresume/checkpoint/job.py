@@ -157,9 +157,9 @@ class JobParts:
         if isinstance(self.loader, ResumableDataset) and self.loader._shared_cursor.is_behind:
             raise _core.StateError(f"loader is a ParquetDataset, whose state {BEHIND}")
 
-    def other_place(self, dataset: ResumableDataset | None) -> str | None:
-        """That the place is none of a dataset's, in words; None if it may be, or belongs to a loader."""
-        if dataset is None or dataset._is_stream or dataset_behind(self.loader) is not None:
+    def other_place(self, dataset: ResumableDataset) -> str | None:
+        """That the place is none of a dataset's, in words; None if it may be."""
+        if dataset._is_stream:
             return None
         try:
             if (cursor := self._cursor()) is not None:

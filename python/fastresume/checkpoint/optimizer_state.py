@@ -77,7 +77,7 @@ def template(
     model: Module | None,
     shapes: Mapping[tuple[str | int, ...], Any],
     is_needed: Callable[[tuple[str | int, ...]], bool],
-    starting_over: Collection[str] = (),
+    starting_over: Collection[str],
 ) -> dict[str, Any]:
     """What `capture` gave, with tensors to fill: sharded as the parameters are whose shape they have.
 

@@ -13,7 +13,7 @@ import fastresume._core as _core
 from fastresume.amounts import plural
 from fastresume.kafka.avro_columns import columns_of, with_logical
 from fastresume.kafka.registry import Registry, Written
-from fastresume.kafka.values import Decoded, Value, conformed
+from fastresume.kafka.values import HEAD_BYTES, Decoded, Value, conformed
 from fastresume.options.checks import quoted
 from fastresume.options.unknown import takes_no_other
 from fastresume.packages import optional
@@ -22,15 +22,13 @@ from fastresume.sources.schema import arrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_HEAD_BYTES = 5
-
 _AS_WRITTEN = {"uuid": None}
 """Uuids are the strings or bytes that they are written as."""
 
 _IN_MICROS = {
     name: name.replace("millis", "micros") for name in ("timestamp-millis", "local-timestamp-millis")
 }
-"""The times that fastavro gives in microseconds, whatever they are written in."""
+"""The times that fastavro gives in microseconds, also where milliseconds were written."""
 
 
 class _Reader(NamedTuple):
@@ -133,12 +131,12 @@ class Avro(Value):
         source = io.BytesIO(value)
         writer, reader = self._reader.parsed, None
         if self._registry is not None:
-            if len(value) < _HEAD_BYTES or value[0]:
+            if len(value) < HEAD_BYTES or value[0]:
                 raise _core.DataError(
                     f"a value must begin with a zero byte and the number of a schema, found "
                     f"{quoted(value[:5])}: write fr.kafka.Avro(schema=...) for records without them"
                 )
-            number = int.from_bytes(source.read(_HEAD_BYTES)[1:], "big")
+            number = int.from_bytes(source.read(HEAD_BYTES)[1:], "big")
             if number != self._reader.id:
                 writer, reader = self._writer(number, self._registry, self._reader), self._reader.parsed
         row = _fastavro().schemaless_reader(source, writer, reader)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from decimal import Decimal
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import chain, islice
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -202,9 +203,11 @@ def _read(values: list[Any], field: _Field) -> list[Any]:
     below = field.below
     match field.kind:
         case "time":
-            return _replaced(values, lambda one: isinstance(one, str), lambda some: _times(some, field))
+            made = partial(_made, field, times, instead_of_time)
+            return _replaced(values, lambda one: isinstance(one, str), made)
         case "decimal":
-            return _replaced(values, lambda one: one is not None, lambda some: _decimals(some, field))
+            made = partial(_made, field, decimals, instead_of_decimal)
+            return _replaced(values, lambda one: one is not None, made)
         case "list":
             given = [one for one in values if isinstance(one, list)]
             items = iter(_read([*chain.from_iterable(given)], below[0]))
@@ -217,13 +220,13 @@ def _read(values: list[Any], field: _Field) -> list[Any]:
                 for one in values
             ]
         case "object":
-            made = [dict(one) if isinstance(one, dict) else one for one in values]
+            rows = [dict(one) if isinstance(one, dict) else one for one in values]
             for member in below if any(one.is_read for one in below) else ():
-                having = [one for one in made if isinstance(one, dict) and member.key in one]
+                having = [one for one in rows if isinstance(one, dict) and member.key in one]
                 read = _read([one[member.key] for one in having], member)
                 for one, value in zip(having, read, strict=True):
                     one[member.key] = value
-            return made
+            return rows
         case _:
             return _replaced(values, lambda one: type(one) is Decimal, lambda some: [*map(float, some)])
 
@@ -236,23 +239,23 @@ def _replaced(
     return [next(read) if is_one(one) else one for one in values]
 
 
-def _times(texts: list[str], field: _Field) -> list[int]:
-    try:
-        return times(texts, field.plain)
-    except arrow().ArrowException:
-        if len(texts) > 1:
-            return [number for text in texts for number in _times([text], field)]
-        _refuse(texts, field, f"name {instead_of_time(texts[0], field.plain)} in the schema")
-        raise
+def _made(
+    field: _Field,
+    make: Callable[[list[Any], pa.DataType], list[Any]],
+    instead: Callable[[Any, pa.DataType], str],
+    values: list[Any],
+) -> list[Any]:
+    """What `make` makes of values for the type of a field.
 
-
-def _decimals(values: list[Any], field: _Field) -> list[Any]:
+    Raises:
+        DataError: for the first that the type can't have; `instead` gives one that can.
+    """
     try:
-        return decimals(values, field.plain)
+        return make(values, field.plain)
     except (arrow().ArrowException, ArithmeticError, TypeError):
         if len(values) > 1:
-            return [number for value in values for number in _decimals([value], field)]
-        _refuse(values, field, f"name {instead_of_decimal(values[0], field.plain)} in the schema")
+            return [one for value in values for one in _made(field, make, instead, [value])]
+        _refuse(values, field, f"name {instead(values[0], field.plain)} in the schema")
         raise
 
 

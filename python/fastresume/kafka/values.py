@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Counts = npt.NDArray[np.int64]
 
+HEAD_BYTES = 5
+"""A zero byte, and the number of a schema: so begins what the serializers of a schema registry write."""
+
 
 class Decoded(NamedTuple):
     """The rows of several values, one after another, and how many each has."""
@@ -292,9 +295,10 @@ class JSON(Value):
             found = None if value is None else self._columns.parsed(value)
         except ValueError as error:
             way = ""
-            if value and value[:1] == b"\0" and value[5:].lstrip()[:1] in (b"{", b"["):
-                way = "; it begins with the header of a schema registry: write value=a function of value[5:]"
-            if value and b"}" in value[:-1] and value.lstrip().startswith(b"{"):
+            if value and value[:1] == b"\0" and value[HEAD_BYTES:].lstrip()[:1] in (b"{", b"["):
+                way = "; it begins with the header of a schema registry: write value=a function of "
+                way += f"value[{HEAD_BYTES}:]"
+            elif value and b"}" in value[:-1] and value.lstrip().startswith(b"{"):
                 way = "; a message has one object, or a list of objects: [{...}, {...}]"
             raise _core.DataError(f"{where}it is no JSON ({error}){way}") from error
         rows = found if isinstance(found, list) else [] if found is None else [found]

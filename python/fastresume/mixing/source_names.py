@@ -7,8 +7,10 @@ from typing import Any
 from fastresume.options.unknown import refuse_attribute
 
 _OF_MAPPINGS = {
-    name: f"mixture.datasets.{name}({'name' * (name == 'get')})"
-    for name in ("items", "values", "keys", "get")
+    "get": "mixture.datasets.get(name)",
+    "items": "mixture.datasets.items()",
+    "keys": "mixture.datasets.keys()",
+    "values": "mixture.datasets.values()",
 }
 
 

@@ -59,12 +59,11 @@ def numbers_of(manifest: _core.Manifest, name: str) -> _core.Layout | None:
     field = schema[name]
     if field.kind == "list":
         return None
-    if field.kind != "scalar" or field.size is not None or field.dtype.is_floating_point:
-        if field.kind != "scalar" or field.size is not None:
-            way = f"frame['length'] = frame[{name!r}].map(len), and fr.Bins('length', cost=...)"
-        else:
-            rounded = ".round()" if field.dtype.is_floating_point else ""
-            way = f"frame[{name!r}] = frame[{name!r}]{rounded}.astype('Int64'): a cast comes later"
+    is_number = field.kind == "scalar" and field.size is None
+    if not is_number or field.dtype.is_floating_point:
+        way = f"frame['length'] = frame[{name!r}].map(len), and fr.Bins('length', cost=...)"
+        if is_number:
+            way = f"frame[{name!r}] = frame[{name!r}].round().astype('Int64'): a cast comes later"
         shape = f"{field.dtype} of shape {list(field.shape)}"
         found = TEXTS if field.kind == "string" else f"{shape}; write integers to the file, as {way}"
         raise _core.DataError(

@@ -161,7 +161,8 @@ def _difference(found: Any, expected: Any) -> str:
         if field.name not in found.names:
             return f"it lacks {quoted(field.name)}"
         if (other := found.field(field.name)) != field:
-            return f"{quoted(field.name)} is {other.type} there, and {field.type} in table 0"
+            found_type, own_type = (f"{one.type}{' not null' * (not one.nullable)}" for one in (other, field))
+            return f"{quoted(field.name)} is {found_type} there, and {own_type} in table 0"
     more = [name for name in found.names if name not in expected.names]
     return f"it has {quoted(more[0])}, too" if more else f"their order is {quoted(found.names)}"
 

@@ -33,8 +33,8 @@ pub enum Error {
     /// A resume state of something else than what is read (`StateError`).
     #[error("{}", bounded(message))]
     Foreign {
-        /// What is another: the dataset, the selection of rows, the order, or an argument of it by its name; "growth" of
-        /// files that came to those of the state.
+        /// What is another: the dataset, the selection of rows, the order, or an argument of it by its name; "growth" if
+        /// files were only added.
         what: &'static str,
         /// Both values, and what to write.
         message: String,

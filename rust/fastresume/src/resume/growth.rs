@@ -167,7 +167,7 @@ impl Read<'_> {
         if more == 0 { named } else { format!("{named} and {more} more") }
     }
 
-    /// What is to be said of files that came to those of a state; nothing of others.
+    /// Which files were added since a state, and what to write; nothing if others differ, too.
     fn growth(&self, of: &Identity) -> Result<Option<String>> {
         let count = self.manifest.files().len();
         if let Some(files) = self.beginning(of)? {
@@ -193,7 +193,7 @@ impl Read<'_> {
         Ok(None)
     }
 
-    /// What is to be said of files that are not those of a state, nor these and others.
+    /// In what the files differ from a state's, where more happened than that some were added.
     fn difference(&self, of: &Identity, own: &Identity) -> String {
         let count = self.manifest.files().len();
         if self.were_sorted(of) {
